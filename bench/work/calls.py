@@ -24,7 +24,7 @@ from noonmark.core.schedule import TRUSTED, parse_schedule
 from noonmark.operations.schedule_edits import new_schedule
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.target import Assignment
-from noonmark.targets.http import MAX_CALLS, HttpCaller
+from noonmark.targets.http.runner import MAX_REQUESTS, HttpRunner
 from noonmark.testing import factories
 from noonmark.wiring import fresh_id
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration
     from noonmark.core.settlement import Accepted, Delivered
 
-AT_ONCE = MAX_CALLS // 2
+AT_ONCE = MAX_REQUESTS // 2
 """As many as one owner may have under way."""
 BODY = {"order": 17, "lines": ["a", "b", "c"]}
 SENT = b'{"order":17,"lines":["a","b","c"]}'
@@ -78,7 +78,7 @@ def calls_of_target(port: int, count: int) -> dict[str, float]:
         if len(outcomes) == count:
             is_over.set()
 
-    caller = HttpCaller()
+    caller = HttpRunner()
     caller.open(report, clock.micros)
     now = clock.micros()
     rows = (factories.occurrence(made, manual(str(one)), nominal=now, attempt=1) for one in range(count))

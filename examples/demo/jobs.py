@@ -11,7 +11,7 @@ from examples.demo.story import Story
 from noonmark import Scheduler
 
 if TYPE_CHECKING:
-    from noonmark.targets.functions import Context
+    from noonmark.targets.function.context import Context
 
 FOLDER = Path(os.environ.get("DEMO_FOLDER", ".demo"))
 FOLDER.mkdir(parents=True, exist_ok=True)

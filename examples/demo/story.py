@@ -42,9 +42,9 @@ class Story:
         self.lateness: list[float] = []
         self.on_line: Callable[[Line], None] = lambda _: None
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
+    def tell(self, events: Sequence[DriverEvent]) -> None:
         """Take note of what has happened."""
-        for one in happenings:
+        for one in events:
             match one:
                 case Settled():
                     self._settled(one)

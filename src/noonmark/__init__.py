@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.pipeline import JobPipeline, Progress
     from noonmark.embedded.scheduler import Scheduler
     from noonmark.ports.records import NodeRecord
-    from noonmark.targets.functions import Context
+    from noonmark.targets.function.context import Context
 
 __version__ = "0.1.0"
 """Here as well as in the package's metadata, which takes as long to read as a node takes to start."""
@@ -144,7 +144,7 @@ _HOMES = {
     "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),
     "noonmark.ports.records": ("NodeRecord",),
-    "noonmark.targets.functions": ("Context",),
+    "noonmark.targets.function.context": ("Context",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.uploads import Uploads
-    from noonmark.targets.functions import Functions
-    from noonmark.targets.outbound import Outbound
-    from noonmark.targets.programs import Programs
-    from noonmark.targets.runner import FunctionRunner
+    from noonmark.targets.command.programs import ProgramPolicy
+    from noonmark.targets.function.registry import FunctionRegistry
+    from noonmark.targets.function.runner import FunctionRunner
+    from noonmark.targets.http.settings import HttpTargetSettings
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -85,9 +85,9 @@ def make_seal(keys: str | None) -> Seal | None:
         raise InvalidSchedule(str(error), field="secret_key") from None
 
 
-def make_runner(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
+def make_runner(functions: FunctionRegistry, max_threads: int, max_processes: int | None) -> FunctionRunner:
     """What delivers to the functions of this process."""
-    from noonmark.targets.runner import FunctionRunner
+    from noonmark.targets.function.runner import FunctionRunner
 
     return FunctionRunner(functions, max_threads, max_processes)
 
@@ -95,31 +95,31 @@ def make_runner(functions: Functions, max_threads: int, max_processes: int | Non
 def make_target(
     store: Store,
     runner: FunctionRunner,
-    programs: Programs,
-    outbound: Outbound | None = None,
+    programs: ProgramPolicy,
+    outbound: HttpTargetSettings | None = None,
     seal: Seal | None = None,
 ) -> Target:
     """What delivers to functions, to programs, to whoever waits for an event, and to other servers.
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
-    from noonmark.targets.emitting import EventEmitter
-    from noonmark.targets.http import HttpCaller
-    from noonmark.targets.several import Several
-    from noonmark.targets.unsealing import Unsealer
+    from noonmark.targets.composite import CompositeTarget
+    from noonmark.targets.event import EventEmitter
+    from noonmark.targets.http.runner import HttpRunner
+    from noonmark.targets.secrets import SecretResolver
 
-    unsealer = Unsealer(store, seal)
+    secret_resolver = SecretResolver(store, seal)
     kinds: dict[str, Target] = {
         "function": runner,
         "event": EventEmitter(store),
-        "http": HttpCaller(outbound, unsealer=unsealer),
+        "http": HttpRunner(outbound, secrets=secret_resolver),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
-        from noonmark.targets.commands import CommandRunner
-        from noonmark.targets.orphans import OrphanedPrograms
+        from noonmark.targets.command.orphans import OrphanReaper
+        from noonmark.targets.command.runner import CommandRunner
 
-        kinds["command"] = CommandRunner(programs, OrphanedPrograms(store), unsealer)
-    return Several(kinds)
+        kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
+    return CompositeTarget(kinds)
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark.core.redaction import MAX_DECODED, Redactor
+from noonmark.core.redaction import MAX_DECODED, Redactor, is_secret_name, redact
 
 SIGNS = "tok\"en'/with\\&<odd>%2fsigns+1234"
 VALUE = f"Bearer {SIGNS}"
@@ -138,3 +138,24 @@ def looks(secrets, length):
 def test_the_cost_is_that_of_the_text_however_many_secrets_there_are():
     assert looks(100, 4_000) == looks(400, 4_000) == looks(1, 4_000)
     assert looks(100, 16_000) < 5 * looks(100, 4_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("nothing to hide", "nothing to hide"),
+        ("word", "word"),
+        ("postgresql://ada:hunter2@db/noonmark?sslpassword=x1", "postgresql://ada:***@db/noonmark?sslpassword=***"),
+        ("host=db password=hunter2", "host=db password=***"),
+        ("Authorization: Bearer abcdefgh12", "Authorization: Bearer ***"),
+    ],
+)
+def test_credentials_are_masked_by_their_form(text, redacted):
+    assert redact(text) == redacted
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"), [("api_key", True), ("X-Token", True), ("monkey", False), ("url", False)]
+)
+def test_secrets_are_recognised_by_their_names(name, is_secret):
+    assert is_secret_name(name) is is_secret

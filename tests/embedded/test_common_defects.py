@@ -113,7 +113,7 @@ class TestRunning:
         by_hand.driver.run_due()
         [run] = by_hand.scheduler.runs(job_id)
         assert (str(run.outcome), run.result) == ("completed", None)
-        assert run.error.startswith("the result was not kept: it has 1,000,002 bytes")
+        assert run.error.startswith("the result was not stored: its JSON has 1,000,002 bytes")
 
 
 class TestOrder:

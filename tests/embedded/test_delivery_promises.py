@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from noonmark import Scheduler
-from noonmark.targets import keeper
+from noonmark.targets.command import supervisor
 from tests.embedded.waiting import FINAL, NEVER, SOON, eventually
-from tests.targets import errands
-from tests.targets.receiving import receiving
+from tests.targets.function import worker_functions
+from tests.targets.http.receiver import http_receiver
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "retries-and-delivery.md"
@@ -69,7 +69,7 @@ class Stage:
         for one in DELIVERIES:
             args = [self.marks(one), how, seconds]
             self.jobs[one] = self.scheduler.schedule(
-                errands.begins, name=one, args=args, retries=TWICE, delivery=one, **options
+                worker_functions.begins, name=one, args=args, retries=TWICE, delivery=one, **options
             )
 
     def program(self, what, **options):
@@ -100,7 +100,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as made:
+    with http_receiver() as made:
         yield made
 
 
@@ -116,7 +116,7 @@ def child_of(node, what):
     """The process that a process has started with these words in its command."""
 
     def found():
-        for pid in keeper.processes():
+        for pid in supervisor.list_processes():
             try:
                 parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
                 if parent == node and what in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -150,9 +150,8 @@ def process_died_first(stage):
     """While it imports the module, the first time."""
     module = stage.folder / "fragile.py"
     first = stage.folder / "first"
-    text = (
-        f"import os, pathlib\nfrom tests.targets.errands import begins as kept\nfirst = pathlib.Path({str(first)!r})\n"
-    )
+    text = "import os, pathlib\nfrom tests.targets.function.worker_functions import begins as kept\n"
+    text += f"first = pathlib.Path({str(first)!r})\n"
     text += f"if os.getpid() != {os.getpid()} and len(list(first.parent.glob('first*'))) < 2:\n"
     text += "    first.with_name(f'first{os.getpid()}').touch()\n    os._exit(4)\n"
     module.write_text(text + "def begins(*args):\n    return kept(*args)\n", encoding="utf-8")
@@ -199,20 +198,20 @@ def program_missing(stage):
     stage.scheduler.start()
 
 
-@row("the keeper died while the program ran", (DONE, 2), (UNKNOWN, 1))
+@row("the supervisor died while the program ran", (DONE, 2), (UNKNOWN, 1))
 def keeper_died(stage):
     stage.program("sleep 600")
     stage.scheduler.start()
     stage.begun()
-    os.kill(child_of(os.getpid(), b"keeper.py"), signal.SIGKILL)
+    os.kill(child_of(os.getpid(), b"supervisor.py"), signal.SIGKILL)
 
 
-@row("the keeper died before it was told to start the program", (DONE, 1), (DONE, 1))
+@row("the supervisor died before it was told to start the program", (DONE, 1), (DONE, 1))
 def keeper_died_first(stage):
     warm = stage.scheduler.schedule_command(["true"], trigger=NEVER)
     stage.scheduler.start()
     stage.scheduler.run_now(warm)
-    process = child_of(os.getpid(), b"keeper.py")
+    process = child_of(os.getpid(), b"supervisor.py")
     os.kill(process, signal.SIGSTOP)
     stage.program("exit 0")
     eventually(lambda: all(phase_of(stage, job) == "dispatching" for job in stage.jobs.values()))

@@ -14,7 +14,7 @@ import pytest
 from noonmark import InvalidSchedule, Scheduler
 from noonmark.embedded.declarations import id_of_name
 from tests.embedded.waiting import NEVER, SOON, ended, eventually
-from tests.targets import errands
+from tests.targets.function import worker_functions
 
 GUARD = 'if __name__ == "__main__":'
 
@@ -59,7 +59,7 @@ def script(folder, text, name="program.py"):
 
 class TestRuns:
     def test_it_runs_in_another_process_when_it_is_due(self, scheduler):
-        job = scheduler.schedule(errands.whoami, executor="process")
+        job = scheduler.schedule(worker_functions.whoami, executor="process")
         with scheduler:
             assert ended(scheduler, job) == ["completed"]
         [run] = scheduler.runs(job)
@@ -72,25 +72,25 @@ class TestRuns:
             assert scheduler.run_now(job) == math.factorial(20)
 
     def test_run_now_gives_what_is_too_large_to_be_kept(self, scheduler):
-        job = scheduler.schedule(errands.returns, args=["big"], executor="process", trigger=NEVER)
+        job = scheduler.schedule(worker_functions.returns, args=["big"], executor="process", trigger=NEVER)
         assert scheduler.run_now(job) == "x" * 1_000_000
         assert "1,000,002 bytes" in scheduler.runs(job)[0].error
 
     def test_run_now_gives_none_for_what_is_not_json(self, scheduler):
-        job = scheduler.schedule(errands.returns, args=["object"], executor="process", trigger=NEVER)
+        job = scheduler.schedule(worker_functions.returns, args=["object"], executor="process", trigger=NEVER)
         assert scheduler.run_now(job) is None
         assert "not JSON" in scheduler.runs(job)[0].error
 
     @pytest.mark.parametrize(("how", "error"), [("value", ValueError), ("own", RuntimeError), ("exit", SystemExit)])
     def test_run_now_raises_what_it_raised(self, scheduler, how, error):
-        job = scheduler.schedule(errands.fails, args=[how], executor="process", trigger=NEVER)
+        job = scheduler.schedule(worker_functions.fails, args=[how], executor="process", trigger=NEVER)
         with pytest.raises(error) as caught:
             scheduler.run_now(job)
         assert type(caught.value) is error
         assert str(scheduler.runs(job)[0].outcome) == "failed"
 
     def test_a_crash_is_a_failure_that_is_tried_again(self, scheduler):
-        job = scheduler.schedule(errands.crashes, args=["segfault"], executor="process", retries=1)
+        job = scheduler.schedule(worker_functions.crashes, args=["segfault"], executor="process", retries=1)
         with scheduler:
             assert ended(scheduler, job) == ["failed"]
         assert [run.error for run in scheduler.runs(job)] == [
@@ -98,28 +98,34 @@ class TestRuns:
         ] * 2
 
     def test_the_payload_reaches_it(self, scheduler):
-        job = scheduler.schedule(errands.told, executor="process", trigger=NEVER)
+        job = scheduler.schedule(worker_functions.told, executor="process", trigger=NEVER)
         assert scheduler.run_now(job, payload={"a": 1})["payload"] == {"a": 1}
 
     def test_a_registered_name_will_do(self, scheduler):
-        scheduler.register_function("adding", errands.add)
-        job = scheduler.schedule(errands.add, args=[1], executor="process", trigger=NEVER)
-        named = scheduler.schedule(errands.add, args=[2], function_name="two", executor="process", trigger=NEVER)
+        scheduler.register_function("adding", worker_functions.add)
+        job = scheduler.schedule(worker_functions.add, args=[1], executor="process", trigger=NEVER)
+        named = scheduler.schedule(
+            worker_functions.add, args=[2], function_name="two", executor="process", trigger=NEVER
+        )
         assert [scheduler.run_now(one) for one in (job, named)] == [1, 2]
 
     @pytest.mark.parametrize("executor", ["process", "thread"])
     def test_declared_again_it_is_the_same(self, scheduler, executor):
-        one = scheduler.schedule(errands.add, args=[1], name="add", executor=executor, trigger=NEVER)
-        assert scheduler.schedule(errands.add, args=[1], name="add", executor=executor, trigger=NEVER) == one
+        one = scheduler.schedule(worker_functions.add, args=[1], name="add", executor=executor, trigger=NEVER)
+        assert scheduler.schedule(worker_functions.add, args=[1], name="add", executor=executor, trigger=NEVER) == one
 
     def test_timing_out_kills_it(self, scheduler, tmp_path):
-        job = scheduler.schedule(errands.hangs, args=[str(tmp_path)], executor="process", timeout=3, trigger=NEVER)
+        job = scheduler.schedule(
+            worker_functions.hangs, args=[str(tmp_path)], executor="process", timeout=3, trigger=NEVER
+        )
         with pytest.raises(TimeoutError):
             scheduler.run_now(job)
         assert not is_running(begun(tmp_path))
 
     def test_at_most_once_is_kept_when_it_is_handed_back(self, scheduler, tmp_path):
-        job = scheduler.schedule(errands.hangs, args=[str(tmp_path)], executor="process", delivery="at_most_once")
+        job = scheduler.schedule(
+            worker_functions.hangs, args=[str(tmp_path)], executor="process", delivery="at_most_once"
+        )
         scheduler.start()
         pid = begun(tmp_path)
         scheduler.stop(wait=False)
@@ -127,7 +133,9 @@ class TestRuns:
         eventually(lambda: not is_running(pid))
 
     def test_at_most_once_is_kept_when_it_is_killed(self, scheduler, tmp_path):
-        job = scheduler.schedule(errands.hangs, args=[str(tmp_path)], executor="process", delivery="at_most_once")
+        job = scheduler.schedule(
+            worker_functions.hangs, args=[str(tmp_path)], executor="process", delivery="at_most_once"
+        )
         with scheduler:
             os.kill(begun(tmp_path), signal.SIGKILL)
             assert ended(scheduler, job) == ["delivery_failed"]
@@ -139,8 +147,8 @@ class TestRefusals:
         ("function", "why"),
         [
             (lambda one: one, "cannot be imported"),
-            (errands.Adder().method, "cannot be imported"),
-            (errands.add_later, "async"),
+            (worker_functions.Adder().method, "cannot be imported"),
+            (worker_functions.add_later, "async"),
         ],
     )
     def test_what_cannot_be_called_there_is_refused_at_once(self, scheduler, function, why):
@@ -150,28 +158,28 @@ class TestRefusals:
 
     def test_there_are_two_places_only(self, scheduler):
         with pytest.raises(InvalidSchedule) as caught:
-            scheduler.schedule(errands.whoami, executor="fibre")
+            scheduler.schedule(worker_functions.whoami, executor="fibre")
         assert caught.value.field == "executor"
 
 
 class TestStopping:
     def test_stop_waits_for_it(self, scheduler, tmp_path):
         job = scheduler.schedule(
-            errands.meets, args=[str(tmp_path / "begun"), str(tmp_path / "go")], executor="process"
+            worker_functions.meets, args=[str(tmp_path / "begun"), str(tmp_path / "go")], executor="process"
         )
         scheduler.start()
         pid = begun(tmp_path)
         stopping = threading.Thread(target=scheduler.stop)
         stopping.start()
         eventually(lambda: scheduler._runners.current is None)
-        errands.touch(tmp_path / "go")
+        worker_functions.touch(tmp_path / "go")
         stopping.join(SOON)
         assert not stopping.is_alive()
         assert ended(scheduler, job) == ["completed"]
         eventually(lambda: not is_running(pid))
 
     def test_without_waiting_it_is_killed_and_handed_back(self, scheduler, tmp_path):
-        job = scheduler.schedule(errands.hangs, args=[str(tmp_path)], executor="process")
+        job = scheduler.schedule(worker_functions.hangs, args=[str(tmp_path)], executor="process")
         scheduler.start()
         first = begun(tmp_path)
         scheduler.stop(wait=False)
@@ -184,7 +192,7 @@ class TestStopping:
         eventually(lambda: not is_running(second))
 
     def test_closing_leaves_no_process(self, scheduler):
-        job = scheduler.schedule(errands.whoami, executor="process")
+        job = scheduler.schedule(worker_functions.whoami, executor="process")
         scheduler.start()
         ended(scheduler, job)
         pid = scheduler.runs(job)[0].result
@@ -270,10 +278,10 @@ scheduler.stop()
         import sys, threading
         sys.path.insert(0, {str(root)!r})
         from noonmark import Scheduler
-        from tests.targets import errands
+        from tests.targets.function import worker_functions
 
         scheduler = Scheduler()
-        scheduler.schedule(errands.{errand}, args=["."], executor="process")
+        scheduler.schedule(worker_functions.{errand}, args=["."], executor="process")
         scheduler.start()
         threading.Event().wait()
         """
@@ -293,15 +301,15 @@ scheduler.stop()
         import sys, threading
         sys.path.insert(0, {str(root)!r})
         from noonmark import Scheduler
-        from tests.targets import errands
+        from tests.targets.function import worker_functions
 
         scheduler = Scheduler()
-        job = scheduler.schedule(errands.meets, args=["begun", "go on"], executor="process")
+        job = scheduler.schedule(worker_functions.meets, args=["begun", "go on"], executor="process")
         scheduler.start()
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
-            errands.touch("interrupted")
+            worker_functions.touch("interrupted")
             scheduler.stop()
         print(scheduler.runs(job)[0].outcome)
         """
@@ -312,7 +320,7 @@ scheduler.stop()
             begun(tmp_path)
             os.killpg(program.pid, signal.SIGINT)  # as a terminal does
             eventually((tmp_path / "interrupted").exists)
-            errands.touch(tmp_path / "go on")
+            worker_functions.touch(tmp_path / "go on")
             assert program.communicate(timeout=SOON)[0] == "completed\n"
         finally:
             program.kill()

@@ -14,16 +14,16 @@ import pytest
 from noonmark import AsyncScheduler, Scheduler
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.secret_cipher import fresh_key
-from noonmark.targets.hushing import LOGGERS
+from noonmark.targets.http.log_filter import LOGGERS
 from tests.embedded.waiting import NEVER
-from tests.targets.receiving import receiving
+from tests.targets.http.receiver import http_receiver
 
 MARK = "s3cr3t-mark-0123456789"
 
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 
@@ -50,7 +50,7 @@ def test_a_secret_reaches_its_host_and_is_kept_from_everybody_else(tmp_path, rec
     assert [one.name for one in again.secrets()] == ["token"]
     assert again.run_now(job_id)["status"] == 200
     assert again.delete_secret("token") == made
-    with pytest.raises(Conflict, match="there is no secret token any more"):
+    with pytest.raises(Conflict, match="secret token does not exist any more"):
         again.run_now(job_id)
     again.close()
     assert len(receiver.requests) == 2

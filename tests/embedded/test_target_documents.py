@@ -7,7 +7,7 @@ import pytest
 from noonmark import AsyncScheduler, Event, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
 from noonmark.core.schedule import TRUSTED
 from tests.embedded.waiting import NEVER, ended
-from tests.targets.receiving import receiving, sent
+from tests.targets.http.receiver import http_receiver, sent
 
 CAT = {"target_kind": "command", "argv": ["cat"]}
 
@@ -28,7 +28,7 @@ class TestTargets:
         assert [keeper.run_now(job)["output"] for job in jobs] == ['"own"', '"other"']
 
     def test_a_request_is_sent_wherever_the_process_can_reach(self, keeper):
-        with receiving() as receiver:
+        with http_receiver() as receiver:
             job = keeper.schedule({"target_kind": "http", "url": receiver.url, "body": {"n": 1}}, trigger=NEVER)
             assert keeper.run_now(job)["status"] == 200
         assert sent(receiver)[3] == {"n": 1}

@@ -13,10 +13,10 @@ from noonmark import AsyncScheduler, Conflict, EventTrigger, IntervalTrigger, In
 from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
-from noonmark.targets import watching
+from noonmark.targets import stop
 from tests.embedded.waiting import NEVER, ended, eventually, phases
-from tests.targets.ordered import CLAN, is_alive, is_stopped
-from tests.targets.receiving import receiving, sent
+from tests.targets.command.harness import PROCESS_TREE, is_alive, is_stopped
+from tests.targets.http.receiver import http_receiver, sent
 
 KEY = "a key of the tests"
 
@@ -95,9 +95,9 @@ class TestCommands:
         assert (first.ended_at - first.started_at).total_seconds() > 0.4
 
     def test_its_whole_family_ends_when_another_node_has_it(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(watching, "STOP_GRACE", SECOND // 10)
+        monkeypatch.setattr(stop, "STOP_GRACE", SECOND // 10)
         scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", lease=1)
-        job = scheduler.schedule_command(["sh", "-c", f"echo begun; {CLAN}"], cwd=tmp_path)
+        job = scheduler.schedule_command(["sh", "-c", f"echo begun; {PROCESS_TREE}"], cwd=tmp_path)
         with scheduler:
             eventually(lambda: [run.result for run in scheduler.runs(job)] == [{"output": "begun\n"}])
             pids = [int((tmp_path / name).read_text()) for name in ("parent", "child", "grandchild", "apart")]
@@ -162,7 +162,7 @@ class TestCommands:
 
 @pytest.fixture(scope="module")
 def server():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 

@@ -1,4 +1,4 @@
-"""Programs whose node, keeper or both are killed: all that they have started ends, before they are begun again."""
+"""Programs whose node, supervisor or both are killed: all that they have started ends, before they are begun again."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ import pytest
 
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
-from noonmark.targets import keeper
+from noonmark.targets.command import supervisor
 from tests.processes import family
 from tests.processes.fleet import SCALE, every
-from tests.targets.ordered import is_alive, is_stopped
+from tests.targets.command.harness import is_alive, is_stopped
 
 ALWAYS = {"max_attempts": 100, "backoff_seconds": 0.01}
 LEASE = 1.0
@@ -56,37 +56,37 @@ def recorder(tmp_path):
     yield made
     for run, _, _, roles in made.families():
         for pid in roles.values():
-            keeper.strike(pid, f"{keeper.RUN_MARK}={run}".encode(), signal.SIGKILL)
+            supervisor.send_signal(pid, f"{supervisor.RUN_VARIABLE}={run}".encode(), signal.SIGKILL)
 
 
-def keeper_of(node):
+def supervisor_of(node):
     """The process that starts the commands of a node."""
-    for pid in keeper.processes():
+    for pid in supervisor.list_processes():
         try:
             parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-            if parent == node.pid and b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if parent == node.pid and b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return pid
         except (FileNotFoundError, ProcessLookupError):
             continue
-    raise AssertionError("the node has no keeper")
+    raise AssertionError("the node has no supervisor")
 
 
 def kill(fleet, node, *, both):
-    """The keeper first: so it can do nothing when its node is gone."""
+    """The supervisor first: so it can do nothing when its node is gone."""
     if both:
-        os.kill(keeper_of(node), signal.SIGKILL)
+        os.kill(supervisor_of(node), signal.SIGKILL)
     fleet.kill(node)
 
 
 def test_no_two_families_of_one_command_are_there_at_once_whoever_was_killed(fleet, figure, recorder):
-    node, count, kills = fleet.node(LEASE), 0, ("both", "keeper", "node")
+    node, count, kills = fleet.node(LEASE), 0, ("both", "supervisor", "node")
     for _ in range(SCALE):  # what was lost too often is not begun again
         job = fleet.scheduler.schedule_command(recorder.argv, overlap="skip", retries=ALWAYS)
         count += 1
         for what in kills if SCALE > 1 else kills[:2]:
             pids = recorder.whole(fleet, count)
-            if what == "keeper":
-                os.kill(keeper_of(node), signal.SIGKILL)
+            if what == "supervisor":
+                os.kill(supervisor_of(node), signal.SIGKILL)
             else:
                 kill(fleet, node, both=what == "both")
                 node = fleet.node(LEASE)
@@ -96,7 +96,7 @@ def test_no_two_families_of_one_command_are_there_at_once_whoever_was_killed(fle
         pids = recorder.whole(fleet, count)
         fleet.scheduler.cancel(job)
         fleet.until(lambda pids=pids: not any(map(is_alive, pids)))
-    figure(f"families: {count - SCALE} kills of node, keeper or both, two at once {recorder.overlaps()} times")
+    figure(f"families: {count - SCALE} kills of node, supervisor or both, two at once {recorder.overlaps()} times")
     assert len(recorder.families()) == count
     assert recorder.overlaps() == 0
 
@@ -121,7 +121,7 @@ def test_another_node_ends_what_is_left_before_the_next_fire_begins(fleet, figur
     figure(f"families: the next one began elsewhere, two at once {recorder.overlaps()} times")
     assert (lost.phase, lost.reason) == (Phase.DELIVERY_FAILED, Reason.OUTCOME_UNKNOWN)
     assert recorder.overlaps() == 0
-    # It has nobody but its keeper to end it now.
+    # It has nobody but its supervisor to end it now.
     pids = recorder.whole(fleet, 2)
     fleet.kill(other)
     fleet.until(lambda: not any(map(is_alive, pids)))

@@ -156,6 +156,6 @@ def test_importing_the_scheduler_loads_what_it_needs_and_no_more():
         "noonmark.driver.loop",
         "noonmark.stores.sqlite",
         "noonmark.core.targets.session",
-        "noonmark.targets.runner",
+        "noonmark.targets.function.runner",
     }
     assert not loaded & unneeded

@@ -7,7 +7,7 @@ import pytest
 
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.receiving import receiving
+from tests.targets.http.receiver import http_receiver
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 LEASE = "1"
@@ -15,7 +15,7 @@ LEASE = "1"
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 

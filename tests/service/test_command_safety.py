@@ -11,8 +11,8 @@ import pytest
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
-from tests.targets.ordered import is_alive
-from tests.targets.receiving import receiving
+from tests.targets.command.harness import is_alive
+from tests.targets.http.receiver import http_receiver
 
 SCRIPTS = {
     "show": """for one in "$@"; do printf '<%s>' "$one"; done""",
@@ -231,7 +231,11 @@ def test_a_program_cannot_inspect_the_server(folder, tmp_path, figure):
         pids = [server.process.pid]
         for task in Path(f"/proc/{server.process.pid}/task").iterdir():
             found = map(int, (task / "children").read_text().split())
-            pids += [pid for pid in found if b"noonmark.targets.child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            pids += [
+                pid
+                for pid in found
+                if b"noonmark.targets.function.process_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
         ends = [run(server, f"{folder}/look", str(pid)) for pid in pids]
         with subprocess.Popen([*through, "sleep", "600"], env=SECRETS) as open_to_all:  # it is not for want of trying
             eventually(lambda: Path(f"/proc/{open_to_all.pid}/cmdline").read_bytes().startswith(b"sleep"))
@@ -248,7 +252,7 @@ def test_input_and_output_are_in_the_run_and_not_in_the_log(server, folder):
     payload, hook = {"payload": {"hush": 1}}, {"name": "hook", "trigger": NEVER}
     phase, told = run(server, f"{folder}/leak", name="leaky", target=payload)
     assert (phase, told["error"]) == ("failed", '{"hush": 1}hush, the output\nexited with code 3')
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         receiver.answers.append((500, b"hush, the answer", {"Location": "/hush", "X_Request_Id": "hush"}))
         target = {"target_kind": "http", "url": f"{receiver.url}/next", "body": "hush"}
         made = server.ask("POST", "/schedules", {**hook, "target": target}).json

@@ -8,7 +8,7 @@ from noonmark import Scheduler
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import FINAL, ended, eventually
 from tests.service.server import serving
-from tests.targets.ordered import is_alive
+from tests.targets.command.harness import is_alive
 
 WORK = """#!/bin/sh
 cat > "$1.in"

@@ -10,7 +10,7 @@ from noonmark.core.causation import MAX_DEPTH
 from noonmark.core.signatures import chain_key, chain_proof
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
-from tests.targets.receiving import Handler, receiving
+from tests.targets.http.receiver import Handler, http_receiver
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 ON_TURN = {"type": "event", "event_type": "turned"}
@@ -74,7 +74,7 @@ def circle(server, make, count):
 def test_schedules_that_answer_an_event_with_its_own_type_trigger_each_other_once(server, way, count):
     """As many runs as for those that emit it by themselves."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "event/emit", "params": TURNED}
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         receiver.server_url = server.url
         ways = {
             "event": {"target_kind": "event", "event_type": "turned"},
@@ -172,7 +172,7 @@ def test_an_invalid_chain_header_is_ignored(server):
 
 def test_the_chain_header_of_another_store_is_ignored(server, tmp_path):
     """A request from one server to another is to that one an event from outside, and so is the answer to it."""
-    with receiving() as receiver, serving(tmp_path, "--store", "sqlite:///other.db") as other:
+    with http_receiver() as receiver, serving(tmp_path, "--store", "sqlite:///other.db") as other:
         create(server, "here", posting(f"{receiver.url}/ok", {}))
         server.ask("POST", "/events", TURNED)
         eventually(lambda: receiver.requests)

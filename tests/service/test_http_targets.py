@@ -14,8 +14,8 @@ from noonmark.core.signatures import completion_token
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets import odd_hosts
-from tests.targets.receiving import arrived, receiving
+from tests.targets.http import internal_hosts
+from tests.targets.http.receiver import arrived, http_receiver
 
 KEY = "a key that nobody guesses"
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
@@ -23,7 +23,7 @@ NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 
@@ -99,7 +99,7 @@ def test_an_unanswered_call_times_out(server, receiver):
 def test_forbidden_destinations_are_rejected_on_create_and_update(server, receiver):
     made = create(server, f"{receiver.url}/").json
     where = f"/schedules/{made['schedule_id']}"
-    for host in odd_hosts.NEVER:
+    for host in internal_hosts.NEVER:
         target = {"target_kind": "http", "url": f"http://{host}/"}
         for answer in (create(server, target["url"]), server.ask("PATCH", where, {"target": target})):
             assert (answer.status, answer.json["field"]) == (400, "target.url"), host
@@ -111,7 +111,7 @@ def test_a_strict_server_allows_only_listed_destinations(tmp_path, receiver):
     with serving(tmp_path, "--store", "memory://", "--target-guard", "strict", "--allow-hosts", "localhost") as server:
         made = create(server, f"http://localhost:{receiver.port}/").json
         where = f"/schedules/{made['schedule_id']}"
-        for host in (host for host in odd_hosts.INSIDE if host.lower().rstrip(".") != "localhost"):
+        for host in (host for host in internal_hosts.INSIDE if host.lower().rstrip(".") != "localhost"):
             target = {"target_kind": "http", "url": f"http://{host}:{receiver.port}/"}
             for answer in (create(server, target["url"]), server.ask("PATCH", where, {"target": target})):
                 assert (answer.status, answer.json["field"]) == (400, "target.url"), host
@@ -300,7 +300,7 @@ def test_a_result_before_the_answer_completes_the_work(server, receiver, verb, p
 
     receiver.tell = tell
     one = run(server, made["schedule_id"])
-    eventually(lambda: f'"occurrence_id": "{one}"' in line_about("a callback took it away", server))
+    eventually(lambda: f'"occurrence_id": "{one}"' in line_about("an edit or a callback", server))
     assert receiver.told == [([409, 403, 200], phase)]
     assert in_phase(server, one, "completed", "failed", "awaiting_completion")[0] == phase
     (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]

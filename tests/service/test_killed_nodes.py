@@ -7,8 +7,8 @@ import pytest
 
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
-from tests.targets.ordered import is_alive
-from tests.targets.receiving import arrived, receiving
+from tests.targets.command.harness import is_alive
+from tests.targets.http.receiver import arrived, http_receiver
 
 WORK = """#!/bin/sh
 echo "begun $1"
@@ -30,7 +30,7 @@ AGAIN = ("completed", "succeeded")
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as made:
+    with http_receiver() as made:
         yield made
 
 

@@ -14,12 +14,12 @@ from noonmark.core.targets.egress import EgressPolicy
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
 from noonmark.server.config import load
-from noonmark.targets.outbound import Outbound
+from noonmark.targets.http.settings import HttpTargetSettings
 from noonmark.wiring import make_seal
 from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.receiving import receiving
+from tests.targets.http.receiver import http_receiver
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 FUNCTIONS = """
@@ -85,7 +85,7 @@ def told(tmp_path_factory):
         "--function",
         "login=work:log_in",
     )
-    with receiving() as receiver, serving(folder, "--store", "sqlite:///n.db", *options, **KEYS) as server:
+    with http_receiver() as receiver, serving(folder, "--store", "sqlite:///n.db", *options, **KEYS) as server:
         told = Told(server, receiver)
         hosts = [f"http://127.0.0.1:{receiver.port}"]
         for name, value in SEALED.items():
@@ -249,7 +249,9 @@ def test_no_answer_shows_a_secret():
         }
     )
     shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
-    shown.append(repr(Outbound(reach=EgressPolicy(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
+    shown.append(
+        repr(HttpTargetSettings(egress=EgressPolicy(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING)))
+    )
     assert found("".join(shown)) == []
 
 
@@ -260,8 +262,8 @@ def test_a_secret_in_use_can_be_deleted_and_runs_fail_with_a_reason(told):
     told.ask("DELETE", "/secrets/passing", status=200)
     ended, run, explanation = told.run(made)
     assert (ended["phase"], run["attempt"]) == ("delivery_failed", 1)
-    assert run["error"] == "there is no secret passing any more; the header X-Token needs it, so nothing was sent"
-    assert "there is no secret passing any more; the header X-Token needs it" in explanation["summary"]
+    assert run["error"] == "secret passing does not exist any more; the header X-Token needs it, so nothing was sent"
+    assert "secret passing does not exist any more; the header X-Token needs it" in explanation["summary"]
 
 
 def take_over(told, name):

@@ -7,7 +7,7 @@ from noonmark.core.errors import NotAllowed
 from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.receiving import arrived, receiving
+from tests.targets.http.receiver import arrived, http_receiver
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 OPTIONS = ("--store", "sqlite:///keys.db", "--public-url", "http://schedules.example.com", "--log-level", "debug")
@@ -23,7 +23,7 @@ def run(server, made):
 
 
 def test_a_server_without_settings_signs_and_accepts_asynchronous_work(tmp_path):
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         with serving(tmp_path, *OPTIONS) as server:
             target = {"target_kind": "http", "url": f"{receiver.url}/take_over", "body": "pay"}
             made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target}).json

@@ -1,4 +1,4 @@
-"""Health: what is said of a process that works, of one that lacks something, and of one whose store hangs."""
+"""Health checks."""
 
 import threading
 from dataclasses import replace
@@ -8,26 +8,25 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.ports.records import Heartbeat, node_record
-from noonmark.telemetry import probing
-from noonmark.telemetry.health import STALLED, Health
-from noonmark.telemetry.vitals import Vitals
+from noonmark.telemetry import health
+from noonmark.telemetry.health import CLAIM_LIMIT, Health, WorkerSnapshot
 from tests.embedded.waiting import SOON
 
-RUNS = Vitals(node="here", is_wanted=True, is_running=True, leader="there")
+RUNS = WorkerSnapshot(node="here", is_wanted=True, is_running=True, leader="there")
 LEADER = node_record(Heartbeat(node="there", lease=10), seen=5, left=None, is_leader=True, now=6)
 OTHER = node_record(Heartbeat(node="here", lease=10), seen=5, left=None, is_leader=False, now=6)
 
 
 class Worker:
-    def __init__(self, vitals):
-        self._vitals = vitals
+    def __init__(self, snapshot):
+        self._vitals = snapshot
 
-    def vitals(self):
+    def snapshot(self):
         return self._vitals
 
 
-def one(nodes=lambda: [LEADER, OTHER], vitals=RUNS, waiting=None):
-    worker = None if vitals is None else Worker(vitals)
+def one(nodes=lambda: [LEADER, OTHER], snapshot=RUNS, waiting=None):
+    worker = None if snapshot is None else Worker(snapshot)
     return Health(nodes, node="here", version="0.0", worker=worker, waiting=waiting)
 
 
@@ -35,7 +34,7 @@ def down():
     raise StoreUnavailable("down")
 
 
-def test_the_summary_and_the_sign_of_life_ask_no_store():
+def test_summary_and_liveness_do_not_ask_the_store():
     about = {"service": "noonmark", "version": "0.0", "node": "here"}
     assert one(down).summary() == {
         "status": "healthy",
@@ -55,20 +54,20 @@ def test_the_summary_and_the_sign_of_life_ask_no_store():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "vitals", "failing"),
+    ("nodes", "snapshot", "failing"),
     [
         (list, RUNS, set()),
         (down, RUNS, {"store"}),
-        (lambda: [LEADER], Vitals(is_wanted=True), {"driver"}),
-        (lambda: [OTHER], Vitals(is_wanted=True, is_running=True), {"leader"}),
-        (lambda: [OTHER, LEADER], Vitals(is_wanted=True, is_running=True), set()),
-        (lambda: [OTHER], Vitals(is_wanted=False), set()),
+        (lambda: [LEADER], WorkerSnapshot(is_wanted=True), {"driver"}),
+        (lambda: [OTHER], WorkerSnapshot(is_wanted=True, is_running=True), {"leader"}),
+        (lambda: [OTHER, LEADER], WorkerSnapshot(is_wanted=True, is_running=True), set()),
+        (lambda: [OTHER], WorkerSnapshot(is_wanted=False), set()),
         (list, None, set()),
         (down, None, {"store"}),
     ],
 )
-def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, vitals, failing):
-    is_ready, said = one(nodes, vitals).ready()
+def test_readiness_needs_store_driver_and_leader(nodes, snapshot, failing):
+    is_ready, said = one(nodes, snapshot).ready()
     assert {name for name, how in said["checks"].items() if how != "ok"} == failing
     assert is_ready == (not failing)
     assert said["status"] == ("ready" if is_ready else "not_ready")
@@ -78,17 +77,17 @@ def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, vitals, faili
     ("changes", "waiting", "problems"),
     [
         ({"failing": ("lead: no space", "look_once: no space")}, 0, {"duties": "lead: no space; look_once: no space"}),
-        ({"idle_for": STALLED}, STALLED - 1, {}),
-        ({"idle_for": STALLED - 1}, 9 * STALLED, {}),
-        ({"idle_for": STALLED, "is_wanted": False, "is_running": False}, STALLED, {}),
+        ({"idle_for": CLAIM_LIMIT}, CLAIM_LIMIT - 1, {}),
+        ({"idle_for": CLAIM_LIMIT - 1}, 9 * CLAIM_LIMIT, {}),
+        ({"idle_for": CLAIM_LIMIT, "is_wanted": False, "is_running": False}, CLAIM_LIMIT, {}),
         (
-            {"idle_for": 9 * STALLED},
-            3 * STALLED,
-            {"claims": "work of this node has been due for 30 s, and it has claimed none for that long"},
+            {"idle_for": 9 * CLAIM_LIMIT},
+            3 * CLAIM_LIMIT,
+            {"claims": "work for this node has been due for 30 s, and it has claimed nothing in that time"},
         ),
         (
-            {"clock_ahead": 7_200 * SECOND, "idle_for": 9 * STALLED},
-            9 * STALLED,
+            {"clock_ahead": 7_200 * SECOND, "idle_for": 9 * CLAIM_LIMIT},
+            9 * CLAIM_LIMIT,
             {
                 "clock": "the store's time leapt ahead by 7200 s: nothing is planned, started or pruned until it"
                 " returns, goes on for a lease, or an operator confirms it"
@@ -96,22 +95,22 @@ def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, vitals, faili
         ),
     ],
 )
-def test_each_check_that_fails_says_why(changes, waiting, problems):
-    is_ready, said = one(vitals=replace(RUNS, **changes), waiting=lambda: waiting).ready()
+def test_failing_check_says_why(changes, waiting, problems):
+    is_ready, said = one(snapshot=replace(RUNS, **changes), waiting=lambda: waiting).ready()
     assert (is_ready, said["problems"]) == (not problems, problems)
     assert {name for name, how in said["checks"].items() if how != "ok"} == set(problems)
 
 
-def test_a_store_that_fails_says_why():
+def test_failing_store_says_why():
     assert one(down).ready()[1]["problems"] == {"store": "the store does not answer: down"}
 
 
-def test_the_leader_is_known_from_the_store_where_no_worker_runs():
-    assert one(vitals=None).ready()[1]["leader"] == "there"
+def test_leader_is_read_from_the_store_without_a_worker():
+    assert one(snapshot=None).ready()[1]["leader"] == "there"
 
 
-def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
-    monkeypatch.setattr(probing, "PATIENCE", 0.02)
+def test_hanging_store_is_asked_a_limited_number_of_times(monkeypatch):
+    monkeypatch.setattr(health, "STORE_TIMEOUT", 0.02)
     asked, answers = threading.Semaphore(0), threading.Event()
 
     def hangs():
@@ -122,16 +121,16 @@ def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
     slow = one(hangs)
     for _ in range(10):
         assert slow.ready()[1]["checks"]["store"] == "failing"
-    for _ in range(probing.MOST_QUESTIONS):
+    for _ in range(health.MAX_PENDING_PROBES):
         assert asked.acquire(timeout=SOON)
     assert not asked.acquire(blocking=False)
     answers.set()
-    monkeypatch.setattr(probing, "PATIENCE", SOON)
+    monkeypatch.setattr(health, "STORE_TIMEOUT", SOON)
     assert slow.ready()[0]
 
 
-def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypatch):
-    monkeypatch.setattr(probing, "PATIENCE", 0.02)
+def test_lost_question_does_not_hide_a_recovered_store(monkeypatch):
+    monkeypatch.setattr(health, "STORE_TIMEOUT", 0.02)
     first, answers = threading.Event(), threading.Event()
 
     def hangs_once():
@@ -143,12 +142,12 @@ def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypat
     back = one(hangs_once)
     assert not back.ready()[0]
     assert first.wait(SOON)
-    monkeypatch.setattr(probing, "PATIENCE", SOON)
+    monkeypatch.setattr(health, "STORE_TIMEOUT", SOON)
     assert back.ready()[0]
     answers.set()
 
 
-def test_damaged_rows_are_told_and_keep_nobody_from_being_ready():
+def test_damaged_rows_do_not_affect_readiness():
     health = Health(lambda: [LEADER], node="here", version="0.0", damage=lambda: {"schedules": 2, "events": 1})
     assert health.summary()["damaged_rows"] == 3
     is_ready, told = health.ready()

@@ -1,4 +1,4 @@
-"""Log lines: one for each record, with ids, without secrets, and without anything that fools whoever reads them."""
+"""Log lines: one per record, with ids, without secrets, and safe to display."""
 
 import io
 import json
@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from noonmark.telemetry import logs
-from noonmark.telemetry.lines import MAX_TEXT
+from noonmark.telemetry.logs import MAX_TEXT
 
 HOSTILE = "a\r\nFAKE level=error\x1b[2J\x00\u202etxt.exe\u2028\x85\ud800"
 MARK = "hunter2-marked"
@@ -16,7 +16,7 @@ MARK = "hunter2-marked"
 
 @pytest.fixture
 def log():
-    """Configures the loggers of this process, and gives what they wrote; afterwards they are as before."""
+    """Configure the loggers of this process, return their output, and restore them."""
     root = logging.getLogger()
     names = ("uvicorn", "uvicorn.error", "uvicorn.access")
     before = (root.handlers, root.level, logging.raiseExceptions)
@@ -43,12 +43,12 @@ def raises(error):
 
 
 def is_clean(line):
-    """Whether a terminal shows it as it is."""
+    """Whether a text has only printable characters."""
     return line.isprintable()
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_a_hostile_name_stays_on_its_line(log, form):
+def test_hostile_name_stays_on_its_line(log, form):
     lines = log(form=form)
     logging.getLogger("noonmark.driver").warning("%s: missed", HOSTILE, extra={"schedule_id": HOSTILE})
     structlog.get_logger("noonmark.rest").info(HOSTILE, label=HOSTILE, labels={HOSTILE: [HOSTILE]})
@@ -62,7 +62,7 @@ def test_a_hostile_name_stays_on_its_line(log, form):
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_an_error_with_its_traceback_is_one_line(log, form):
+def test_error_with_traceback_is_one_line(log, form):
     lines = log(form=form)
     try:
         raises(RuntimeError(HOSTILE))
@@ -74,7 +74,7 @@ def test_an_error_with_its_traceback_is_one_line(log, form):
     assert all(is_clean(line) and "RuntimeError" in line and "Traceback" in line for line in found)
 
 
-def test_a_record_says_when_how_grave_and_who(log):
+def test_record_has_time_level_and_logger(log):
     lines = log()
     logging.getLogger("noonmark.driver").info("%d fires", 3)
     told = json.loads(lines()[0])
@@ -83,7 +83,7 @@ def test_a_record_says_when_how_grave_and_who(log):
     assert (told["level"], told["logger"], told["event"]) == ("info", "noonmark.driver", "3 fires")
 
 
-def test_the_ids_of_requests_and_occurrences_are_in_the_lines(log):
+def test_lines_have_ids_of_requests_and_occurrences(log):
     lines = log()
     with structlog.contextvars.bound_contextvars(request_id="r-1"):
         structlog.get_logger("noonmark.rest").info("created", schedule_id="s-1")
@@ -96,7 +96,7 @@ def test_the_ids_of_requests_and_occurrences_are_in_the_lines(log):
     assert "request_id" not in third
 
 
-def test_only_what_is_grave_enough_is_written(log):
+def test_level_is_respected(log):
     lines = log(level="warning")
     for name in ("noonmark.driver", "uvicorn.error", "someone.else"):
         logging.getLogger(name).info("quiet")
@@ -105,7 +105,7 @@ def test_only_what_is_grave_enough_is_written(log):
     assert [json.loads(line)["event"] for line in lines()] == ["loud"] * 3
 
 
-def test_requests_are_told_in_parts(log):
+def test_access_lines_are_split_into_fields(log):
     lines = log()
     path = f"/schedules?api_key={MARK}&name=a%0d%0aSet-Cookie"
     logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "GET", path, "1.1", 200)
@@ -128,7 +128,7 @@ def test_requests_are_told_in_parts(log):
         ("/secrets", 200, "/secrets"),
     ],
 )
-def test_a_secret_that_was_given_in_the_wrong_place_is_not_told(log, path, status, told):
+def test_misplaced_secret_in_a_path_is_masked(log, path, status, told):
     lines = log()
     logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "PUT", path, "1.1", status)
     assert json.loads(lines()[0])["path"] == told
@@ -153,7 +153,7 @@ def test_secrets_are_masked(log, form):
     assert sum(line.count("***") for line in found) >= 10
 
 
-def test_a_line_is_of_bounded_length_and_made_in_linear_time(log):
+def test_length_and_time_of_a_line_are_bounded(log):
     lines = log()
     ours = structlog.get_logger("noonmark.rest")
     for hostile in ("x" * 10**6, "://a:" * 200_000, " key" * 250_000, "bearer " * 150_000, "=" * 10**6):
@@ -172,7 +172,7 @@ def test_every_value_becomes_json(log):
     assert (told["none"], told["bytes"]) == (None, "b'\\x00'")
 
 
-def test_a_stream_that_is_gone_does_not_disturb_the_work(log):
+def test_closed_stream_does_not_disturb_the_work(log):
     class Gone(io.StringIO):
         def write(self, _):
             raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""Metrics: what real work of a real scheduler is counted as, in the text that Prometheus reads."""
+"""Metrics of a real scheduler, in the text format of Prometheus."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,11 +10,9 @@ from noonmark.core.errors import OverlapConflict
 from noonmark.core.instants import SECOND
 from noonmark.ports.events import Pruned, StoreFailed
 from noonmark.ports.records import Backlog
-from noonmark.telemetry.counting import Distribution
-from noonmark.telemetry.metrics import PLAIN, Metrics
-from noonmark.telemetry.probing import Recent
-from noonmark.telemetry.sinks import LogSink, Sinks
-from noonmark.telemetry.vitals import Vitals
+from noonmark.telemetry.health import CachedProbe, WorkerSnapshot
+from noonmark.telemetry.logs import CompositeSink, LogSink
+from noonmark.telemetry.metrics import UNTYPED, HistogramFamily, Metrics
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.waiting import NEVER, Gate, ended
 
@@ -22,7 +20,7 @@ START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
 def samples(metrics):
-    """Every sample by its name and labels; the text as Prometheus itself would read it."""
+    """Return every sample by name and labels."""
     found = {}
     for line in metrics.render().decode().splitlines():
         if not line.startswith("#"):
@@ -41,9 +39,9 @@ def metrics():
     return Metrics("0.0")
 
 
-def test_before_anything_happened_all_names_are_there(metrics):
+def test_all_metrics_exist_from_the_start(metrics):
     found = samples(metrics)
-    for name in ("schedules_due", *PLAIN, "claims_total", "lease_losses_total", "misfires_total", "leader"):
+    for name in ("schedules_due", *UNTYPED, "claims_total", "lease_losses_total", "misfires_total", "leader"):
         assert found[f"noonmark_{name}"] == 0, name
     assert found['noonmark_queue_depth{state="claimed"}'] == 0
     assert found["noonmark_start_lateness_seconds_count"] == 0
@@ -79,9 +77,9 @@ def test_a_gap_counts_all_its_fires(metrics):
     assert found["noonmark_misfires_total"] == found['noonmark_occurrences_total{phase="misfired"}'] > 50
 
 
-def test_what_the_overlap_policy_does_not_let_run_is_counted(metrics):
+def test_runs_prevented_by_overlap_are_counted(metrics):
     gate = Gate()
-    with Scheduler(sink=Sinks(metrics, LogSink())) as scheduler:
+    with Scheduler(sink=CompositeSink(metrics, LogSink())) as scheduler:
         job = scheduler.schedule(gate, trigger=NEVER, overlap="skip")
         scheduler.run_now(job, wait=False)
         gate.wait()
@@ -94,7 +92,7 @@ def test_what_the_overlap_policy_does_not_let_run_is_counted(metrics):
     assert found['noonmark_occurrences_total{phase="skipped"}'] == 1
 
 
-def test_other_happenings_have_their_counters(metrics):
+def test_other_events_are_counted(metrics):
     metrics.tell([StoreFailed("_look_once", "down", 1), StoreFailed("lead_once", "down", 1), Pruned(3, 4)])
     found = samples(metrics)
     assert found['noonmark_store_failures_total{duty="look_once"}'] == 1
@@ -102,10 +100,12 @@ def test_other_happenings_have_their_counters(metrics):
     assert found["noonmark_pruned_total"] == 7
 
 
-def test_what_a_worker_holds_is_shown(metrics):
+def test_worker_gauges(metrics):
     class Worker:
-        def vitals(self):
-            return Vitals(node='a"b\n', is_running=True, claimed=3, delivering=4, abandoned=6, leads=True, term=5)
+        def snapshot(self):
+            return WorkerSnapshot(
+                node='a"b\n', is_running=True, claimed=3, delivering=4, abandoned=6, leads=True, term=5
+            )
 
     metrics.watch(Worker())
     found = samples(metrics)
@@ -116,7 +116,7 @@ def test_what_a_worker_holds_is_shown(metrics):
     assert found['noonmark_node_info{node="a\\"b\\n",version="0.0"}'] == 1
 
 
-def test_a_backlog_is_shown_without_a_worker_and_left_out_while_nobody_knows_it():
+def test_backlog_is_shown_without_a_worker_and_omitted_while_unknown():
     known = []
     metrics = Metrics("0.0", lambda: known[-1])
     known.append(Backlog(schedules=2, due=7, waiting=3))
@@ -131,7 +131,7 @@ def test_a_backlog_is_shown_without_a_worker_and_left_out_while_nobody_knows_it(
     assert "noonmark_schedules_due" not in samples(metrics)
 
 
-def test_the_store_is_asked_for_a_backlog_once_in_a_while_and_may_fail():
+def test_backlog_is_cached_and_may_fail():
     asked, clock = [], FakeClock(START)
 
     def ask():
@@ -140,31 +140,31 @@ def test_the_store_is_asked_for_a_backlog_once_in_a_while_and_may_fail():
             raise RuntimeError("away")
         return len(asked)
 
-    recent = Recent(ask, monotonic=clock.monotonic, lifetime=SECOND)
-    assert [recent.look() for _ in range(3)] == [1, 1, 1]
+    recent = CachedProbe(ask, monotonic=clock.monotonic, lifetime=SECOND)
+    assert [recent.read() for _ in range(3)] == [1, 1, 1]
     clock.advance(1)
-    assert [recent.look() for _ in range(3)] == [None, None, None]
+    assert [recent.read() for _ in range(3)] == [None, None, None]
     clock.advance(1)
-    assert recent.look() == 3
+    assert recent.read() == 3
     assert len(asked) == 3
 
 
-def test_two_of_them_do_not_mix(metrics):
+def test_two_instances_do_not_mix(metrics):
     metrics.tell([Pruned(3)])
     assert samples(Metrics())["noonmark_pruned_total"] == 0
 
 
-def test_one_sink_that_fails_does_not_keep_the_others_from_hearing(metrics):
+def test_failing_sink_does_not_affect_others(metrics):
     class Broken:
-        def tell(self, happenings):
+        def tell(self, events):
             raise RuntimeError("no")
 
-    Sinks(Broken(), metrics).tell([Pruned(1)])
+    CompositeSink(Broken(), metrics).tell([Pruned(1)])
     assert samples(metrics)["noonmark_pruned_total"] == 1
 
 
-def test_the_buckets_of_a_histogram_add_up():
-    lateness = Distribution("late", "How late.", bounds=(0.1, 1))
+def test_histogram_buckets_are_cumulative():
+    lateness = HistogramFamily("late", "How late.", bounds=(0.1, 1))
     for seconds in (0.05, 0.1, 0.5, 7):
         lateness.add(seconds)
     found = {(one.name, one.labels.get("le")): one.value for one in lateness.collect().samples}
@@ -176,7 +176,7 @@ def test_the_buckets_of_a_histogram_add_up():
     }
 
 
-def test_damaged_rows_are_shown_by_table():
+def test_damaged_rows_are_counted_by_table():
     found = samples(Metrics(damage=lambda: {"schedules": 2, "events": 1}))
     assert found['noonmark_damaged_rows{table="schedules"}'] == 2
     assert found['noonmark_damaged_rows{table="events"}'] == 1

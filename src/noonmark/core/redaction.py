@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from functools import lru_cache
 from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -30,6 +31,12 @@ TAIL = 12
 MAX_DECODED = 24
 """How many layers of encoding are unwrapped."""
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_SECRET = r"(?:passw(?:or)?d|passphrase|secret|token|credential|authorization|cookie|api_?key|(?<![a-z])key)"  # noqa: S105 - their names
+# Every repetition is bounded, so that matching takes linear time.
+_NAME = re.compile(_SECRET, re.IGNORECASE)
+_IN_URL = re.compile(r"(://[^\s/?#@:]{0,128}:)[^\s\"'<>]{0,256}@")
+_OPTION = re.compile(rf"([?&\s;][\w.-]{{0,40}}{_SECRET}[\w.-]{{0,20}}=)[^&\s;\"']{{1,1000}}", re.IGNORECASE)
+_SCHEME = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,4000}", re.IGNORECASE)
 
 
 class Redactor:
@@ -118,3 +125,18 @@ def _without_backslashes(text: str) -> str:
     if "\\" not in text:
         return text
     return _ESCAPE.sub(lambda found: found[3] or chr(int(found[1] or found[2], 16)), text)
+
+
+@lru_cache(maxsize=1_000)
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is a secret."""
+    return _NAME.search(name) is not None
+
+
+def redact(text: str) -> str:
+    """Mask passwords in URLs, options with secret names, and credentials."""
+    if "://" in text:
+        text = _IN_URL.sub(rf"\1{MASK}@", text)
+    if "=" in text:
+        text = _OPTION.sub(rf"\1{MASK}", text)
+    return _SCHEME.sub(rf"\1 {MASK}", text) if " " in text else text

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from noonmark.ports.clock import Clock
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
-    from noonmark.targets.functions import Functions
+    from noonmark.targets.function.registry import FunctionRegistry
 
 logger = logging.getLogger("noonmark.jobs")
 ARGUMENTS = Options.__optional_keys__ | {"func"}
@@ -51,7 +51,7 @@ OWNER = Owner(tenant=MAIN_TENANT, user="local")
 class Declarations:
     """Turns calls in Python into schedules of a store; the functions that they name can be run from then on."""
 
-    def __init__(self, store: Store, functions: Functions, clock: Clock, lookahead: Micros) -> None:
+    def __init__(self, store: Store, functions: FunctionRegistry, clock: Clock, lookahead: Micros) -> None:
         """The store must be open when this is used."""
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
 

@@ -16,7 +16,7 @@ from noonmark.core.targets import TargetKind
 from noonmark.core.triggers import Trigger
 from noonmark.embedded.references import check_name
 from noonmark.operations.schedules import at_default
-from noonmark.targets.functions import ROUTE
+from noonmark.targets.function.registry import ROUTE
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.json_values import text_value
-from noonmark.targets.functions import import_reference, place_of, process_problem
+from noonmark.targets.function.registry import declared_reference, import_reference, process_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noonmark.targets.functions import Functions
+    from noonmark.targets.function.registry import FunctionRegistry
 
 MAX_FUNCTION = 500
 
 
-def refer(functions: Functions, func: Callable[..., Any], name: str | None, *, is_durable: bool) -> str:
+def refer(functions: FunctionRegistry, func: Callable[..., Any], name: str | None, *, is_durable: bool) -> str:
     """The name of a function, to register it once its declaration is valid."""
     check_callable(func)
     if name is not None:
@@ -84,7 +84,9 @@ def check_name(field: str, name: object) -> None:
 
 def check_process(func: Callable[..., Any], function_name: str | None) -> None:
     """Refuse a function that no other process could call, as far as that is known while it is being decorated."""
-    problem = process_problem(func, is_being_defined=function_name is not None and function_name == place_of(func))
+    problem = process_problem(
+        func, is_being_defined=function_name is not None and function_name == declared_reference(func)
+    )
     if problem is not None:
         raise InvalidSchedule(problem, field="executor")
 
@@ -100,9 +102,9 @@ def twin_of(func: Callable[..., Any]) -> str | None:
     return f"__main__:{qualname}" if is_importable else None
 
 
-def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | None:
+def reference_to_be(functions: FunctionRegistry, func: Callable[..., Any]) -> str | None:
     """The reference that a function will have when its decorator has returned; None if its module will not have it."""
     check_callable(func)
     known = functions.name_of(func)
     # A method of an object is in no module; one of a class is there already.
-    return known or (import_reference(func) if inspect.ismethod(func) else place_of(func))
+    return known or (import_reference(func) if inspect.ismethod(func) else declared_reference(func))

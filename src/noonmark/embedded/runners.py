@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from noonmark.core.errors import Conflict
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.embedded.process_hooks import register_exit, unregister_exit
-from noonmark.targets.runner import current_assignment
+from noonmark.targets.function.runner import current_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine

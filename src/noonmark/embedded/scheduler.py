@@ -46,9 +46,9 @@ from noonmark.operations.fires import fires_of, fires_of_schedule
 from noonmark.operations.models.arguments import MAX_PREVIEW
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.runtime import Runtime, Timing
-from noonmark.targets.functions import Functions
-from noonmark.targets.programs import Programs
-from noonmark.targets.workers import MAX_THREADS
+from noonmark.targets.command.programs import ProgramPolicy
+from noonmark.targets.function.registry import FunctionRegistry
+from noonmark.targets.worker_pool import MAX_THREADS
 from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_target, node_name
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord, StoredSchedule
     from noonmark.ports.target import Target
-    from noonmark.targets.outbound import Outbound
+    from noonmark.targets.http.settings import HttpTargetSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class Scheduler:
         from noonmark.embedded.runners import RunnerPool
 
         self._clock = clock or SystemClock()
-        self._functions = Functions()
+        self._functions = FunctionRegistry()
         timing = Timing(
             lease=duration_argument("lease", lease),
             keep_for=duration_argument("keep_days", keep_days, unit=86_400),
@@ -122,7 +122,7 @@ class Scheduler:
             count_argument("max_threads", max_threads),
             None if max_processes is None else count_argument("max_processes", max_processes),
         )
-        self._programs = Programs(is_offered=False)
+        self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         self._store = make_store(store, self._clock)
         self._runtime = Runtime(
@@ -661,13 +661,13 @@ class Scheduler:
         function_runner = make_runner(self._functions, *self._limits)
         return make_target(self._store, function_runner, self._programs, self._outbound(), self._seal)
 
-    def _outbound(self) -> Outbound | None:
+    def _outbound(self) -> HttpTargetSettings | None:
         """How requests are sent; None, and nothing is loaded, when there is nothing to configure."""
         if self._keys.signing_key is None:
             return None
-        from noonmark.targets.outbound import Outbound
+        from noonmark.targets.http.settings import HttpTargetSettings
 
-        return Outbound(is_offered=False, keys=self._keys)
+        return HttpTargetSettings(is_offered=False, keys=self._keys)
 
     def _after_fork(self) -> None:
         """Start afresh in a forked process, which has no threads and may have locks that are held for good."""

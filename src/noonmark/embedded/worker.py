@@ -11,7 +11,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.misfire import WIDE_LIMIT
 from noonmark.embedded.process_hooks import unregister_exit
 from noonmark.embedded.runners import RunnerPool, ThreadRunner
-from noonmark.telemetry.vitals import Vitals
+from noonmark.telemetry.health import WorkerSnapshot
 from noonmark.wiring import make_runner, make_target
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from noonmark.embedded.runners import Runner
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.seal import Seal
-    from noonmark.targets.functions import Functions
-    from noonmark.targets.outbound import Outbound
-    from noonmark.targets.programs import Programs
-    from noonmark.targets.runner import FunctionRunner
+    from noonmark.targets.command.programs import ProgramPolicy
+    from noonmark.targets.function.registry import FunctionRegistry
+    from noonmark.targets.function.runner import FunctionRunner
+    from noonmark.targets.http.settings import HttpTargetSettings
 
 
 FAILED_TIMES = 3
@@ -37,12 +37,12 @@ class Worker:
     def __init__(  # noqa: PLR0913 - each is what wiring picked
         self,
         runtime: Runtime,
-        functions: Functions,
-        programs: Programs,
+        functions: FunctionRegistry,
+        programs: ProgramPolicy,
         *,
         max_threads: int,
         grace: Micros,
-        outbound: Outbound | None = None,
+        outbound: HttpTargetSettings | None = None,
         seal: Seal | None = None,
     ) -> None:
         """`stop` and `close` wait for runs as long as the grace period."""
@@ -128,21 +128,21 @@ class Worker:
     @property
     def clock_ahead(self) -> Micros | None:
         """By how much the store's time jumped ahead, while that is in doubt."""
-        return self.vitals().clock_ahead
+        return self.snapshot().clock_ahead
 
     def status(self) -> dict[str, Any]:
         """Its state and its settings."""
-        vitals, timing = self.vitals(), self._runtime.timing
+        snapshot, timing = self.snapshot(), self._runtime.timing
         return {
-            "state": "running" if vitals.is_running else "stopping" if self._is_draining else "stopped",
-            "running": vitals.is_running,
-            "node": vitals.node,
-            "leader": vitals.leader,
-            "is_leader": vitals.leads,
-            "term": vitals.term,
-            "clock_ahead_seconds": None if vitals.clock_ahead is None else micros_to_seconds(vitals.clock_ahead),
-            "claimed": vitals.claimed,
-            "delivering": vitals.delivering,
+            "state": "running" if snapshot.is_running else "stopping" if self._is_draining else "stopped",
+            "running": snapshot.is_running,
+            "node": snapshot.node,
+            "leader": snapshot.leader,
+            "is_leader": snapshot.leads,
+            "term": snapshot.term,
+            "clock_ahead_seconds": None if snapshot.clock_ahead is None else micros_to_seconds(snapshot.clock_ahead),
+            "claimed": snapshot.claimed,
+            "delivering": snapshot.delivering,
             "functions": sorted(route.partition(":")[2] for route in self._functions.routes()),
             "max_threads": self._max_threads,
             "lease_seconds": micros_to_seconds(timing.lease),
@@ -150,16 +150,16 @@ class Worker:
             # A field of the cron service: a node does not tick, but waits for the time that the store names.
             "tick_ms": 0,
             "max_catchup_per_tick": WIDE_LIMIT,
-            "leader_lock": vitals.leads,
+            "leader_lock": snapshot.leads,
         }
 
-    def vitals(self) -> Vitals:
+    def snapshot(self) -> WorkerSnapshot:
         """Its state now, including runs of an earlier runner."""
         current = self._runners.current
         is_running = current is not None and current.is_alive
         alive = [runner for runner in (*self._draining, current) if runner is not None and runner.is_alive]
         nodes = [runner.loop.driver.node for runner in alive]
-        vitals = Vitals(
+        snapshot = WorkerSnapshot(
             node=self._runtime.node,
             is_wanted=current is not None,
             is_running=is_running,
@@ -167,7 +167,7 @@ class Worker:
             delivering=sum(len(node.deliveries) for node in nodes),
             abandoned=sum(runner.abandoned for one in self._function_runners if (runner := one()) is not None),
         )
-        return _with_leader(_with_failures(vitals, nodes[-1]), nodes[-1]) if nodes else vitals
+        return _with_leader(_with_failures(snapshot, nodes[-1]), nodes[-1]) if nodes else snapshot
 
     def routes(self) -> tuple[str, ...]:
         """The routes that it serves; none while it does not run."""
@@ -198,7 +198,7 @@ class Worker:
         return ThreadRunner(replace(self._runtime, target=target), looks=looks)
 
 
-def _with_failures(vitals: Vitals, node: Node) -> Vitals:
+def _with_failures(snapshot: WorkerSnapshot, node: Node) -> WorkerSnapshot:
     """With what keeps this node from its work."""
     now, doubt = node.store_clock.monotonic(), node.trust.doubt
     failing = tuple(
@@ -207,14 +207,14 @@ def _with_failures(vitals: Vitals, node: Node) -> Vitals:
         if one.times >= FAILED_TIMES and now - one.since >= FAILED_FOR
     )
     ahead = None if doubt is None else doubt.ahead
-    return replace(vitals, clock_ahead=ahead, failing=failing, idle_for=now - node.last_claimed)
+    return replace(snapshot, clock_ahead=ahead, failing=failing, idle_for=now - node.last_claimed)
 
 
-def _with_leader(vitals: Vitals, node: Node) -> Vitals:
+def _with_leader(snapshot: WorkerSnapshot, node: Node) -> WorkerSnapshot:
     """With the leader, as this node last read it."""
     leadership = node.leadership
     if leadership is None:
-        return vitals
+        return snapshot
     # For one lease after the last leader's has expired, another node is about to take over: no reason for an alarm.
     is_led = node.now < leadership.until + node.timing.lease
-    return replace(vitals, leader=leadership.leader if is_led else None, leads=node.leads, term=leadership.term)
+    return replace(snapshot, leader=leadership.leader if is_led else None, leads=node.leads, term=leadership.term)

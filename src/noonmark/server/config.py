@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule, Problem
+from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
 from noonmark.server import setting_values
-from noonmark.telemetry.masking import MASK, is_secret, masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -343,8 +343,8 @@ def _origin(source: str) -> str:
 
 
 def _shown(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
-    if is_secret(name) and value:
+    if is_secret_name(name) and value:
         return MASK
     if isinstance(value, str):
-        return masked(value)
+        return redact(value)
     return list(value) if isinstance(value, tuple) else value

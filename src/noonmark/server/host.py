@@ -18,6 +18,7 @@ import uvicorn
 from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
 from noonmark.core.targets.egress import Guard, egress_policy
@@ -33,16 +34,14 @@ from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
 from noonmark.server.transport.listener import BACKLOG, url_of
-from noonmark.targets.functions import Functions, import_function
-from noonmark.targets.hiding import hide
-from noonmark.targets.outbound import Outbound
-from noonmark.targets.programs import Pin, Programs
+from noonmark.targets.command.programs import Pin, ProgramPolicy
+from noonmark.targets.function.registry import FunctionRegistry, import_function
+from noonmark.targets.http.settings import HttpTargetSettings
+from noonmark.targets.prctl import hide_process
 from noonmark.telemetry import logs
-from noonmark.telemetry.health import Health
-from noonmark.telemetry.masking import masked
+from noonmark.telemetry.health import CachedProbe, Health
+from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics
-from noonmark.telemetry.probing import Recent
-from noonmark.telemetry.sinks import LogSink, Sinks
 from noonmark.wiring import (
     fresh_id,
     make_runner,
@@ -84,7 +83,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
     settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
     logs.configure(level=settings.log_level, form=settings.log_format)
     if settings.allow_commands:
-        hide()
+        hide_process()
     with ExitStack() as cleanup:
         cleanup.callback(listener.close)
         signals = cleanup.enter_context(_SignalHandler())
@@ -134,7 +133,7 @@ def _backlog_probe(store: Store, clock: SystemClock) -> Callable[[], Backlog | N
     def count() -> Backlog:
         return store.backlog(store.clock(), MAX_BACKLOG_COUNT)
 
-    return Recent(count, monotonic=clock.monotonic, lifetime=SECOND).look
+    return CachedProbe(count, monotonic=clock.monotonic, lifetime=SECOND).read
 
 
 def _claim_delay(store: Store, worker: Worker) -> Micros:
@@ -144,9 +143,9 @@ def _claim_delay(store: Store, worker: Worker) -> Micros:
 
 
 def _create_worker(
-    settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics
+    settings: Settings, functions: FunctionRegistry, store: Store, clock: SystemClock, metrics: Metrics
 ) -> Worker:
-    programs = Programs(
+    programs = ProgramPolicy(
         settings.allow_commands,
         rules=_command_rules(settings),
         uploads=upload_folder(settings.upload_dir, settings.store),
@@ -154,8 +153,8 @@ def _create_worker(
     )
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
-    outbound = Outbound(
-        reach=_egress(settings),
+    outbound = HttpTargetSettings(
+        egress=_egress(settings),
         keys=_keys(settings),
         public_url=settings.public_url,
     )
@@ -164,7 +163,7 @@ def _create_worker(
         store=store,
         clock=clock,
         target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound, seal),
-        sink=Sinks(metrics, LogSink()),
+        sink=CompositeSink(metrics, LogSink()),
         version=__version__,
         timing=timing,
     )
@@ -219,9 +218,9 @@ def _keys(settings: Settings) -> KeySettings:
     return KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)
 
 
-def _import_functions(loaded: Loaded) -> Functions:
+def _import_functions(loaded: Loaded) -> FunctionRegistry:
     """Import the functions that this node offers; the current folder is on the module path."""
-    functions = Functions()
+    functions = FunctionRegistry()
     if loaded.settings.functions and "" not in sys.path:
         sys.path.insert(0, "")
     for name, reference in loaded.settings.functions.items():
@@ -236,7 +235,7 @@ def _import_functions(loaded: Loaded) -> Functions:
 
 
 def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> Starlette:
-    node = worker.vitals().node
+    node = worker.snapshot().node
     service = Service(
         store=store,
         lookahead=Timing().lookahead,
@@ -303,7 +302,7 @@ class _Server(uvicorn.Server):
         self.stop_requests = 0
         worker = "on" if settings.worker else "off"
         self._started_line = (
-            f"Noonmark {__version__} listens on {url_of(listener)} (store {masked(settings.store)}, worker {worker})"
+            f"Noonmark {__version__} listens on {url_of(listener)} (store {redact(settings.store)}, worker {worker})"
         )
 
     def request_stop(self) -> None:

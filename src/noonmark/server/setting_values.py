@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from noonmark.core.redaction import redact
 from noonmark.core.targets.egress import open_place
 from noonmark.secret_cipher import read_keys
-from noonmark.telemetry.masking import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,5 +182,5 @@ def _list(value: object, each: re.Pattern[str], allowed: str) -> tuple[str, ...]
 
 
 def _message(allowed: str, value: object) -> str:
-    shown = masked(repr(value))
+    shown = redact(repr(value))
     return f"must be {allowed}, not {shown if len(shown) <= 200 else f'{shown[:200]}…'}"

@@ -1,1 +1,1 @@
-"""What carries out the work, one module for each kind of target."""
+"""Targets: what executes the work of an occurrence, by kind."""

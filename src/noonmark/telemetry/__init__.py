@@ -1,1 +1,1 @@
-"""Telemetry: what a node tells of its work, as numbers, as log lines and as an answer to whoever asks how it is."""
+"""Telemetry: metrics, logs and health checks of a node."""

@@ -1,14 +1,22 @@
-"""Metrics: a sink that counts what a node does, and shows it as Prometheus reads it."""
+"""Metrics: a sink that counts what a node does, in the format of Prometheus."""
 
 from __future__ import annotations
 
-from collections import Counter as Tally
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, UnknownMetricFamily
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    UnknownMetricFamily,
+)
 
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
@@ -16,8 +24,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.ports.events import Claimed, Ended, LeaseLost, Matched, Planned, Pruned, Settled, Started, StoreFailed
 from noonmark.ports.records import Backlog
-from noonmark.telemetry.counting import Count, Distribution
-from noonmark.telemetry.vitals import Vitals
+from noonmark.telemetry.health import WorkerSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,25 +33,96 @@ if TYPE_CHECKING:
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.ports.events import DriverEvent
-    from noonmark.telemetry.vitals import Watched
+    from noonmark.telemetry.health import Worker
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LATENESS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600)
 DURATIONS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600, 14_400)
 OVERLAPS = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL, Reason.REPLACED})
-"""Why the overlap policy lets something not run."""
-# The plain names are those under which dashboards of other cron services know them. The library adds an ending to the
-# names of what it takes for counters, so these have no type.
+"""The reasons for which the overlap policy prevents a run."""
+# These are the names that dashboards of other cron services use. The library appends a suffix to the names of counters,
+# so these are exported without a type.
 EMITTED, OVERLAPPED, NOT_LAUNCHED = "runs_emitted", "runs_skipped_overlap", "runs_failed_launch"
-PLAIN = {
-    EMITTED: "Deliveries that this node has begun, retries included.",
-    OVERLAPPED: "Occurrences that the overlap policy did not let run.",
+UNTYPED = {
+    EMITTED: "Deliveries started by this node, including retries.",
+    OVERLAPPED: "Occurrences that the overlap policy prevented.",
     NOT_LAUNCHED: "Occurrences that could not be delivered, or that no node could serve.",
 }
 
 
+class CounterFamily:
+    """A counter per combination of labels. Adding is cheap; the library's objects are made on collection.
+
+    Without labels, the counter exists from the start.
+    """
+
+    def __init__(self, name: str, help_text: str, *labels: str) -> None:
+        self._name, self._help, self._labels = f"noonmark_{name}", help_text, labels
+        self._values: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        if not labels:
+            self._values[()] = 0
+
+    def add(self, number: int, *labels: str) -> None:
+        """Increase a counter."""
+        self._values[labels] += number
+
+    def collect(self) -> Metric:
+        """Return the family for the library, which appends `_total` to the name."""
+        family = CounterMetricFamily(self._name, self._help, labels=self._labels)
+        for labels, number in sorted(self._values.items()):
+            family.add_metric(labels, number)
+        return family
+
+
+class HistogramFamily:
+    """A histogram of seconds per combination of labels, by the upper bounds of its buckets."""
+
+    def __init__(self, name: str, help_text: str, *labels: str, bounds: Sequence[float]) -> None:
+        self._name, self._help, self._labels = f"noonmark_{name}", help_text, labels
+        self._bounds = bounds
+        self._counts: defaultdict[tuple[str, ...], list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
+        self._sums: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        if not labels:
+            self._counts[()] = self._counts[()]  # it exists from the start
+
+    def add(self, seconds: float, *labels: str) -> None:
+        """Add a duration."""
+        self._counts[labels][bisect_left(self._bounds, seconds)] += 1
+        self._sums[labels] += seconds
+
+    def collect(self) -> Metric:
+        """Return the family for the library, with cumulative buckets."""
+        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
+        names = [*(f"{float(bound)}" for bound in self._bounds), "+Inf"]
+        for labels, counts in sorted(self._counts.items()):
+            buckets = list(zip(names, accumulate(counts), strict=True))
+            family.add_metric(labels, buckets, self._sums[labels])
+        return family
+
+
+class Connections(Protocol):
+    """The connections of a server, as far as they are counted."""
+
+    dropped: int
+    refused: int
+
+    @property
+    def open(self) -> int:
+        """How many are open."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of responses that wait to be read."""
+
+
+class NoConnections:
+    """The connections of a process without a server."""
+
+    open = unsent = dropped = refused = 0
+
+
 class Metrics:
-    """Counts in a registry of its own, so that two of them in one process do not mix."""
+    """Counts in its own registry, so that two instances in one process do not mix."""
 
     def __init__(
         self,
@@ -52,119 +130,115 @@ class Metrics:
         backlog: Callable[[], Backlog | None] | None = None,
         damage: Callable[[], Mapping[str, int]] | None = None,
     ) -> None:
-        """Nothing has happened yet, and nobody is watched. `backlog` tells what is to be done, if that is known.
-
-        `damage` tells how many rows of each table of the store were found damaged.
-        """
+        """`backlog` returns what is due in the store, if known; `damage` the number of damaged rows found per table."""
         self._version, self._backlog, self._damage = version, backlog, damage
-        self._worker: Watched | None = None
-        self._connections: Connections = Nobody()
+        self._worker: Worker | None = None
+        self._connections: Connections = NoConnections()
         self._lock = Lock()
-        self._plain: Tally[str] = Tally()
-        self._lateness = Distribution(
-            "start_lateness_seconds", "How long after its due time a run began.", bounds=LATENESS
+        self._untyped: Counter[str] = Counter()
+        self._lateness = HistogramFamily(
+            "start_lateness_seconds", "Time from the due time of a run to its start.", bounds=LATENESS
         )
-        self._durations = Distribution(
-            "run_duration_seconds", "How long runs took, by the kind of their target.", "target", bounds=DURATIONS
+        self._durations = HistogramFamily(
+            "run_duration_seconds", "Duration of runs, by target kind.", "target", bounds=DURATIONS
         )
-        self._runs = Count("runs", "Runs that ended, by target and outcome.", "target", "outcome")
-        self._phases = Count("occurrences", "Occurrences that ended, by phase; a gap counts all its fires.", "phase")
-        self._claims = Count("claims", "Occurrences that this node has claimed.")
-        self._lost = Count("lease_losses", "Occurrences that another node, an edit, or a callback took away.")
-        self._misfires = Count("misfires", "Fires that were missed and did not run.")
-        self._events = Count("events_matched", "Events whose listeners were asked.")
-        self._pruned = Count("pruned", "Occurrences and events that were forgotten by age or number.")
-        self._failures = Count("store_failures", "Calls to the store that failed, by duty.", "duty")
+        self._runs = CounterFamily("runs", "Ended runs, by target and outcome.", "target", "outcome")
+        self._phases = CounterFamily("occurrences", "Ended occurrences, by phase; a gap counts all its fires.", "phase")
+        self._claims = CounterFamily("claims", "Occurrences claimed by this node.")
+        self._lost = CounterFamily("lease_losses", "Occurrences lost to another node, an edit or a callback.")
+        self._misfires = CounterFamily("misfires", "Fires that were missed and did not run.")
+        self._events = CounterFamily("events_matched", "Events matched against their listeners.")
+        self._pruned = CounterFamily("pruned", "Occurrences and events pruned by age or number.")
+        self._failures = CounterFamily("store_failures", "Failed store calls, by duty.", "duty")
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def watch(self, worker: Watched) -> None:
-        """Show what this worker holds, too."""
+    def watch(self, worker: Worker) -> None:
+        """Include the state of a worker."""
         self._worker = worker
 
     def watch_connections(self, connections: Connections) -> None:
-        """Show how many callers there are, too."""
+        """Include the connections of a server."""
         self._connections = connections
 
     def render(self) -> bytes:
-        """Everything, in the text format of Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
-        """Count it; many of a kind together."""
-        kinds = Tally(type(one) for one in happenings)
+    def tell(self, events: Sequence[DriverEvent]) -> None:
+        """Count events of the driver."""
+        kinds = Counter(type(one) for one in events)
         with self._lock:
-            self._plain[EMITTED] += kinds[Started]
+            self._untyped[EMITTED] += kinds[Started]
             self._claims.add(kinds[Claimed])
             self._lost.add(kinds[LeaseLost])
             self._events.add(kinds[Matched])
-            for one in happenings:
-                if isinstance(one, Settled):
-                    self._settled(one)
-                elif isinstance(one, Ended):
-                    self._ended(one.occurrence)
-                elif isinstance(one, Planned):
-                    for row in one.plan.closed:
-                        self._ended(row)
-                else:
-                    self._other(one)
+            for event in events:
+                match event:
+                    case Settled():
+                        self._count_settled(event)
+                    case Ended(occurrence):
+                        self._count_undelivered(occurrence)
+                    case Planned(plan):
+                        for occurrence in plan.closed:
+                            self._count_undelivered(occurrence)
+                    case Pruned(occurrences, pruned_events):
+                        self._pruned.add(occurrences + pruned_events)
+                    case StoreFailed(duty, _, _):
+                        self._failures.add(1, duty.lstrip("_"))
 
-    def _other(self, one: DriverEvent) -> None:
-        match one:
-            case Pruned(count, events):
-                self._pruned.add(count + events)
-            case StoreFailed(duty, _, _):
-                self._failures.add(1, duty.lstrip("_"))
-
-    def _settled(self, one: Settled) -> None:
-        run, occurrence = one.run, one.occurrence
+    def _count_settled(self, settled: Settled) -> None:
+        run, occurrence = settled.run, settled.occurrence
         if run.ended is not None and run.outcome is not None:
             target = occurrence.route.partition(":")[0]
             self._runs.add(1, target, run.outcome)
             self._durations.add((run.ended - run.started) / SECOND, target)
-            if run.outcome is not Outcome.LEASE_LOST:  # what is handed back may never have begun
+            if run.outcome is not Outcome.LEASE_LOST:  # what is handed back may never have started
                 self._lateness.add(max(0, run.started - occurrence.due) / SECOND)
         if run.outcome is Outcome.DELIVERY_FAILED:
-            self._plain[NOT_LAUNCHED] += 1
-        if one.phase not in (Phase.PENDING, Phase.AWAITING_COMPLETION):
-            self._phases.add(1, one.phase)
+            self._untyped[NOT_LAUNCHED] += 1
+        if settled.phase not in (Phase.PENDING, Phase.AWAITING_COMPLETION):
+            self._phases.add(1, settled.phase)
 
-    def _ended(self, row: Occurrence) -> None:
-        """It was not delivered. A row may stand for a gap of many fires."""
-        fires = row.missed_count or 1
-        self._phases.add(fires, row.phase)
-        if row.phase is Phase.MISFIRED:
+    def _count_undelivered(self, occurrence: Occurrence) -> None:
+        """Count an occurrence that ended undelivered. It may stand for a gap of many fires."""
+        fires = occurrence.missed_count or 1
+        self._phases.add(fires, occurrence.phase)
+        if occurrence.phase is Phase.MISFIRED:
             self._misfires.add(fires)
-        if row.phase is Phase.SKIPPED and row.reason in OVERLAPS:
-            self._plain[OVERLAPPED] += fires
-        if row.phase is Phase.DELIVERY_FAILED or row.reason is Reason.TARGET_MISSING:
-            self._plain[NOT_LAUNCHED] += fires
+        if occurrence.phase is Phase.SKIPPED and occurrence.reason in OVERLAPS:
+            self._untyped[OVERLAPPED] += fires
+        if occurrence.phase is Phase.DELIVERY_FAILED or occurrence.reason is Reason.TARGET_MISSING:
+            self._untyped[NOT_LAUNCHED] += fires
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as the library wants it."""
+        """Yield all metrics; called by the library."""
         with self._lock:
             counted = [
-                *(UnknownMetricFamily(f"noonmark_{name}", PLAIN[name], value=self._plain[name]) for name in PLAIN),
+                *(
+                    UnknownMetricFamily(f"noonmark_{name}", UNTYPED[name], value=self._untyped[name])
+                    for name in UNTYPED
+                ),
                 *(one.collect() for one in (self._lateness, self._durations, self._runs, self._phases, self._claims)),
                 *(one.collect() for one in (self._lost, self._misfires, self._events, self._pruned, self._failures)),
             ]
         yield from counted
-        yield from self._now()
+        yield from self._collect_gauges()
 
-    def _now(self) -> Iterator[Metric]:
-        """What is to be done, and what the worker holds, at this moment."""
-        worker = Vitals() if self._worker is None else self._worker.vitals()
+    def _collect_gauges(self) -> Iterator[Metric]:
+        """Yield the present state of the store, of the worker and of the server."""
+        worker = WorkerSnapshot() if self._worker is None else self._worker.snapshot()
         backlog = Backlog() if self._backlog is None else self._backlog()
         log = GaugeMetricFamily("noonmark_store_log_bytes", "Size of the write-ahead log of a SQLite store.")
-        due = GaugeMetricFamily("noonmark_schedules_due", "Schedules of which something is due, and nobody has it.")
+        due = GaugeMetricFamily("noonmark_schedules_due", "Schedules with due occurrences that no node has claimed.")
         depth = GaugeMetricFamily(
             "noonmark_queue_depth",
-            "Occurrences that are due or wait, in the whole store, and those that this node holds.",
+            "Occurrences that are due or waiting, in the whole store, and those that this node holds.",
             labels=["state"],
         )
         depth.add_metric(["claimed"], worker.claimed)
         depth.add_metric(["delivering"], worker.delivering)
-        if backlog is not None:  # else it is unknown, and not zero
+        if backlog is not None:  # else it is unknown, not zero
             due.add_metric([], backlog.schedules)
             depth.add_metric(["due"], backlog.due)
             depth.add_metric(["waiting"], backlog.waiting)
@@ -173,28 +247,28 @@ class Metrics:
         yield log
         yield due
         yield depth
-        yield self._damaged()
-        yield _gauge("abandoned_threads", "Threads that still run what has timed out.", worker.abandoned)
+        yield self._damaged_rows()
+        yield _gauge("abandoned_threads", "Threads that still run work that has timed out.", worker.abandoned)
         yield _gauge("worker_running", "Whether the worker of this node runs.", worker.is_running)
-        yield _gauge("leader", "Whether this node does the housekeeping for all of them.", worker.leads)
+        yield _gauge("leader", "Whether this node is the leader, which does the housekeeping.", worker.leads)
         yield _gauge("leader_term", "How often the leader has changed, as far as this node knows.", worker.term)
-        callers = self._connections
-        yield _gauge("http_connections", "Connections that are open.", callers.open)
-        yield _gauge("http_unsent_bytes", "Bytes of answers that wait to be read.", callers.unsent)
-        yield _counter("http_dropped", "Connections that were closed because they waited too long.", callers.dropped)
+        connections = self._connections
+        yield _gauge("http_connections", "Open connections.", connections.open)
+        yield _gauge("http_unsent_bytes", "Bytes of responses that wait to be read.", connections.unsent)
+        yield _counter("http_dropped", "Connections that were closed after waiting too long.", connections.dropped)
         yield _counter(
-            "http_refused", "Requests that were answered with 503, for too many connections.", callers.refused
+            "http_refused", "Requests that were answered with 503, for too many connections.", connections.refused
         )
         ahead = 0 if worker.clock_ahead is None else worker.clock_ahead / SECOND
-        yield _gauge("clock_ahead_seconds", "By how much the store's time leapt ahead, while that is in doubt.", ahead)
-        yield _gauge("duties_failing", "Duties of this node that fail over and over.", len(worker.failing))
+        yield _gauge("clock_ahead_seconds", "How far the store's time leapt ahead, while unconfirmed.", ahead)
+        yield _gauge("duties_failing", "Duties of this node that fail repeatedly.", len(worker.failing))
         names = {"node": worker.node, "version": self._version}
         yield InfoMetricFamily("noonmark_node", "This node.", value=names)
 
-    def _damaged(self) -> Metric:
+    def _damaged_rows(self) -> Metric:
         damaged = GaugeMetricFamily(
             "noonmark_damaged_rows",
-            "Rows of the store that this process has found damaged since it began, by table.",
+            "Rows of the store that this process has found damaged since it started, by table.",
             labels=["table"],
         )
         for table, count in ({} if self._damage is None else self._damage()).items():
@@ -202,30 +276,9 @@ class Metrics:
         return damaged
 
 
-class Connections(Protocol):
-    """What is told of the connections of a server."""
-
-    dropped: int
-    refused: int
-
-    @property
-    def open(self) -> int:
-        """How many there are."""
-
-    @property
-    def unsent(self) -> int:
-        """Bytes of answers that wait to be read."""
+def _counter(name: str, help_text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"noonmark_{name}", help_text, value=value)
 
 
-class Nobody:
-    """No connections at all."""
-
-    open = unsent = dropped = refused = 0
-
-
-def _counter(name: str, meaning: str, value: float) -> Metric:
-    return CounterMetricFamily(f"noonmark_{name}", meaning, value=value)
-
-
-def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"noonmark_{name}", meaning, value=value)
+def _gauge(name: str, help_text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"noonmark_{name}", help_text, value=value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from noonmark.core.instants import from_micros, to_micros
 from noonmark.driver.driver import Driver
 from noonmark.ports.events import Settled
-from noonmark.targets.inline import InlineRunner
+from noonmark.targets.function.runner import InlineRunner
 from noonmark.testing.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ class _Record:
         self.runs: list[Run] = []
         self._then = then
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
+    def tell(self, events: Sequence[DriverEvent]) -> None:
         """Take note."""
-        self.runs += [one.run for one in happenings if isinstance(one, Settled)]
+        self.runs += [one.run for one in events if isinstance(one, Settled)]
         if self._then is not None:
-            self._then.tell(happenings)
+            self._then.tell(events)

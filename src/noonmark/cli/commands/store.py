@@ -14,7 +14,7 @@ from noonmark.cli.output import EXIT_FAILED, one_line, print_json, print_line
 from noonmark.cli.remote import connect
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
-from noonmark.telemetry.masking import masked
+from noonmark.core.redaction import redact
 
 if TYPE_CHECKING:
     from noonmark.server.config import Loaded
@@ -41,7 +41,7 @@ def migrate(
         opened.open()
     finally:
         opened.close()
-    print_line(f"The schema of {masked(url)} has version {VERSION}.")
+    print_line(f"The schema of {redact(url)} has version {VERSION}.")
     return 0
 
 
@@ -102,7 +102,7 @@ def _sqlite_path(loaded: Loaded, program: str) -> Path:
 
     url = loaded.settings.store
     if (path := file_of(url)) is None:
-        raise loaded.refuse("store", f"{masked(url)} is not a SQLite file; for PostgreSQL, use {program}")
+        raise loaded.refuse("store", f"{redact(url)} is not a SQLite file; for PostgreSQL, use {program}")
     return path
 
 

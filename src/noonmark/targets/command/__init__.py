@@ -1,0 +1,1 @@
+"""The command target: programs, started by a supervisor process beside the node."""

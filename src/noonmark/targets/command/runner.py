@@ -1,0 +1,213 @@
+"""The command runner: starts each program when it is due, and waits in a thread until it has ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.instants import to_text
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.settlement import run_id
+from noonmark.core.targets import CommandTarget
+from noonmark.targets.command.client import CommandRequest, SupervisorClient
+from noonmark.targets.command.orphans import NODE_VARIABLE, register_node, unregister_node
+from noonmark.targets.command.process import CommandProcess
+from noonmark.targets.command.programs import environment
+from noonmark.targets.command.run_directories import RunDirectories
+from noonmark.targets.command.supervisor import RUN_VARIABLE
+from noonmark.targets.outcomes import not_started, undeliverable
+from noonmark.targets.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.settlement import Delivered
+    from noonmark.ports.target import Assignment, Report
+    from noonmark.targets.command.client import CommandChannel
+    from noonmark.targets.command.orphans import OrphanReaper
+    from noonmark.targets.command.programs import ProgramPolicy
+    from noonmark.targets.secrets import SecretResolver
+
+logger = logging.getLogger("noonmark.jobs")
+
+MAX_COMMANDS = 64
+"""How many commands run at a time on one node; the others are queued."""
+START_ATTEMPTS = 3
+"""How often a program is passed to a supervisor that is lost before it was told to start it."""
+
+
+class CommandRunner:
+    """Runs programs."""
+
+    def __init__(self, programs: ProgramPolicy, orphans: OrphanReaper, secrets: SecretResolver | None = None) -> None:
+        """With `secrets`, programs get a proof of the occurrence that they run for."""
+        self._programs, self._orphans, self._secrets = programs, orphans, secrets
+        self._directories = RunDirectories()
+        self._pool: WorkerPool | None = None
+        self._running: set[CommandProcess] = set()
+        self._lock = Lock()
+        self._is_closed = False
+
+    def routes(self) -> tuple[str, ...]:
+        """Return the one route of all programs."""
+        return (CommandTarget.route,) if self._programs.is_offered else ()
+
+    def adopt(self, routes: Collection[str]) -> bool:
+        """Serve commands once a schedule has one."""
+        if self._programs.is_offered or CommandTarget.route not in routes:
+            return False
+        self._programs.is_offered = True
+        return True
+
+    def open(self, report: Report, now: Callable[[], Micros]) -> None:
+        """Prepare the threads, and clean up after dead nodes."""
+        self._report, self._now = report, now
+        self._supervisor = SupervisorClient()
+        self._node = register_node()
+        self._pool = WorkerPool(self._run, report, None, now, MAX_COMMANDS)
+        if self._programs.is_offered:
+            # In a thread, not on the loop: there may be a lot to kill and to remove.
+            Thread(target=self._clean_up, name="noonmark-orphans", daemon=True).start()
+
+    def deliver(self, assignments: Sequence[Assignment]) -> None:
+        """Start each program when it is due."""
+        assert self._pool is not None, "open() comes first"  # noqa: S101 - a programming error
+        self._pool.submit(assignments)
+
+    def withdraw(self) -> list[Assignment]:
+        """Take back queued assignments that may be delivered again."""
+        return [] if self._pool is None else self._pool.withdraw()
+
+    def close(self) -> None:
+        """Start nothing more, and end what still runs."""
+        if self._pool is None:
+            return
+        self._pool.close()
+        with self._lock:
+            self._is_closed = True
+            for process in self._running:
+                process.abandon()
+        self._supervisor.close()
+        self._directories.close()
+        unregister_node(self._node)
+
+    def _clean_up(self) -> None:
+        """Kill orphans of earlier nodes, even if no command is due for long, and remove their directories."""
+        try:
+            self._orphans.reap(self._now)
+        except (NoonmarkError, OSError):
+            logger.warning("orphaned processes of an earlier node could not be killed", exc_info=True)
+        if self._programs.is_open:
+            self._directories.remove_stale()
+
+    def _run(self, assignment: Assignment) -> Delivered:
+        """Start a program, and wait for its end."""
+        for _ in range(START_ATTEMPTS):
+            if assignment.stop_reason is not None:
+                return not_started(assignment, assignment.stop_reason, now=self._now())
+            with ExitStack() as cleanup:
+                try:
+                    request = self._request(assignment, cleanup)
+                    self._reap_orphans(assignment)
+                    channel = self._supervisor.start(request)
+                except LookupError as error:
+                    return undeliverable(str(error.args[0]), now=self._now())
+                except OSError as error:
+                    return undeliverable(f"no process could be started: {error}", now=self._now())
+                if (delivered := self._wait(channel, assignment)) is not None:
+                    return delivered
+        why = f"the supervisor process was lost {START_ATTEMPTS} times before it started the command"
+        return undeliverable(why, now=self._now())
+
+    def _reap_orphans(self, assignment: Assignment) -> None:
+        """Make sure that no process of the occurrence is left from a dead node; OSError when that is not certain."""
+        try:
+            self._orphans.reap(self._now, force=assignment.occurrence.losses > 0)
+        except OSError:
+            raise
+        except Exception as error:
+            logger.exception("cannot check for orphaned processes of occurrence %s", assignment.occurrence.id)
+            raise OSError("it may still run: the store cannot be read to check for orphaned processes") from error
+
+    def _wait(self, channel: CommandChannel, assignment: Assignment) -> Delivered | None:
+        """Wait for the end of a program; None when it surely has not started, so that the caller retries."""
+        process = CommandProcess(channel, assignment, self._report, self._now)
+        with self._lock:
+            self._running.add(process)
+            if self._is_closed:
+                process.abandon()
+        try:
+            return process.wait()
+        finally:
+            with self._lock:
+                self._running.discard(process)
+            channel.close()
+
+    def _request(self, assignment: Assignment, cleanup: ExitStack) -> CommandRequest:
+        """Return what to start. A command from the network has a private directory, which `cleanup` removes."""
+        occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
+        if not isinstance(target, CommandTarget):
+            raise LookupError(f"a {target.kind} target is not a command")
+        program = self._programs.find(assignment.schedule, target)
+        home, cwd_identity = None, None
+        if assignment.schedule.source == TRUSTED:
+            cwd = str(Path.cwd() / (target.cwd or ""))
+        else:
+            if target.cwd is not None:
+                cwd, cwd_identity = self._programs.directory(target.cwd)
+            home = cleanup.enter_context(self._directories.create())
+            cwd = home if target.cwd is None else cwd
+        run_variables = {**_run_variables(occurrence), **self._chain(assignment), NODE_VARIABLE: self._node}
+        return CommandRequest(
+            program=program.path,
+            argv=target.argv,
+            env=environment(target, run_variables, home),
+            cwd=cwd,
+            limits=target.limits.to_document(),
+            stdin=_stdin(occurrence, target),
+            identity=program.identity,
+            cwd_identity=cwd_identity,
+        )
+
+    def _chain(self, assignment: Assignment) -> dict[str, str]:
+        """Return the proof of its occurrence, which it sends back to Noonmark, so that loops through programs end."""
+        tenant, occurrence_id = assignment.schedule.owner.tenant, assignment.occurrence.id
+        proof = None if self._secrets is None else self._secrets.chain(tenant, occurrence_id)
+        return {} if proof is None else {"NOONMARK_CHAIN": proof}
+
+
+def _run_variables(occurrence: Occurrence) -> dict[str, str]:
+    """Return the environment variables that describe a run."""
+    variables = {
+        "NOONMARK_OCCURRENCE_ID": occurrence.id,
+        RUN_VARIABLE: run_id(occurrence),
+        "NOONMARK_SCHEDULE_ID": occurrence.schedule_id,
+        "NOONMARK_NOMINAL_TIME": to_text(occurrence.nominal),
+        "NOONMARK_ATTEMPT": str(occurrence.attempt),
+    }
+    event = _event(occurrence)
+    if event is not None:
+        variables |= {"NOONMARK_EVENT_ID": event["event_id"], "NOONMARK_EVENT_TYPE": event["event_type"]}
+    return variables
+
+
+def _stdin(occurrence: Occurrence, target: CommandTarget) -> bytes:
+    """Return its stdin: that of the target, else the payload of the event or of the caller, else of the schedule."""
+    if target.stdin is not None:
+        return target.stdin.encode()
+    event = _event(occurrence)
+    payload = occurrence.payload if event is None else event["payload"]
+    payload = target.payload if payload is None else payload
+    return b"" if payload is None else json.dumps(payload, ensure_ascii=False).encode()
+
+
+def _event(occurrence: Occurrence) -> dict[str, Any] | None:
+    return occurrence.payload if kind_of(occurrence.origin) is OriginKind.EVENT else None

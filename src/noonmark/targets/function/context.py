@@ -1,0 +1,75 @@
+"""The context of a run: what a function learns about it, and the event that asks it to stop.
+
+A worker process loads this module, so its imports stay light.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import from_micros
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+logger = logging.getLogger("noonmark.jobs")
+
+
+class CancelEvent(Event):
+    """Set when a run should end early. It remembers whether the run has checked it since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_seen = False
+
+    def is_set(self) -> bool:
+        """Whether the run should end."""
+        self.was_seen = super().is_set()
+        return self.was_seen
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the run should end; False when the timeout passes first."""
+        self.was_seen = super().wait(timeout)
+        return self.was_seen
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a function learns about its run, when it has a parameter named `context`."""
+
+    occurrence_id: str
+    """The same in every attempt, so it can serve as an idempotency key."""
+    schedule_id: str
+    """The id of the job."""
+    nominal_at: datetime
+    """The time that the trigger computed, in UTC."""
+    due_at: datetime
+    """That time with jitter, or the time of a retry."""
+    attempt: int
+    """1, and more after a failure."""
+    payload: Any
+    """The payload of `run_now` or of the event, else that of the job."""
+    event: Any
+    """The event that triggered the run, if one did."""
+    cancelled: Event
+    """Set when the run should end early: it timed out, was cancelled, or this node lost it."""
+    logger: logging.LoggerAdapter[logging.Logger]
+    """Adds the ids of the occurrence and of the job to each record."""
+
+
+def make_context(fields: dict[str, Any], cancelled: CancelEvent) -> Context:
+    """Create the context of a run from its JSON fields."""
+    ids = {"occurrence_id": fields["occurrence_id"], "schedule_id": fields["schedule_id"]}
+    return Context(
+        **ids,
+        nominal_at=from_micros(fields["nominal"]),
+        due_at=from_micros(fields["due"]),
+        attempt=fields["attempt"],
+        payload=fields["payload"],
+        event=fields["event"],
+        cancelled=cancelled,
+        logger=logging.LoggerAdapter(logger, ids),
+    )

@@ -1,0 +1,168 @@
+"""The request of one delivery, with its placeholders filled in and checked again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.instants import to_text
+from noonmark.core.settlement import run_id
+from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
+from noonmark.core.targets.http import check_header
+from noonmark.core.targets.placeholders import Filling
+from noonmark.core.urls import parse_url
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.signatures import KeySettings
+    from noonmark.core.targets.http import HttpTarget
+    from noonmark.core.urls import Url
+    from noonmark.targets.http.settings import HttpTargetSettings
+
+USER_AGENT = "Noonmark"
+TOKEN = "Noonmark-Callback-Token"  # noqa: S105 - the name of a header
+MAX_FILLED_URL = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request, ready to send."""
+
+    method: str
+    url: Url
+    """Parsed once: the rules check it, secrets are bound to it, and the connection goes to it."""
+    headers: dict[str, str] = field(repr=False)
+    body: bytes | None = field(repr=False)
+    callback: str | None = None
+    """Where the receiver may report the end of the work, if it accepts the work."""
+
+    @property
+    def confidential(self) -> list[str]:
+        """Values for the receiver alone that are not secrets of the tenant: the token lets its holder end the work."""
+        return [self.headers[TOKEN]] if TOKEN in self.headers else []
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKeys:
+    """The keys of one request."""
+
+    key: str = field(repr=False)
+    """Signs the request."""
+    token_key: str | None = field(repr=False)
+    """Makes the callback token; None where no callback is offered."""
+    chain_key: str | None = field(repr=False)
+    """Makes the proof of the occurrence that the request comes from; None where the store's key is not available."""
+
+
+def signing_keys(settings: KeySettings, own: bytes, tenant: str) -> SigningKeys:
+    """Return the keys of a tenant's requests; `own` is the store's own key."""
+    return SigningKeys(tenant_key(settings, own, tenant), token_keys(settings, own)[0], chain_key(own, tenant))
+
+
+def make_request(
+    target: HttpTarget,
+    schedule: Schedule,
+    occurrence: Occurrence,
+    settings: HttpTargetSettings,
+    keys: SigningKeys | None,
+    *,
+    now: Micros,
+) -> Request:
+    """Return the request of an occurrence; ValueError says what in it is invalid. Without keys it is not signed."""
+    filling = Filling(_placeholders(schedule, occurrence))
+    filled = filling.text(target.url, _quote_for_url)
+    if len(filled) > MAX_FILLED_URL:
+        raise ValueError(f"the filled-in URL has more than {MAX_FILLED_URL:,} characters")
+    url = _parse(filled)
+    declared = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
+    body, content_type = _encode_body(filling.json(target.body))
+    headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | content_type
+    own, callback = _occurrence_headers(occurrence), {}
+    if keys is not None:
+        own["Noonmark-Signature"] = signature(keys.key, at=now, occurrence_id=occurrence.id, body=body or b"")
+        if keys.chain_key is not None:
+            own["Noonmark-Chain"] = chain_proof(keys.chain_key, occurrence_id=occurrence.id)
+        callback = _callback_headers(settings.public_url, keys.token_key, occurrence)
+    headers = _merge(headers, declared | own | callback)
+    callback_url = callback.get("Noonmark-Callback")
+    return Request(method=str(target.method), url=url, headers=headers, body=body, callback=callback_url)
+
+
+def _parse(filled: str) -> Url:
+    try:
+        return parse_url(filled)
+    except ValueError as error:
+        raise ValueError(f"the filled-in URL {error}") from None
+
+
+def with_secrets(request: Request, secrets: dict[str, str]) -> Request:
+    """Return the request with its secret headers."""
+    return replace(request, headers=_merge(request.headers, secrets))
+
+
+def _merge(headers: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    """Merge headers; `others` replace those of the same name, whatever the case."""
+    names = {name.lower() for name in others}
+    return {name: value for name, value in headers.items() if name.lower() not in names} | others
+
+
+def _placeholders(schedule: Schedule, occurrence: Occurrence) -> dict[str, Any]:
+    brought = occurrence.payload
+    event = brought if kind_of(occurrence.origin) is OriginKind.EVENT else None
+    return {
+        "schedule_id": occurrence.schedule_id,
+        "schedule_name": schedule.declaration.name or "",
+        "occurrence_id": occurrence.id,
+        "nominal_at": to_text(occurrence.nominal),
+        "due_at": to_text(occurrence.due),
+        "attempt": occurrence.attempt,
+        "payload": brought if event is None else event["payload"],
+        "event": event,
+    }
+
+
+def _occurrence_headers(occurrence: Occurrence) -> dict[str, str]:
+    """Return the headers by which a receiver recognises a redelivery."""
+    return {
+        "Idempotency-Key": occurrence.id,
+        "Noonmark-Nominal-Time": to_text(occurrence.nominal),
+        "Noonmark-Attempt": str(occurrence.attempt),
+        # All deliveries of an occurrence are one trace. The flags do not ask for it to be recorded.
+        "traceparent": f"00-{_digest(occurrence.id, 16)}-{_digest(run_id(occurrence), 8)}-00",
+    }
+
+
+def _callback_headers(public_url: str | None, token_key: str | None, occurrence: Occurrence) -> dict[str, str]:
+    """Return the callback URL and its token; none where the service has no public URL or no key."""
+    if public_url is None or token_key is None:
+        return {}
+    return {
+        "Noonmark-Callback": f"{public_url}/occurrences/{occurrence.id}",
+        TOKEN: completion_token(token_key, occurrence_id=occurrence.id, fence=occurrence.fence),
+    }
+
+
+def _digest(text: str, size: int) -> str:
+    return blake2b(text.encode(), digest_size=size, person=b"noonmark-trace").hexdigest()
+
+
+def _encode_body(body: Any) -> tuple[bytes | None, dict[str, str]]:  # noqa: ANN401 - JSON
+    if body is None:
+        return None, {}
+    if isinstance(body, str):
+        return body.encode(), {"Content-Type": "text/plain; charset=utf-8"}
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(), {"Content-Type": "application/json"}
+
+
+def _quote_for_url(value: str) -> str:
+    """Quote a value as one segment of a path or a query; neither slashes nor dots can leave it."""
+    if value in (".", ".."):
+        raise ValueError(f"{value!r} cannot be filled into a URL: it would change the path")
+    return quote(value, safe="")

@@ -1,0 +1,61 @@
+"""Secrets that a delivery needs, read from the store and decrypted by the node that sends them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.signatures import chain_key, chain_proof
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.secret import Secret
+    from noonmark.core.urls import Url
+    from noonmark.ports.seal import Seal
+    from noonmark.ports.store import SecretStore
+
+
+class SecretResolver:
+    """Reads secrets from the store and decrypts them with this node's keys.
+
+    All methods may block on the store: do not call them on an event loop. Without a seal, no secret can be decrypted.
+    """
+
+    def __init__(self, store: SecretStore, seal: Seal | None) -> None:
+        self._store, self._seal = store, seal
+        self._own_key: bytes | None = None
+
+    def own_key(self) -> bytes:
+        """Return the store's own key, from which signing keys are derived."""
+        if self._own_key is None:
+            self._own_key = self._store.own_key()
+        return self._own_key
+
+    def chain(self, tenant: str, occurrence_id: str) -> str | None:
+        """Return the proof that a program runs on behalf of an occurrence; None if the store has no usable key."""
+        try:
+            return chain_proof(chain_key(self.own_key(), tenant), occurrence_id=occurrence_id)
+        except NoonmarkError:
+            return None
+
+    def headers(self, tenant: str, secret_headers: Mapping[str, str], url: Url) -> dict[str, str]:
+        """Return the values of headers, each from the secret that it names; ValueError if one cannot be sent there."""
+        names = set(secret_headers.values())
+        found = {secret.name: secret for secret in self._store.find_secrets(tenant, names)}
+        return {
+            header: self._value(tenant, header, name, found.get(name), url) for header, name in secret_headers.items()
+        }
+
+    def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: Url) -> str:
+        needed = f"the header {header} needs it, so nothing was sent"
+        if secret is None:
+            raise ValueError(f"secret {name} does not exist any more; {needed}")
+        if not secret.is_bound_to(url):
+            raise ValueError(f"secret {name} {secret.misfit(url)}; {needed}")
+        if self._seal is None:
+            raise ValueError(f"this node has no secret_key to decrypt secret {name} with; {needed}")
+        value = self._seal.open(tenant, name, secret.sealed)
+        if value is None:
+            raise ValueError(f"no key in the secret_key of this node decrypts secret {name}; {needed}")
+        return value
