@@ -58,6 +58,11 @@ def test_a_model_has_the_fields_that_the_core_reads(name):
     assert {*allowed.split(", "), *READ_BEFORE.get(name, ())} == set(OPERATIONS[name].parameters)
 
 
+def test_a_model_may_require_a_field_that_its_base_does_not():
+    assert NewSchedule.fields()["target"].is_required
+    assert not ScheduleUpdate.fields()["target"].is_required
+
+
 def test_a_new_schedule_and_an_update_have_the_same_fields():
     assert ScheduleFields.fields().keys() == NewSchedule.fields().keys() & ScheduleUpdate.fields().keys() - {
         "schedule_id"

@@ -9,6 +9,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from functools import cache
+from inspect import get_annotations
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -92,11 +93,14 @@ class Arguments:
     def fields(cls) -> Mapping[str, Field]:
         """The fields by name, in order."""
         hints = get_type_hints(cls, include_extras=True)
-        return {
-            name.rstrip("_"): Field(name, _kind(hint), not hasattr(cls, name), getattr(cls, name, None))
-            for name, hint in hints.items()
-            if get_origin(hint) is not ClassVar
-        }
+        found = {}
+        for name, hint in hints.items():
+            if get_origin(hint) is not ClassVar:
+                # A model may require a field that its base does not.
+                owner = next(base for base in cls.__mro__ if name in get_annotations(base))
+                is_required = name not in vars(owner)
+                found[name.rstrip("_")] = Field(name, _kind(hint), is_required, vars(owner).get(name))
+        return found
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Self:
