@@ -81,7 +81,7 @@ class Users:
 
     def emit(self):
         """A new event or several, or one that somebody does not know to have been kept."""
-        stream, rng = self._world.uow.streams.get(TENANT), self._rng
+        stream, rng = self._world.uow.events.streams.get(TENANT), self._rng
         known = [] if stream is None else [one.event_id for one in (*stream.matched, *stream.waiting)]
         for _ in range(rng.choice([1, 1, 4])):
             event_id = rng.choice(known) if known and rng.random() < 0.2 else f"e{self._next()}"
@@ -155,9 +155,6 @@ class Users:
     def _occurrence(self, *phases):
         wanted = phases or LIVE
         rows = [
-            one
-            for state in self._world.uow.states.values()
-            for one, row in state.live.items()
-            if row.occurrence.phase in wanted
+            one for entry in self._world.uow.entries.values() for one, row in entry.live.items() if row.phase in wanted
         ]
         return self._rng.choice(rows) if rows else None
