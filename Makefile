@@ -2,47 +2,61 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# A test waits more than it computes, so there is one more at a time than there are processors.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Most tests that take long wait for something, so there are two at a time for each processor.
+WORKERS ?= $(shell expr $(CORES) \* 2)
+# Tests start hundreds of programs; each would compile Noonmark again, if nothing were kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime-installed
 STAMP := $(VENV)/.setup-done
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 DEMO := -m examples.demo
 BENCH := -m bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test soak simulate lint format demo bench docs lock clean
+.PHONY: help setup test check soak simulate lint format demo bench docs lock clean
 
 help: ## List the targets
 	@echo "Noonmark: make <target>"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "PYTHON=<interpreter> picks the Python for 'make setup'; PYTEST_ARGS=<options> reaches pytest."
 
-setup: $(STAMP) ## Make .venv with everything pinned in requirements.lock
+setup: $(STAMP) ## Create .venv with every pinned package: Noonmark's own, the test tools, the bench's peers
 	@echo "==> setup: $(VENV) is up to date"
 
-# The stamp is written last, so an interrupted setup is simply done again.
-$(STAMP): requirements.lock pyproject.toml
+# A stamp is written last, so an interrupted setup is simply done again.
+$(RUNTIME): requirements-runtime.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' was not found. Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "==> setup: creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
-	@echo "==> setup: installing the pinned packages"
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	@echo "==> setup: installing what Noonmark needs to run"
+	@$(INSTALL) --require-hashes -r requirements-runtime.lock
 	@echo "==> setup: installing Noonmark itself (editable)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMP): $(RUNTIME) requirements.lock
+	@echo "==> setup: installing the tools for tests, lint and bench"
+	@$(INSTALL) --require-hashes -r requirements.lock
 	@touch $@
 
 test: lint ## Set up, lint, then run every test with branch coverage of the core
 	@echo "==> test: pytest, with 100 % branch coverage of noonmark.core"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
 
-soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 times as long as in make test
-	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long, and every way to damage a cell"
-	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP -m "" tests/processes tests/frameworks/test_gunicorn.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
+check: lint ## Lint, then run the quick tests: in memory, without other processes
+	@echo "==> check: pytest -m quick"
+	@$(BIN)/python -m pytest -n $(CORES) -m quick $(PYTEST_ARGS)
+
+soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=8 times as long as in make test
+	@echo "==> soak: the long versions of the tests, $(or $(SOAK),8) times as long where they kill and freeze processes"
+	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) -rP -m "" tests/processes tests/simulation tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
 	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"
-	@$(BIN)/python -m pytest -m soak --ignore tests/processes $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m soak --ignore tests/processes --ignore tests/simulation $(PYTEST_ARGS)
 
 simulate: setup ## Play random histories against the driver: SEEDS=1..500, or SECONDS=600 of new ones; STORE=postgres beside it
 	@echo "==> simulate: one thread, virtual time, faults of every kind"
@@ -63,7 +77,7 @@ format: setup ## Repair what ruff can repair, then format
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-demo: setup ## Run a handful of interesting schedules, shown live; DEMO_SECONDS=30 ends it by itself
+demo: $(RUNTIME) ## Run a handful of interesting schedules, shown live; DEMO_SECONDS=30 ends it by itself
 	@echo "==> demo: schedules in .demo/jobs.db; remove .demo to begin anew"
 	@$(BIN)/python $(DEMO)
 
@@ -76,10 +90,12 @@ docs: setup ## Write the generated reference pages again
 	@$(BIN)/python -m docs.generate
 
 # Resolved for the oldest Python we support, whichever one .venv has.
-# Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions.
-lock: setup ## Pin every dependency again, with hashes, in requirements.lock
-	@echo "==> lock: resolving pyproject.toml into requirements.lock"
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
+# Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions. Both locks pin the same versions.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --group build
+lock: setup ## Pin every dependency again, with hashes, in both locks
+	@echo "==> lock: resolving pyproject.toml into requirements.lock and requirements-runtime.lock"
+	@$(COMPILE) --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
+	@$(COMPILE) --constraint requirements.lock --no-annotate pyproject.toml --output-file requirements-runtime.lock
 
 clean: ## Remove .venv, caches and build output
 	@echo "==> clean: removing .venv, caches and build output"

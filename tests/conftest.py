@@ -10,6 +10,7 @@ from pkgutil import walk_packages
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.postgres import QUICK, Database, running
 
@@ -25,15 +26,42 @@ settings.register_profile(
 # `pytest --hypothesis-profile=thorough` searches anew each time, and longer.
 settings.register_profile("thorough", parent=settings.get_profile("noonmark"), derandomize=False, max_examples=2_000)
 settings.load_profile("noonmark")
-CORE = Path(__file__).parent / "core"
+TESTS = Path(__file__).parent
+PROCESS, DOCS, STORE, QUICK_TIER = TIERS = ("process", "docs", "store", "quick")
+"""Slowest first."""
+SLOW_FOLDERS = {
+    PROCESS: ("bench", "deployment", "examples", "frameworks", "processes", "service", "simulation"),
+    DOCS: ("docs",),
+    STORE: ("conformance", "servers", "stores"),
+}
+"""The other folders are quick, except for what uses PostgreSQL, starts processes or tries random examples."""
+STARTERS = ("subprocess", "multiprocessing", "in_pipe", "NOONMARK")
+"""Names that a test file imports when it starts processes."""
+TIER_OF = {folder: tier for tier, folders in SLOW_FOLDERS.items() for folder in folders}
+MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
+ROOM = 2**31
+"""Bytes that all files of a session may take."""
+ALONE = ("tests/processes/", "tests/simulation/", "tests/docs/test_sessions.py")
+"""Tests that share nothing and take seconds each. The others run file by file: so each file starts its server once."""
+
+
+def is_fit(folder):
+    """Whether a folder has room for the files of all tests, and lets programs among them be started."""
+    if not folder.is_dir():
+        return False
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC
 
 
 def pytest_configure(config):
-    """Give the session a runtime folder: the embedded PostgreSQL wheel warns at import without one.
+    """Prepare what tests and the programs that they start inherit.
 
-    And let programs be interrupted that tests start: in the background of a shell, Ctrl-C is ignored, and that is
-    inherited.
+    Files are in memory where there is room, unless TMPDIR says otherwise: no test can cut the power, so none needs to
+    wait for a disk. The embedded PostgreSQL wheel warns at import without a runtime folder. In the background of a
+    shell, Ctrl-C is ignored; programs that tests start must not inherit that.
     """
+    if "TMPDIR" not in os.environ and is_fit(MEMORY_DISK):
+        os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY_DISK), None
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.environ.get("XDG_RUNTIME_DIR"):
@@ -49,14 +77,61 @@ def pytest_collection():
         import_module(module.name)
 
 
-def pytest_collection_modifyitems(items):
-    """Measure coverage where the rules are tested by tables: it makes Python run at a third of its speed.
+def folder_of(path):
+    """The folder below `tests` that a test is in."""
+    return path.relative_to(TESTS).parts[0]
 
-    What runs a rule in passing does not show that somebody has thought about the case, nor does a random example.
+
+def pytest_ignore_collect(collection_path, config):
+    """Import only what may be selected: `-m quick` leaves out the folders of the other tiers."""
+    if config.option.markexpr != QUICK_TIER or collection_path == TESTS or TESTS not in collection_path.parents:
+        return None
+    return folder_of(collection_path) in TIER_OF or None
+
+
+def pytest_itemcollected(item):
+    """Mark each test with its tier, and measure coverage where the rules are tested by tables.
+
+    Coverage makes Python run at a third of its speed. What runs a rule in passing does not show that somebody has
+    thought about the case, nor does a random example.
     """
-    for item in items:
-        if CORE not in item.path.parents or getattr(item.obj, "is_hypothesis_test", False):
-            item.add_marker(pytest.mark.no_cover)
+    folder = folder_of(item.path)
+    if not any(item.get_closest_marker(name) for name in (*TIERS, "soak")):
+        item.add_marker(tier_of(item, folder))
+    if folder != "core" or is_random(item):
+        item.add_marker(pytest.mark.no_cover)
+
+
+def is_random(item):
+    """Whether a test tries random examples, which takes seconds."""
+    return getattr(item.obj, "is_hypothesis_test", False)
+
+
+def tier_of(item, folder):
+    if folder in TIER_OF:
+        return TIER_OF[folder]
+    if is_random(item) or (folder != "core" and any(hasattr(item.module, name) for name in STARTERS)):
+        return PROCESS
+    return STORE if "postgres" in item.fixturenames else QUICK_TIER
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Begin with the slowest tiers, so that no worker has a long test left when the others are done."""
+    position = {tier: position for position, tier in enumerate(TIERS)}
+    items.sort(key=lambda item: max(position.get(mark.name, 0) for mark in item.iter_markers()))
+
+
+class Scheduling(LoadScopeScheduling):
+    """Hands out whole files, in order; a long test goes alone."""
+
+    def _split_scope(self, nodeid):
+        return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def pytest_make_parametrize_id(val):

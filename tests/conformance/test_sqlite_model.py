@@ -1,17 +1,17 @@
 """Whatever two nodes do with a SQLite store, it answers as the memory store does."""
 
+import tempfile
 from pathlib import Path
 
 from hypothesis import settings
 
 from noonmark.stores.sqlite import SqliteStore
-from tests.conformance import memory_disk
 from tests.conformance.twins import TwoNodesAndATwin
 
 
 class TwoNodesAndAFile(TwoNodesAndATwin):
     def make_twin(self):
-        self.folder = memory_disk.folder()
+        self.folder = tempfile.TemporaryDirectory(prefix="noonmark-")
         return SqliteStore(Path(self.folder.name) / "noonmark.db", self.clock)
 
     def on_twin(self, work):

@@ -4,7 +4,7 @@ import pytest
 
 from noonmark.core.explain.clauses import CLAUSES
 from noonmark.core.explain.deciding_rule import DECIDED_BY, Case
-from noonmark.core.explain.sentence import LEADS
+from noonmark.core.explain.occurrence import LEADS
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import misfire, overlap

@@ -13,7 +13,7 @@ from noonmark.testing import FakeClock, ManualDriver
 START = datetime(2030, 3, 17, 12, 0, tzinfo=UTC)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.store)])
 def url(request, tmp_path):
     """Each kind of store in turn."""
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"

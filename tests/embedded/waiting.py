@@ -4,9 +4,11 @@ import threading
 from dataclasses import replace
 
 from noonmark import CronTrigger
+from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 
-SOON = 30.0
+CLOCK = SystemClock()
+SOON = 60.0
 """Seconds that anything may take on a busy machine."""
 NEVER = CronTrigger("0 0 1 1 *")
 """Not while a test runs."""
@@ -14,12 +16,14 @@ FINAL = {"completed", "failed", "timed_out", "cancelled", "skipped", "misfired",
 
 
 def eventually(is_so):
-    """Look again and again until it is so; gives what it was."""
-    for _ in range(int(SOON / 0.005)):
-        if found := is_so():
-            return found
-        threading.Event().wait(0.005)
-    raise AssertionError("it did not happen")
+    """Look again and again until it is so, less and less often; gives what it was."""
+    pause = 0.005
+    deadline = CLOCK.monotonic() + int(SOON * SECOND)
+    while not (found := is_so()):
+        assert CLOCK.monotonic() < deadline, "it did not happen"
+        threading.Event().wait(pause)
+        pause = min(1.1 * pause, 0.05)
+    return found
 
 
 def phases(scheduler, job_id):

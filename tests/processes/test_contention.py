@@ -11,7 +11,7 @@ from tests.processes.fleet import CLOCK, SCALE
 
 def test_eight_processes_on_one_file_see_no_lock_and_lose_no_update(fleet, figure):
     callers = [
-        fleet.start("caller", ready=None, does="contend", seconds=6 * SCALE, number=number) for number in range(8)
+        fleet.start("caller", ready=None, does="contend", seconds=3 * SCALE, number=number) for number in range(8)
     ]
     for caller in callers:
         assert caller.wait(120) == 0, fleet.complaints()

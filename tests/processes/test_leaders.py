@@ -26,7 +26,7 @@ def leader_after(fleet, term):
 
 @pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
 def test_when_the_leader_is_killed_another_leads_as_soon_as_its_lease_has_ended(fleet, figure):
-    kills = 3 * SCALE
+    kills = 2 * SCALE
     nodes = {node.pid: node for node in (fleet.node(LEASE) for _ in range(3))}
     ids = [
         fleet.scheduler.schedule(

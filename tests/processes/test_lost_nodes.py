@@ -19,7 +19,7 @@ on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirec
 
 @on_each_store
 def test_killing_a_random_node_every_second_loses_nothing(fleet, figure):
-    kills = 6 * SCALE
+    kills = 4 * SCALE
     nodes = [fleet.node() for _ in range(3)]
     ids = [
         fleet.scheduler.schedule(

@@ -8,7 +8,7 @@ from tests.processes.fleet import SCALE, Chance, every
 
 
 def test_a_copy_of_any_instant_has_everything_that_was_acknowledged(fleet, figure):
-    copies = 6 * SCALE
+    copies = 4 * SCALE
     node = fleet.node(15.0)
     for n in range(10):
         fleet.scheduler.schedule(work.record, trigger=every(0.05, count=400 * SCALE, offset=n * 5_003), overlap="allow")

@@ -27,7 +27,7 @@ def later_version(folder):
     sql = package / "stores" / "sql"
     replace(sql / "version.py", f'VERSION = "{VERSION}"', f'VERSION = "{LATER}"')
     for update in UPDATES:
-        replace(sql / "plain.py", update, f"{update}written_by = 'later', ")
+        replace(sql / "fast_path.py", update, f"{update}written_by = 'later', ")
     return package.parent
 
 

@@ -28,7 +28,7 @@ def test_nodes_whose_clocks_are_wrong_begin_nothing_early_and_steal_nothing(post
     """The journal goes by the clock of this machine, which is the server's."""
     fleet = postgres_fleet
     nodes = [fleet.node(15.0, clock=clock) for clock in WRONG]
-    ids = declare(fleet, count=12)
+    ids = declare(fleet, count=8)
     fleet.completed(ids)
     verdict = check(fleet, ids)
     stolen = fleet.journal.of("lost") + fleet.journal.of("claimed", found_in="claimed")

@@ -14,9 +14,11 @@ from tests.simulation import mutants
 from tests.simulation.running import SimulationFailed, simulate
 
 ROOT = Path(__file__).parents[2]
-CHUNK = 10
-CHUNKS = 10
-"""Fixed seeds, so that a change is judged by what it changes; `make simulate` plays as many others as you like."""
+QUICK, MORE = (range(3, 18), range(18, 33), range(33, 43)), (range(1, 3), range(43, 72), range(72, 101))
+"""Fixed seeds, so that a change is judged by what it changes; `make simulate` plays as many others as you like.
+
+The second seed takes as long as all the others.
+"""
 SHORT = 1_000
 """Steps where each call goes to a server and back."""
 SCHEMAS = count(1)
@@ -27,9 +29,9 @@ def play(seeds):
         simulate(seed)
 
 
-@pytest.mark.parametrize("first", range(1, 1 + CHUNK * CHUNKS, CHUNK))
-def test_whatever_happens_the_ledger_holds(first):
-    play(range(first, first + CHUNK))
+@pytest.mark.parametrize("seeds", [*QUICK, *(pytest.param(one, marks=pytest.mark.soak) for one in MORE)], ids=repr)
+def test_whatever_happens_the_ledger_holds(seeds):
+    play(seeds)
 
 
 @pytest.mark.parametrize("seed", [9, 10, 16])
@@ -87,6 +89,6 @@ def test_another_process_with_other_hashes_gives_the_same_trace():
 def test_it_bites(mutant, invariants, monkeypatch):
     mutant(monkeypatch)
     with pytest.raises(SimulationFailed) as failure:
-        play(range(3, 23))  # the second seed takes as long as all of them
+        play(range(3, 23))
     assert failure.value.invariant in invariants
     assert "replay it with: python -m tests.simulation --seed" in str(failure.value)

@@ -6,7 +6,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.causation import concerns, is_emitted_by
-from noonmark.core.describe.mismatch import mismatch
+from noonmark.core.describe.filters import mismatch
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.event import parse_event
 from noonmark.core.filters.match import Matcher, compile_filters

@@ -1,14 +1,18 @@
-"""Event filters in words."""
+"""Event filters in words, and why an event does not match one."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.filters.match import Matcher
 from noonmark.core.json_values import printable
 
 if TYPE_CHECKING:
+    from noonmark.core.event import Event
     from noonmark.core.filters.match import Unmet
+    from noonmark.core.triggers import EventTrigger
+
 
 MAX_SHOWN = 60
 OPERATORS = {
@@ -53,3 +57,16 @@ def _operator(name: str, operand: object) -> str:
 def _shown(value: object) -> str:
     text = printable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def mismatch(wanted: EventTrigger | Matcher, event: Event) -> str | None:
+    """What about an event is not as a trigger, or filters alone, want it; None when they match it."""
+    if isinstance(wanted, Matcher):
+        unmet = wanted.unmet(event.payload, event_type=event.event_type, source=event.source)
+    elif event.event_type not in wanted.event_types:
+        return f"event_type: it is {event.event_type}, and the trigger wants {' or '.join(wanted.event_types)}"
+    elif not wanted.within_bounds(event.emitted):
+        return "emitted_at: it is not between the start and the end of the trigger"
+    else:
+        unmet = wanted.unmet(event.event_type, event.payload, source=event.source)
+    return None if unmet is None else unmet_words(unmet)

@@ -10,8 +10,7 @@ from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, SECOND, Micr
 from noonmark.core.json_values import printable
 from noonmark.core.triggers import CalendarTrigger, CronTrigger, EventTrigger
 from noonmark.core.triggers.cron_expression import DAY_OF_MONTH, DAY_OF_WEEK, FIELDS, HOUR, MINUTE, MONTH, Field
-from noonmark.core.triggers.dst import FIXED, WILDCARD, Gap
-from noonmark.core.triggers.recurrence import MAX_GAP_SECONDS
+from noonmark.core.triggers.recurrence import FIXED, MAX_GAP_SECONDS, WILDCARD, Gap
 from noonmark.core.triggers.zones import Segment, load_zone
 
 if TYPE_CHECKING:

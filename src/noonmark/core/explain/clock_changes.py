@@ -10,15 +10,14 @@ from noonmark.core.describe.words import instant_words
 from noonmark.core.explain.explanation import DOES_NOT_APPLY, Rule, Step
 from noonmark.core.instants import EPOCH, SECOND, to_text
 from noonmark.core.triggers import CalendarTrigger, CronTrigger
-from noonmark.core.triggers.dst import FIXED, WILDCARD, Gap
-from noonmark.core.triggers.recurrence import MAX_GAP_SECONDS
+from noonmark.core.triggers.recurrence import FIXED, MAX_GAP_SECONDS, WILDCARD, Gap
 from noonmark.core.triggers.zones import FIRST_SECOND, LAST_SECOND, Pass, load_zone
 
 if TYPE_CHECKING:
     from noonmark.core.explain.explanation import Facts
     from noonmark.core.instants import Micros
     from noonmark.core.triggers import Trigger
-    from noonmark.core.triggers.dst import DstRule
+    from noonmark.core.triggers.recurrence import DstRule
     from noonmark.core.triggers.wallclock import TimesOnDays
     from noonmark.core.triggers.zones import Segment
 

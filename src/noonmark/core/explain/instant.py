@@ -7,12 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words, words
+from noonmark.core.explain.clauses import listed, times
 from noonmark.core.explain.clock_changes import at_silence
 from noonmark.core.explain.deciding_rule import OWN, Case, Standing, standing
 from noonmark.core.explain.explanation import NOT_KNOWN, NOT_REACHED, Explanation, Rule, Step
-from noonmark.core.explain.occurrence import explain_occurrence
-from noonmark.core.explain.phrases import listed, times
-from noonmark.core.explain.sentence import sentence
+from noonmark.core.explain.occurrence import explain_occurrence, sentence
 from noonmark.core.explain.steps import chain, instant, known
 from noonmark.core.ids import TRIGGER, kind_of
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words, words
+from noonmark.core.explain.clauses import listed
 from noonmark.core.explain.occurrence import explain_occurrence
-from noonmark.core.explain.phrases import listed
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.triggers import EventTrigger

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
 from noonmark.core.json_values import shown
 from noonmark.core.triggers.cron_expression import ANY_DAY_OF_MONTH, ANY_WEEKDAY, EVERY_MONTH, DayFields, FieldSet
-from noonmark.core.triggers.dst import FIXED, WILDCARD, DstOverride
-from noonmark.core.triggers.recurrence import Recurrence, WallTrigger, dst_argument, zone_argument
+from noonmark.core.triggers.recurrence import (
+    FIXED,
+    WILDCARD,
+    DstOverride,
+    Recurrence,
+    WallTrigger,
+    dst_argument,
+    zone_argument,
+)
 from noonmark.core.triggers.wallclock import TimesOnDays
 
 if TYPE_CHECKING:

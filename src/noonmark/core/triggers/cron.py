@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.json_values import shown, text_problem
 from noonmark.core.triggers.cron_expression import Expression, parse_expression
-from noonmark.core.triggers.dst import FIXED, NO_OVERRIDE
-from noonmark.core.triggers.recurrence import Recurrence, WallTrigger, dst_argument, zone_argument
+from noonmark.core.triggers.recurrence import FIXED, NO_OVERRIDE, Recurrence, WallTrigger, dst_argument, zone_argument
 from noonmark.core.triggers.trigger import instant_argument
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from noonmark.core.triggers.dst import DstOverride
+    from noonmark.core.triggers.recurrence import DstOverride
     from noonmark.core.triggers.wallclock import TimesOnDays
 
 MAX_EXPRESSIONS = 100

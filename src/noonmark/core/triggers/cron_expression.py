@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from noonmark.core.errors import InvalidTrigger, Problem, TriggerNeverFires, refusal
 from noonmark.core.ids import fraction
 from noonmark.core.json_values import shown
-from noonmark.core.triggers.dst import FIXED, WILDCARD, DstRule
+from noonmark.core.triggers.recurrence import FIXED, WILDCARD, DstRule
 from noonmark.core.triggers.wallclock import DAYS_IN_WEEK, DayRule, TimesOnDays
 
 _HASHED = re.compile(r"H(?:\((\d{1,4})-(\d{1,4})\))?", re.ASCII)

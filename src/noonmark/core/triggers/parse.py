@@ -9,10 +9,10 @@ from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.instants import from_micros, micros_to_seconds
 from noonmark.core.triggers.calendar import MAX_VALUES, RANGES, CalendarTrigger, calendar_values
 from noonmark.core.triggers.cron import MAX_EXPRESSIONS, MAX_KEY, CronTrigger, parse_expressions
-from noonmark.core.triggers.dst import DstOverride, read_dst
 from noonmark.core.triggers.event import MAX_EVENT_TYPES, EventTrigger, event_types
 from noonmark.core.triggers.interval import MAX_EVERY_SECONDS, MIN_EVERY_SECONDS, IntervalTrigger
 from noonmark.core.triggers.once import MAX_DELAY_SECONDS, OnceTrigger
+from noonmark.core.triggers.recurrence import DstOverride, read_dst
 from noonmark.core.triggers.trigger import MAX_JITTER_SECONDS, Trigger, instant_argument
 from noonmark.core.triggers.zones import load_zone
 

@@ -1,19 +1,19 @@
-"""Recurrences: wall-clock rules played on a zone's real time line, with a stated rule for daylight saving.
+"""Recurrences: wall-clock rules on the real time line of a zone, with a stated rule for daylight saving.
 
-In most segments of a zone every rule applies. Two places need a decision, and each has a rule of its own:
-a repeated hour (which of its two passes fires) and a gap (whether what was jumped over fires at its end).
-All instants here are whole seconds since the epoch.
+A *fixed* time (neither its minute nor its hour begins with `*`) is neither lost nor doubled: in a gap it fires at
+the first instant after it, in a repeated hour in the first pass. A *wildcard* follows real time: it fires
+whenever the wall clock matches. A trigger may override either half.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from noonmark.core.documents import Reader
+from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND, Micros
-from noonmark.core.triggers.dst import NO_OVERRIDE, DstOverride, Fold, Gap, read_dst
 from noonmark.core.triggers.trigger import Trigger
 from noonmark.core.triggers.wallclock import Union, unite
 from noonmark.core.triggers.zones import CYCLE, SETTLED, Pass, Segment, Zone, load_zone
@@ -21,8 +21,60 @@ from noonmark.core.triggers.zones import CYCLE, SETTLED, Pass, Segment, Zone, lo
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from noonmark.core.triggers.dst import DstRule
     from noonmark.core.triggers.wallclock import TimesOnDays, WallRule
+
+
+class Gap(StrEnum):
+    """What becomes of a time that the clock jumps over."""
+
+    AFTER = "after"
+    SKIP = "skip"
+
+
+class Fold(StrEnum):
+    """In which pass of a repeated hour a time fires."""
+
+    FIRST = "first"
+    SECOND = "second"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class DstRule:
+    """One whole rule."""
+
+    gap: Gap
+    fold: Fold
+
+
+FIXED = DstRule(Gap.AFTER, Fold.FIRST)
+WILDCARD = DstRule(Gap.SKIP, Fold.BOTH)
+
+
+@dataclass(frozen=True, slots=True)
+class DstOverride:
+    """What a trigger says of its own; `None` leaves that half to the rule for its kind."""
+
+    gap: Gap | None = None
+    fold: Fold | None = None
+
+    def over(self, rule: DstRule) -> DstRule:
+        """The rule with this said on top."""
+        return DstRule(self.gap or rule.gap, self.fold or rule.fold) if self.gap or self.fold else rule
+
+    def to_document(self) -> dict[str, str]:
+        """Only what was said."""
+        return {name: str(half) for name, half in (("gap", self.gap), ("fold", self.fold)) if half is not None}
+
+
+NO_OVERRIDE = DstOverride()
+
+
+def read_dst(reader: Reader) -> DstOverride:
+    """Read `{"gap": .., "fold": ..}`; both may be absent."""
+    override = DstOverride(reader.choice("gap", named(Gap), None), reader.choice("fold", named(Fold), None))
+    reader.close()
+    return override
 
 
 MAX_GAP_SECONDS = 3 * 3600

@@ -1,4 +1,4 @@
-"""Settlements take effect while the fence holds; ends are counted, and what they free is handed on."""
+"""Settlements take effect while the fence holds; ends are counted, complete schedules, and hand on what they free."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
+from noonmark.core.admission import Busy, Place, Start, Wait, after_upstreams, refused
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.planner import plan
 from noonmark.core.policies import misfire
-from noonmark.core.policies.limits import Horizon
+from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import OnceTrigger
-from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, hold
+from noonmark.ports.records import Backlog
+from noonmark.testing import factories
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
+    from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
 
@@ -252,3 +257,235 @@ def who_was_asked_to_stop_is_not_told_once_it_has_ended(bench: Bench) -> None:
     assert bench.settle(running)
     row = bench.row(running)
     assert (row.phase, row.stop, row.node, row.started) == (Phase.COMPLETED, None, None, None)
+
+
+FIRST = NOW + MINUTE
+
+
+def _replan(bench: Bench) -> None:
+    for snapshot in bench.store.plannable(bench.now, 10):
+        assert bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
+
+
+def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
+    declared = factories.declaration(**changes)
+    assert bench.commit(
+        edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD),
+    )
+
+
+@case
+def a_start_that_uses_up_max_runs_makes_its_schedule_plannable_at_once(bench: Bench) -> None:
+    made = bench.create(max_runs=2, horizon=Horizon(occurrences=3))
+    bench.advance(MINUTE)
+    _replan(bench)
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.store.plannable(bench.now, 10) == []
+    bench.advance(MINUTE)
+    _replan(bench)
+    bench.start(bench.claim_one())
+    [snapshot] = bench.store.plannable(bench.now, 10)
+    assert (snapshot.runs, snapshot.exhausted) == (2, False)
+    _replan(bench)
+    assert bench.store.plannable(NOW + 60 * MINUTE, 10) == []
+    snapshot = bench.snapshot(made)
+    assert (snapshot.projections, snapshot.exhausted, snapshot.watermark) == ((), True, bench.now)
+
+
+@case
+def a_plan_that_does_not_know_of_the_last_start_is_lost(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    claim = bench.claim_one()
+    before = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    running = bench.start(claim)
+    assert not bench.commit(before)
+    assert len(bench.store.plannable(bench.now, 10)) == 1
+    assert bench.settle(running)
+
+
+@case
+def it_is_completed_when_its_last_run_has_ended(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    running = bench.start(bench.claim_one())
+    _replan(bench)
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.settle(running)
+    kept = bench.kept(made)
+    assert (kept.schedule.phase, kept.next_due, kept.counters.total) == (SchedulePhase.COMPLETED, None, 1)
+
+
+@case
+def it_is_completed_by_the_plan_when_its_last_run_ended_before(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    assert bench.settle(bench.start(bench.claim_one()))
+    _replan(bench)
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+def what_was_due_by_then_is_skipped(bench: Bench) -> None:
+    made = bench.create(max_runs=1, horizon=Horizon(occurrences=3))
+    bench.advance(2 * MINUTE)
+    first, second = bench.claim()
+    running = bench.decide(Start(claim=first, takes_slot=False, max_runs=1))
+    _replan(bench)
+    busy = bench.admit(start(second))
+    assert busy == Busy(place=Place.MAX_RUNS)
+    skipped = bench.decide(refused(second, busy))
+    assert (skipped.phase, skipped.reason) == (Phase.SKIPPED, Reason.MAX_RUNS_REACHED)
+    assert bench.settle(running)
+    assert [one.nominal for one in bench.store.occurrences(made.uid)] == [FIRST + MINUTE, FIRST]
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+def one_that_listens_is_completed_too(bench: Bench) -> None:
+    made = bench.create_quiet(max_runs=1)
+    bench.add_event(made, "a")
+    running = bench.start(bench.claim_one())
+    _replan(bench)
+    assert bench.settle(running)
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+def more_max_runs_reopen_it(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    assert bench.settle(bench.start(bench.claim_one()))
+    _replan(bench)
+    bench.advance(10 * MINUTE)
+    _edit(bench, made, max_runs=2)
+    kept = bench.kept(made)
+    assert (kept.schedule.phase, kept.next_due) == (SchedulePhase.ACTIVE, bench.now + MINUTE)
+    assert kept.counters.total == 1
+    bench.advance(MINUTE)
+    bench.start(bench.claim_one())
+    _replan(bench)
+    assert bench.snapshot(made).exhausted
+
+
+@case
+def more_max_runs_go_on_from_now(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    running = bench.start(bench.claim_one())
+    _replan(bench)
+    bench.advance(10 * MINUTE)
+    _edit(bench, made)
+    assert bench.snapshot(made).exhausted is False
+    assert bench.kept(made).next_due == bench.now + MINUTE
+    assert bench.settle(running)
+    assert len(bench.store.occurrences(made.uid)) == 2
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+
+
+MANY = 100
+
+
+def _counted(bench: Bench, limit: int = MANY) -> tuple[int, int, int]:
+    """Schedules, what is due, what waits."""
+    found = bench.store.backlog(bench.now, limit)
+    return found.schedules, found.due, found.waiting
+
+
+@case
+def what_is_due_is_counted_on_every_route(bench: Bench) -> None:
+    assert bench.store.backlog(bench.now, MANY) == Backlog()
+    made = bench.create_quiet("uid-1")
+    for key, after in (("a", 0), ("b", 5), ("c", 6)):
+        bench.add(made, key, after)
+    other = bench.create_quiet("uid-2", target=FunctionTarget(function="nobody-has-it"))
+    bench.add(other, "a")
+    assert _counted(bench) == (2, 2, 0)
+    bench.advance(5)
+    assert _counted(bench) == (2, 3, 0)
+    assert _counted(bench, 1) == (1, 1, 0)
+    assert _counted(bench) == (2, 3, 0)
+
+
+@case
+def what_is_claimed_is_not_counted_unless_its_lease_has_ended(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.run(made, "a")
+    bench.add(made, "b")
+    bench.claim_one("node-b")
+    assert _counted(bench) == (0, 0, 0)
+    bench.advance(LEASE - 1)
+    assert _counted(bench) == (0, 0, 0)
+    bench.advance(1)
+    assert _counted(bench) == (1, 2, 0)
+    bench.claim()
+    assert _counted(bench) == (0, 0, 0)
+
+
+@case
+def what_a_pause_holds_is_not_due(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add_event(made, "a")
+    assert _counted(bench) == (1, 1, 0)
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    assert _counted(bench) == (0, 0, 0)
+
+
+@case
+def what_waits_for_its_turn_is_counted_until_it_has_it(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    for key in ("b", "c"):
+        bench.add(made, key)
+        bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
+    assert _counted(bench) == (0, 0, 2)
+    assert _counted(bench, 1) == (0, 0, 1)
+    assert bench.settle(running)
+    assert _counted(bench) == (1, 1, 1)
+    running = bench.start(bench.claim_one())
+    assert _counted(bench) == (0, 0, 1)
+    assert bench.settle(running)
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert _counted(bench) == (0, 0, 0)
+
+
+@case
+def what_waits_for_a_place_is_counted_until_it_has_it(bench: Bench) -> None:
+    db = Concurrency(key="db")
+    running = bench.run(bench.create_quiet("uid-1", concurrency=db), "a")
+    bench.add(bench.create_quiet("uid-2", concurrency=db), "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    assert _counted(bench) == (0, 0, 1)
+    assert bench.settle(running)
+    assert _counted(bench) == (1, 1, 0)
+    bench.start(bench.claim_one())
+    assert _counted(bench) == (0, 0, 0)
+
+
+@case
+def what_waits_for_others_is_counted_until_there_is_news(bench: Bench) -> None:
+    bench.create("up")
+    bench.create("down", depends_on=(Dependency(schedule_id="schedule-of-up"),))
+    bench.advance(MINUTE)
+    claims = {claim.occurrence.uid: claim for claim in bench.claim()}
+    [standings] = bench.store.upstreams([claims["down"]])
+    decided = after_upstreams(claims["down"], standings, now=bench.now)
+    assert isinstance(decided, Wait), decided
+    bench.decide(decided)
+    assert _counted(bench) == (0, 0, 1)
+    assert bench.settle(bench.start(claims["up"]))
+    assert _counted(bench) == (1, 1, 0)
+
+
+@case
+def what_is_deleted_is_not_counted(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    bench.add(made, "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
+    bench.add(made, "c")
+    assert _counted(bench) == (1, 1, 1)
+    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert _counted(bench) == (0, 0, 0)
+    bench.settle(running)
+    assert _counted(bench) == (0, 0, 0)
