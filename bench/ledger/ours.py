@@ -16,7 +16,7 @@ from noonmark import EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.planner import first_plan
 from noonmark.core.schedule import Owner, parse_schedule
-from noonmark.operations.schedules import new_schedule
+from noonmark.operations.schedule_edits import new_schedule
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:

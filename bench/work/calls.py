@@ -21,7 +21,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED, parse_schedule
-from noonmark.operations.schedules import new_schedule
+from noonmark.operations.schedule_edits import new_schedule
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.target import Assignment
 from noonmark.targets.http.runner import MAX_REQUESTS, HttpRunner

@@ -117,7 +117,10 @@ def client_page() -> str:
 def _shape(kind: type) -> str:
     """A class that only holds something: what it is, and each attribute with its type."""
     [tree] = ast.parse(inspect.getsource(kind)).body
-    lines = [ast.unparse(one) for one in tree.body if isinstance(one, ast.AnnAssign)]
+    fields = [one for one in tree.body if isinstance(one, ast.AnnAssign)]
+    for one in fields:
+        one.value = None if isinstance(one.value, ast.Call) else one.value
+    lines = [ast.unparse(one).replace("'", '"') for one in fields]
     more = [f"# all of {base.id}" for base in tree.bases if getattr(base, "id", "") == Fields.__name__]
     return f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n```py\n" + "\n".join([*more, *lines]) + "\n```\n"
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from docs.generating.words import NOTE, names
-from noonmark.operations import declaring
 from noonmark.operations.errors import STATUS
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.models.arguments import ScheduleFields
 from noonmark.operations.service import LOCAL, Service
+from noonmark.operations.table import OPERATIONS
 from noonmark.server.jsonrpc import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import FakeClock
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def jsonrpc_page() -> str:
     """Every method with its params, every error code, and calls as a service answers them."""
-    fields = names(declaring.FIELDS)
+    fields = names(ScheduleFields.fields())
     methods = [
         f"| `{one.name}` | {names(one.parameters).replace(fields, '*fields*')} | {one.summary} |"
         for one in OPERATIONS.values()

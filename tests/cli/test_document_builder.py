@@ -301,7 +301,7 @@ def test_the_created_document_is_printed(cli):
     document = cli.json("schedule", "create", *DAILY, *REPORT, "--id", "chosen")
     assert (document["schedule_id"], document["source"], document["revision"]) == ("chosen", "cli", 1)
     assert cli.problem(4, "schedule", "create", *DAILY, *REPORT, "--id", "chosen") == {
-        "title": "Not in the present state",
+        "title": "Conflict with the current state",
         "status": 409,
         "code": "conflict",
         "detail": "there is a schedule 'chosen' already",

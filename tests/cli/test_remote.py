@@ -63,7 +63,7 @@ def test_server_from_the_environment(server, cli, tmp_path):
     assert (done.returncode, done.stdout) == (0, "0 schedules\n")
 
 
-SLOW = {"alembic", "starlette", "noonmark.core.triggers", "noonmark.operations.registry", "pydantic", "sqlalchemy"}
+SLOW = {"alembic", "starlette", "noonmark.core.triggers", "noonmark.operations.schedules", "pydantic", "sqlalchemy"}
 LOADED = "import sys; from noonmark.cli.app import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
 
 

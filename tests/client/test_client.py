@@ -22,10 +22,11 @@ from noonmark import (
     RevisionConflict,
     TriggerNeverFires,
 )
-from noonmark.client import AsyncClient, Client, Counters, Owner, Schedule, asking, keys, requests, values
-from noonmark.operations.registry import OPERATIONS
-from noonmark.server.routes import ROUTES
-from tests.client.lines import CLIENTS
+from noonmark.client import AsyncClient, Client, Counters, Owner, Schedule, requests
+from noonmark.client.transport import read
+from noonmark.operations.models import answers
+from noonmark.operations.table import OPERATIONS
+from tests.client.scripted_proxy import CLIENTS
 from tests.embedded.waiting import eventually
 from tests.server.live_server import GREET, NOON, serving
 
@@ -251,11 +252,6 @@ class TestErrors:
 
 
 class TestShape:
-    def test_every_operation_has_its_route_as_the_server_has_it(self):
-        served = {(one.operation, f"{one.method} {one.path}") for one in ROUTES}
-        assert {*asking.ROUTES.items(), ("schedule/preview", asking.BARE_PREVIEW)} == served
-        assert set(asking.ROUTES) == set(OPERATIONS)
-
     def test_every_change_is_sent_once_or_known_again_or_the_same_when_done_again(self):
         same_again = {
             "schedule/upsert",
@@ -267,8 +263,10 @@ class TestShape:
             "worker/stop",
             "worker/confirm-time",
         }
-        assert {name for name, one in OPERATIONS.items() if one.is_change} == {*keys.KEYS, *keys.ONCE, *same_again}
-        assert all(argument in OPERATIONS[name].parameters for name, argument in keys.KEYS.items())
+        keys = {name: one.key for name, one in OPERATIONS.items() if one.key is not None}
+        once = {name for name, one in OPERATIONS.items() if not one.is_repeatable}
+        assert {name for name, one in OPERATIONS.items() if one.is_change} == {*keys, *once, *same_again}
+        assert all(argument in OPERATIONS[name].parameters for name, argument in keys.items())
 
     def test_the_fields_are_those_of_the_operation(self):
         create, update = OPERATIONS["schedule/create"].parameters, OPERATIONS["schedule/update"].parameters
@@ -291,13 +289,11 @@ class TestShape:
         assert inspect.iscoroutinefunction(AsyncClient.get)
 
     def test_values_are_frozen_and_take_what_a_newer_server_adds(self):
-        kinds = [one for one in vars(values).values() if isinstance(one, type) and is_dataclass(one)]
+        kinds = [one for one in vars(answers).values() if isinstance(one, type) and is_dataclass(one)]
         assert all(one.__dataclass_params__.frozen for one in kinds)
-        assert values.read(values.Usage, {"tokens": 1, "cost_usd": 0.5, "new": 1}) == values.Usage(
-            tokens=1, cost_usd=0.5
-        )
+        assert read(answers.Usage, {"tokens": 1, "cost_usd": 0.5, "new": 1}) == answers.Usage(tokens=1, cost_usd=0.5)
         with pytest.raises(NoonmarkError, match="has no 'cost_usd'"):
-            values.read(values.Usage, {"tokens": 1})
+            read(answers.Usage, {"tokens": 1})
 
     def test_it_is_loaded_when_it_is_imported_and_not_before(self):
         script = "import sys, noonmark; from noonmark import Scheduler; print('httpx2' in sys.modules)"

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from noonmark import NoonmarkError, NotFound, QuotaExceeded, StoreUnavailable, Unreachable
-from noonmark.client import answers
-from tests.client.lines import CLIENTS, DROP, HANG, LOSE, PASS, Line, canned
+from noonmark.client import transport
+from tests.client.scripted_proxy import CLIENTS, DROP, HANG, LOSE, PASS, ScriptedProxy, canned
 from tests.server.live_server import GREET, NOON, serving
 
 NEW = {"trigger": NOON, "target": GREET}
@@ -25,16 +25,16 @@ def served():
 
 
 @pytest.fixture
-def line(served):
-    line = Line(served.port)
-    yield line
-    line.close()
+def proxy(served):
+    proxy = ScriptedProxy(served.port)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture(params=CLIENTS)
-def client(request, line, monkeypatch):
-    monkeypatch.setattr(answers, "FIRST_WAIT", 0.001)
-    with CLIENTS[request.param](line.url) as client:
+def client(request, proxy, monkeypatch):
+    monkeypatch.setattr(transport, "FIRST_WAIT", 0.001)
+    with CLIENTS[request.param](proxy.url) as client:
         yield client
 
 
@@ -42,27 +42,27 @@ class TestAskedAgain:
     @pytest.mark.parametrize(
         "trouble", [LOSE, DROP, UNAVAILABLE, canned("502 Bad Gateway", HTML, "text/html")], ids=repr
     )
-    def test_what_is_only_looked_at(self, client, line, trouble):
-        line.script = [trouble, trouble]
+    def test_what_is_only_looked_at(self, client, proxy, trouble):
+        proxy.script = [trouble, trouble]
         assert client.health()["status"]
-        assert len(line.requests) == 3
+        assert len(proxy.requests) == 3
 
     @pytest.mark.parametrize("trouble", [LOSE, DROP, UNAVAILABLE], ids=repr)
-    def test_what_is_created_is_created_once(self, client, line, served, trouble):
+    def test_what_is_created_is_created_once(self, client, proxy, served, trouble):
         before = served.client.get("/schedules/count").json()["count"]
-        line.script = [trouble, trouble]
+        proxy.script = [trouble, trouble]
         made = client.create(**NEW)
         assert served.client.get(f"/schedules/{made.schedule_id}").json()["revision"] == 1
         assert served.client.get("/schedules/count").json()["count"] == before + 1
-        [key] = set(line.headers("idempotency-key"))
-        line.requests.clear()
+        [key] = set(proxy.headers("idempotency-key"))
+        proxy.requests.clear()
         assert client.create(**NEW).schedule_id != made.schedule_id
-        assert line.headers("idempotency-key") != [key]
+        assert proxy.headers("idempotency-key") != [key]
 
-    def test_one_run_one_event_and_one_backfill_come_of_each(self, client, line, served):
+    def test_one_run_one_event_and_one_backfill_come_of_each(self, client, proxy, served):
         one = client.create(**NEW, schedule_id=f"once-{type(client).__name__}").schedule_id
-        line.requests.clear()
-        line.script = [LOSE, PASS, LOSE, PASS, LOSE]
+        proxy.requests.clear()
+        proxy.script = [LOSE, PASS, LOSE, PASS, LOSE]
         run = client.run_now(one)
         event_id = client.emit("lost", {"n": 1})
         filled = client.backfill(one, "2026-03-01T00:00:00Z", "2026-03-03T00:00:00Z")
@@ -72,39 +72,39 @@ class TestAskedAgain:
         assert len(wanted) == 3
         kept = served.client.get("/events?event_type=lost").json()["events"]
         assert [row["event_id"] for row in kept].count(event_id) == 1
-        assert len(line.requests) == 6
+        assert len(proxy.requests) == 6
 
-    def test_by_name_it_is_the_same(self, client, line, served):
+    def test_by_name_it_is_the_same(self, client, proxy, served):
         before = served.client.get("/schedules/count").json()["count"]
-        line.script = [LOSE]
+        proxy.script = [LOSE]
         client.call("schedule/create", NEW)
         assert served.client.get("/schedules/count").json()["count"] == before + 1
-        assert len({body["params"]["idempotency_key"] for body in line.bodies()}) == 1
-        assert len(line.requests) == 2
+        assert len({body["params"]["idempotency_key"] for body in proxy.bodies()}) == 1
+        assert len(proxy.requests) == 2
 
-    def test_what_is_the_same_when_it_is_done_twice(self, client, line):
+    def test_what_is_the_same_when_it_is_done_twice(self, client, proxy):
         one = client.create(**NEW).schedule_id
         for change, phase in ((client.pause, "paused"), (client.resume, "active"), (client.delete, "deleted")):
-            line.script = [LOSE]
+            proxy.script = [LOSE]
             assert change(one).phase == phase
 
-    def test_whatever_was_refused_with_a_time_to_come_again(self, client, line):
+    def test_whatever_was_refused_with_a_time_to_come_again(self, client, proxy):
         one = client.create(**NEW).schedule_id
-        line.requests.clear()
-        line.script = [canned("429 Too Many Requests", b"{}", Retry_After="0")]
+        proxy.requests.clear()
+        proxy.script = [canned("429 Too Many Requests", b"{}", Retry_After="0")]
         assert client.update(one, name="later").name == "later"
-        assert len(line.requests) == 2
+        assert len(proxy.requests) == 2
 
-    def test_three_times_and_no_more(self, client, line):
-        line.script = [UNAVAILABLE] * 5
+    def test_three_times_and_no_more(self, client, proxy):
+        proxy.script = [UNAVAILABLE] * 5
         with pytest.raises(StoreUnavailable, match="the store is away"):
             client.get("x")
-        assert len(line.requests) == 3
+        assert len(proxy.requests) == 3
 
 
 class TestAskedOnce:
     @pytest.mark.parametrize("trouble", [LOSE, DROP, UNAVAILABLE, canned("504 Gateway Timeout")], ids=repr)
-    def test_a_change_that_may_have_been_made(self, client, line, trouble):
+    def test_a_change_that_may_have_been_made(self, client, proxy, trouble):
         one = client.create(**NEW).schedule_id
         for change in (
             lambda: client.update(one, name="x"),
@@ -113,23 +113,23 @@ class TestAskedOnce:
             lambda: client.cancel("o"),
             lambda: client.call("occurrence/fail", {"occurrence_id": "o"}),
         ):
-            line.requests.clear()
-            line.script = [trouble]
+            proxy.requests.clear()
+            proxy.script = [trouble]
             with pytest.raises(StoreUnavailable if trouble is UNAVAILABLE else Unreachable) as told:
                 change()
-            assert len(line.requests) == 1
+            assert len(proxy.requests) == 1
             if trouble in (LOSE, DROP):
-                assert "it may have done what it was asked for, or not" in str(told.value)
+                assert "may or may not have been performed" in str(told.value)
 
-    def test_what_was_refused_for_good(self, client, line):
+    def test_what_was_refused_for_good(self, client, proxy):
         with pytest.raises(NotFound):
             client.get("nowhere")
         quota = b'{"code": "quota_exceeded", "detail": "ten are enough"}'
-        line.script = [canned("429 Too Many Requests", quota), canned("429 -", quota, Retry_After="3600")]
+        proxy.script = [canned("429 Too Many Requests", quota), canned("429 -", quota, Retry_After="3600")]
         for _ in range(2):
             with pytest.raises(QuotaExceeded, match="ten are enough"):
                 client.create(**NEW)
-        assert len(line.requests) == 3
+        assert len(proxy.requests) == 3
 
 
 class TestNobodyThere:
@@ -142,12 +142,12 @@ class TestNobodyThere:
                     with pytest.raises(Unreachable, match=f"no server at http://127.0.0.1:{port} .*noonmark serve"):
                         ask()
 
-    def test_a_server_that_does_not_answer_in_time(self, line):
-        line.script = [HANG] * 4
+    def test_a_server_that_does_not_answer_in_time(self, proxy):
+        proxy.script = [HANG] * 4
         for kind in CLIENTS.values():
-            with kind(line.url, timeout=0.05) as hasty, pytest.raises(Unreachable, match="Timeout"):
+            with kind(proxy.url, timeout=0.05) as hasty, pytest.raises(Unreachable, match="Timeout"):
                 hasty.cancel("x")
-        assert len(line.requests) == 2
+        assert len(proxy.requests) == 2
 
     @pytest.mark.parametrize(
         "answer",
@@ -164,12 +164,12 @@ class TestNobodyThere:
         ],
         ids=lambda answer: repr(answer[9:60]),
     )
-    def test_something_else_is_there(self, client, line, answer):
-        line.script = [answer]
+    def test_something_else_is_there(self, client, proxy, answer):
+        proxy.script = [answer]
         with pytest.raises(NoonmarkError) as told:
             client.get("x")
         assert type(told.value) is NoonmarkError
-        assert len(line.requests) == 1
+        assert len(proxy.requests) == 1
         assert len(str(told.value)) < 300
 
     def test_what_the_environment_says_of_proxies_is_not_meant_for_it(self, served, monkeypatch):
@@ -181,10 +181,10 @@ class TestNobodyThere:
                 assert client.health()["status"]
 
 
-def test_a_file_that_does_not_come_whole_is_not_there(client, line, tmp_path):
+def test_a_file_that_does_not_come_whole_is_not_there(client, proxy, tmp_path):
     there = tmp_path / "back.bin"
     there.write_bytes(b"before")
-    line.script = [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", DROP]
+    proxy.script = [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", DROP]
     for _ in range(2):
         with pytest.raises(Unreachable):
             client.download("upl_0", there)

@@ -35,12 +35,12 @@ def test_claiming_and_planning_read_only_what_is_due():
     due = factories.schedule("due", created=NOW - MINUTE)
     store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*schedules, due]])
     uow = store._uow
-    uow.rows, uow.states = Counted(uow.rows), Counted(uow.states)
+    uow.rows, uow.entries = Counted(uow.rows), Counted(uow.entries)
     assert store.claim("node", [ROUTE], now=NOW, until=NOW, limit=100, lease=LEASE) == []
     assert store.plannable(NOW, 100) == []
     assert store.next_time([ROUTE]) == NOW + MINUTE - LOOKAHEAD
     assert store.backlog(NOW - 1, 100) == Backlog()
-    assert (uow.rows.asked, uow.states.asked) == (0, 0)
+    assert (uow.rows.asked, uow.entries.asked) == (0, 0)
     claims = store.claim("node", [ROUTE], now=NOW, until=NOW + MINUTE, limit=10, lease=LEASE)
     assert len(claims) == 10
     assert uow.rows.asked == 10

@@ -33,7 +33,8 @@ from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.ports.records import Admitted, Heartbeat, Lease, Shares
-from noonmark.stores.memory import MemoryStore, dependencies
+from noonmark.stores.memory import MemoryStore
+from noonmark.stores.rules import dependencies, snapshots
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
@@ -174,23 +175,23 @@ class TwoNodes(RuleBasedStateMachine):
 
     def see_whether_it_is_over(self, uid, edited=None):
         """A schedule that has run as often as it may names no times, until an edit lets it run more."""
-        state = self.uow.states[uid]
+        entry = self.uow.entries[uid]
+        state = entry.state
         over, known = self.over.pop(uid, (None, ()))
-        is_over = state.exhausted and is_used_up(state.schedule, state.admitted)
+        is_over = state.exhausted and is_used_up(entry.schedule, state.admitted)
         if over is not None:
             until = state.watermark if is_over else max(over, edited.updated)
-            trigger = state.schedule.declaration.trigger
+            trigger = entry.schedule.declaration.trigger
             named = 0 if trigger is None else trigger.count_micros(over, until)
             self.unnamed[uid] += named - sum(over < nominal <= until for nominal in known)
         if is_over:
             # What was cancelled ahead of its time has its outcome.
-            ahead = [one.nominal for one in self.named(state) if one.nominal > state.watermark]
+            ahead = [one.nominal for one in self.named(entry) if one.nominal > state.watermark]
             self.over[uid] = (state.watermark, ahead)
 
-    def named(self, state):
-        """The occurrences of the trigger."""
-        rows = [row.occurrence for row in chain(state.live.values(), state.ended.values())]
-        return [one for one in rows if one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED]
+    def named(self, entry):
+        """The rows of the trigger."""
+        return [row for row in entry.rows if row.origin == TRIGGER and row.phase != Phase.SUPERSEDED]
 
     @rule(
         node=nodes,
@@ -246,7 +247,7 @@ class TwoNodes(RuleBasedStateMachine):
         delivered = Delivered(outcome=outcome, started=self.now(), ended=self.now())
         settlement = settle(occurrence, schedule, delivered, node=node)
         before = self.uow.rows.get(occurrence.id)
-        before = before and before.occurrence.fence
+        before = before and before.fence
         [accepted] = self.store.settle([settlement])
         assert not accepted or before == occurrence.fence
         if accepted and settlement.phase in FINAL:
@@ -352,8 +353,8 @@ class TwoNodes(RuleBasedStateMachine):
     @invariant()
     def fences_never_fall(self):
         for one, row in self.uow.rows.items():
-            assert row.occurrence.fence >= self.fences.get(one, 0)
-            self.fences[one] = row.occurrence.fence
+            assert row.fence >= self.fences.get(one, 0)
+            self.fences[one] = row.fence
 
     @invariant()
     def what_is_delivered_is_known_to_one_node(self):
@@ -369,62 +370,65 @@ class TwoNodes(RuleBasedStateMachine):
 
     @invariant()
     def one_holds_the_slot_and_nobody_waits_for_a_free_one(self):
-        for state in self.uow.states.values():
-            assert [row for row in state.live.values() if row.occurrence.holds_slot] == (
+        for entry in self.uow.entries.values():
+            state, line = entry.state, self.uow.slot_line(entry.state)
+            assert [row.key for row in entry.live.values() if row.holds_slot] == (
                 [] if state.holder is None else [state.holder]
             )
-            assert state.queue == sorted(state.queue)
+            assert state.queued == len(line)
             if state.holder is None:
-                assert all(state.holds_back(state.live[one]) for *_, one in state.queue)
+                assert all(state.holds_back(row) for row in line)
 
     @invariant()
     def places_under_a_key_are_counted_and_handed_on(self):
-        for key, held in self.uow.holders.items():
-            assert held == {one for one, row in self.uow.rows.items() if row.key == key}
-            assert len(held) <= LIMIT.limit
-        for key, line in self.uow.waiting.items():
-            rows = [self.uow.rows[one] for *_, one in line]
-            if any(not self.uow.state_of(row).holds_back(row) for row in rows):
-                assert len(self.uow.holders[key]) == LIMIT.limit
+        for key in self.uow.keys.values():
+            assert key.taken == sum(row.place == key.key for row in self.uow.rows.values())
+            assert key.taken <= LIMIT.limit
+            waiting = [row for row in self.uow.rows.values() if row.wanted == key.key]
+            assert key.waiting == len(waiting)
+            if any(not self.uow.state_of(row).holds_back(row) for row in waiting):
+                assert key.taken == LIMIT.limit
 
     @invariant()
     def whatever_is_live_has_an_owner_a_time_or_something_it_waits_for(self):
-        for state in self.uow.states.values():
-            for one, row in state.live.items():
+        for entry in self.uow.entries.values():
+            for one, row in entry.live.items():
                 ready = ready_entries(self.uow).get(one)
                 lease = self.uow.leases[ROUTE]._entries.get(one)
                 deadline = self.uow.deadlines._entries.get(one)
-                if row.occurrence.phase in (Phase.DISPATCHING, Phase.AWAITING_COMPLETION):
-                    assert (deadline and deadline[0]) == row.occurrence.deadline
+                if row.phase in (Phase.DISPATCHING, Phase.AWAITING_COMPLETION):
+                    assert (deadline and deadline[0]) == row.deadline
                 else:
                     assert deadline is None
-                if row.occurrence.phase is Phase.AWAITING_COMPLETION:
+                if row.phase == Phase.AWAITING_COMPLETION:
                     assert (ready, lease) == (None, None)
                     assert deadline is not None
                     continue
-                if row.occurrence.phase is not Phase.PENDING:
-                    assert (ready, lease) == (None, (row.lease_end, row.occurrence.nominal, one))
+                if row.phase != Phase.PENDING:
+                    assert (ready, lease) == (None, (row.lease_end, row.nominal, one))
                     continue
                 assert lease is None
-                if state.holds_back(row):
+                assert bool(row.held) == entry.state.holds_back(row)
+                if row.held:
                     assert ready is None
                 elif row.ready is not None:
-                    assert ready == (row.ready, row.occurrence.nominal, one)
-                elif row.occurrence.waiting_for is Reason.QUEUED:
-                    assert row.turn in state.queue
-                elif row.occurrence.waiting_for is Reason.CONCURRENCY_LIMIT:
-                    assert row.turn in self.uow.waiting[row.wants[0]]
+                    assert ready == (row.ready, row.nominal, one)
+                elif row.waiting_for == Reason.QUEUED:
+                    assert self.uow.slot_lines[row.schedule]._entries[one] == row.turn
+                elif row.waiting_for == Reason.CONCURRENCY_LIMIT:
+                    assert self.uow.key_lines[row.wanted]._entries[one] == row.turn
                 else:
                     assert self.store.plannable(self.now(), 10)
 
     @invariant()
     def nobody_waits_for_upstreams_in_vain(self):
-        for state in self.uow.states.values():
-            for row in state.live.values():
-                if not dependencies.waits(self.uow, row):
+        for entry in self.uow.entries.values():
+            for row in entry.live.values():
+                if not row.awaits_upstreams(self.now()):
                     continue
-                claim = Claim(occurrence=row.occurrence, schedule=state.schedule, claimed=self.now())
-                standings = dependencies.of_claim(self.uow, claim)
+                occurrence = self.uow.occurrence_of(row)
+                claim = Claim(occurrence=occurrence, schedule=entry.schedule, claimed=self.now())
+                [standings] = dependencies.of_claims(self.uow, [claim])
                 upstreams = [one.between(*times_in_question(claim)) for one in standings.each]
                 # Of two upstreams, one may get another last outcome while the other is waited for.
                 if all(one.is_named for one in upstreams if one.has_failed):
@@ -432,42 +436,41 @@ class TwoNodes(RuleBasedStateMachine):
 
     @invariant()
     def whoever_owes_a_fire_to_its_upstreams_is_planned(self):
-        for uid, state in self.uow.states.items():
-            if state.schedule.phase is SchedulePhase.ACTIVE and owed(self.ledger_snapshot(state)) is not None:
-                assert state.plan_at is not None
+        for uid, entry in self.uow.entries.items():
+            if entry.schedule.phase is SchedulePhase.ACTIVE and owed(snapshots.by_uid(self.uow, uid)) is not None:
+                assert entry.state.plan_at is not None
                 assert self.uow.plans._entries[uid][0] <= self.now()
-            if state.schedule.phase is SchedulePhase.COMPLETED:
-                assert owed(self.ledger_snapshot(state)) is None
-
-    def ledger_snapshot(self, state):
-        return self.uow.snapshot(state, dependencies.of_schedule(self.uow, state))
+            if entry.schedule.phase is SchedulePhase.COMPLETED:
+                assert owed(snapshots.by_uid(self.uow, uid)) is None
 
     @invariant()
     def nothing_that_ended_is_left_in_a_line_or_an_agenda(self):
-        live = set(chain.from_iterable(state.live for state in self.uow.states.values()))
+        live = set(chain.from_iterable(entry.live for entry in self.uow.entries.values()))
         assert ready_entries(self.uow).keys() <= live
         for due_index in (self.uow.leases[ROUTE], self.uow.deadlines):
             assert due_index._entries.keys() <= live
-        lines = chain(self.uow.waiting.values(), (state.queue for state in self.uow.states.values()))
-        assert {one for line in lines for *_, one in line} <= live
+        for line in (*self.uow.slot_lines.values(), *self.uow.key_lines.values()):
+            assert line._entries.keys() <= live
 
     @invariant()
     def tallies_are_the_sum_of_what_ended(self):
-        for uid, state in self.uow.states.items():
-            ended = [row.occurrence for row in state.ended.values() if row.occurrence.phase is not Phase.SUPERSEDED]
+        for uid, entry in self.uow.entries.items():
+            state = entry.state
+            assert (state.live, state.history) == (len(entry.live), len(entry.ended))
+            ended = [row for row in entry.ended.values() if row.phase != Phase.SUPERSEDED]
             assert state.total == sum(max(1, one.missed_count) for one in ended)
-            declared = state.schedule.declaration
+            declared = entry.schedule.declaration
             assert uid in self.relimited or declared.max_runs is None or state.admitted <= declared.max_runs
-            for row in chain(state.live.values(), state.ended.values()):
-                assert len({run.id for run in row.runs}) == len(row.runs)
-                waits = row.occurrence.phase is Phase.AWAITING_COMPLETION
-                assert sum(run.ended is None for run in row.runs) == waits
+            for row in entry.rows:
+                runs = self.uow.runs.get(row.key, ())
+                assert len({run.id for run in runs}) == len(runs)
+                assert sum(run.ended is None for run in runs) == (row.phase == Phase.AWAITING_COMPLETION)
 
     @invariant()
     def every_fire_up_to_the_watermark_is_accounted_for_once(self):
-        for uid, state in self.uow.states.items():
-            named = self.named(state)
-            trigger = state.schedule.declaration.trigger
+        for uid, entry in self.uow.entries.items():
+            named, state = self.named(entry), entry.state
+            trigger = entry.schedule.declaration.trigger
             if trigger is None:
                 assert len({one.nominal for one in named}) == len(named)
                 assert all(one.nominal <= state.watermark for one in named)

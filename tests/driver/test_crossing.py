@@ -15,7 +15,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
 from noonmark.driver.steps.reports import AdmitReport, SettleReport
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.testing.factories import MINUTE
 from tests.driver.rig import Rig
 from tests.driver.test_steps import quiet
@@ -31,7 +31,7 @@ def other_arguments(rig, made):
 
     def edit():
         declared = replace(made.declaration, target=FunctionTarget(function="work", args=(1,)))
-        schedules.edit(rig.store.store, made.uid, declared, lookahead=0)
+        schedule_edits.edit(rig.store.store, made.uid, declared, lookahead=0)
 
     return edit
 

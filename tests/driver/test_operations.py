@@ -9,7 +9,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import OnceTrigger
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.testing import factories
 from tests.driver.rig import Rig
 
@@ -25,10 +25,10 @@ def test_a_schedule_whose_upstreams_were_changed_meanwhile_is_created_all_the_sa
     down = factories.schedule("down", depends_on=on_up)
 
     def be_faster():
-        schedules.create(rig.store.store, factories.schedule("other", depends_on=on_up), lookahead=0)
+        schedule_edits.create(rig.store.store, factories.schedule("other", depends_on=on_up), lookahead=0)
 
     rig.store.meanwhile("create", be_faster)
-    assert schedules.create(rig.store, down, lookahead=0) is True
+    assert schedule_edits.create(rig.store, down, lookahead=0) is True
     assert rig.store.calls["create"] == 2
     assert rig.store.find("acme", down.schedule_id) is not None
 
@@ -38,11 +38,11 @@ def test_many_are_created_at_once_and_each_says_whether_it_was(rig):
     fresh = factories.schedule("fresh")
     down = factories.schedule("down", depends_on=(Dependency(schedule_id=fresh.schedule_id),))
     made = [down, replace(taken, uid="again"), fresh]
-    assert schedules.create_many(rig.store, made, lookahead=0) == [True, False, True]
+    assert schedule_edits.create_many(rig.store, made, lookahead=0) == [True, False, True]
 
 
 def kept(rig, made):
-    return schedules.find(rig.store, "acme", made.schedule_id)
+    return schedule_edits.find(rig.store, "acme", made.schedule_id)
 
 
 def test_what_was_asked_for_of_a_completed_schedule_can_be_cancelled_while_it_runs(rig):
@@ -53,7 +53,7 @@ def test_what_was_asked_for_of_a_completed_schedule_can_be_cancelled_while_it_ru
     rig.settle_once()
     rig.started(made, "once more")
     assert kept(rig, made).schedule.phase is SchedulePhase.COMPLETED
-    assert schedules.cancel(rig.store, kept(rig, made)) == 1
+    assert schedule_edits.cancel(rig.store, kept(rig, made)) == 1
 
 
 def test_what_starts_while_its_schedule_is_being_cancelled_is_asked_to_stop_as_well(rig):
@@ -61,6 +61,6 @@ def test_what_starts_while_its_schedule_is_being_cancelled_is_asked_to_stop_as_w
     rig.add(made, "one")
     rig.claim_once()
     rig.store.meanwhile("change", rig.admit_once)
-    assert schedules.cancel(rig.store, kept(rig, made)) == 1
+    assert schedule_edits.cancel(rig.store, kept(rig, made)) == 1
     [running] = rig.target.given
     assert rig.row(running.occurrence).stop is Reason.CANCELLED

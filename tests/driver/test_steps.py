@@ -27,7 +27,7 @@ from noonmark.driver.steps.reports import (
     RenewReport,
     SettleReport,
 )
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.ports import events
 from noonmark.ports.records import KEY_LIFETIME
 from noonmark.testing import factories
@@ -272,7 +272,7 @@ class TestAdmitting:
         rig.claim_once()
         declared = made.declaration
         renewed = replace(declared, target=FunctionTarget(function="work", args=(1,)))
-        schedules.edit(rig.store, made.uid, renewed, lookahead=rig.timing.lookahead)
+        schedule_edits.edit(rig.store, made.uid, renewed, lookahead=rig.timing.lookahead)
         assert rig.admit_once() == AdmitReport(lost=1)
         assert isinstance(rig.sink.told[-1], events.LeaseLost)
         assert rig.node.load == 0
@@ -286,7 +286,7 @@ class TestAdmitting:
         made = rig.create()
         rig.advance(MINUTE)
         rig.claim_once()
-        schedules.delete(rig.store, made.uid)
+        schedule_edits.delete(rig.store, made.uid)
         assert rig.admit_once() == AdmitReport(lost=1)
         assert rig.target.given == []
 
@@ -601,7 +601,7 @@ class TestReaping:
         now = rig.world.now
         rig.target.report(taken, Accepted(started=now, accepted=now))
         rig.settle_once()
-        schedules.edit(rig.store, made.uid, replace(made.declaration, window=edited), lookahead=0)
+        schedule_edits.edit(rig.store, made.uid, replace(made.declaration, window=edited), lookahead=0)
         rig.advance(20 * SECOND)
         assert rig.reap_once() == ReapReport(overdue=1)
         row = rig.row(taken.occurrence)

@@ -7,7 +7,7 @@ import pytest
 from noonmark import CronTrigger, InvalidSchedule, Scheduler
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.testing import FakeClock, ManualDriver
 from noonmark.testing.manual import run_inline
 
@@ -313,7 +313,7 @@ def test_a_new_schedule_is_created_although_others_were_changed_meanwhile(rig, m
 
     monkeypatch.setattr(store, "create", meanwhile)
     c = rig.job("c", trigger=DAILY, depends_on=[a])
-    assert schedules.find(store, "default", c).schedule.declaration.depends_on[0].schedule_id == a
+    assert schedule_edits.find(store, "default", c).schedule.declaration.depends_on[0].schedule_id == a
 
 
 @pytest.mark.parametrize(

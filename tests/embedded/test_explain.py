@@ -6,8 +6,8 @@ import pytest
 
 from noonmark import Conflict, IntervalTrigger, InvalidSchedule, NotFound, OnceTrigger, OverlapConflict, Scheduler
 from noonmark.core.explain import Rule
-from noonmark.operations.explaining import explain_instant
 from noonmark.operations.service import LOCAL, Service
+from noonmark.operations.table import perform
 from tests.embedded.conftest import START
 from tests.embedded.waiting import NEVER, keep
 
@@ -27,7 +27,7 @@ def decisions(told):
 def told_by_a_server(by_hand, job_id, **at):
     """The answer of the operation, on the same store."""
     service = Service(store=by_hand.scheduler._runtime.store, lookahead=0, fresh_id=str)
-    return explain_instant(service, LOCAL, {"schedule_id": job_id, **at})
+    return perform(service, LOCAL, "schedule/explain", {"schedule_id": job_id, **at})
 
 
 class TestAnswers:

@@ -1,10 +1,10 @@
-"""One table says what every error becomes on every surface."""
+"""Every error has its HTTP status, JSON-RPC code and exit code in one table."""
 
 import pytest
 
 from noonmark.core import errors
 from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem
-from noonmark.operations.errors import STATUS, error_of, told
+from noonmark.operations.errors import STATUS, error_document, error_of
 
 
 def kinds(of=NoonmarkError):
@@ -34,7 +34,7 @@ def test_an_unknown_code_is_an_error_all_the_same():
 
 def test_everything_wrong_is_told():
     problems = [Problem("name", "is empty"), Problem("trigger", "is required", "invalid_trigger")]
-    assert told(InvalidSchedule("is empty (and 1 more)", field="name", problems=problems)) == {
+    assert error_document(InvalidSchedule("is empty (and 1 more)", field="name", problems=problems)) == {
         "code": "invalid_schedule",
         "detail": "is empty (and 1 more)",
         "field": "name",
@@ -46,4 +46,4 @@ def test_everything_wrong_is_told():
 
 
 def test_what_has_no_field_names_none():
-    assert told(errors.NotFound("there is none")) == {"code": "not_found", "detail": "there is none"}
+    assert error_document(errors.NotFound("there is none")) == {"code": "not_found", "detail": "there is none"}

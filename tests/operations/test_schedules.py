@@ -1,138 +1,318 @@
-"""Changes to a schedule: read, decided and written while nobody else changes it."""
-
-from dataclasses import replace
-from datetime import UTC, datetime
+"""Schedules are created once, declared again, updated, paused, resumed and deleted."""
 
 import pytest
 
-from noonmark import Scheduler
-from noonmark.core.errors import Conflict, NotFound
-from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.policies import overlap
-from noonmark.core.policies.limits import Dependency
-from noonmark.operations import schedules
-from noonmark.testing import FakeClock, ManualDriver
-from tests.driver.rig import Rig
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    KeyReused,
+    MethodNotFound,
+    NotAllowed,
+    NotFound,
+    RevisionConflict,
+)
+from noonmark.operations.schedules import RESERVED_IDS
+from tests.embedded.waiting import NEVER
+from tests.operations.harness import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Harness
 
 
 @pytest.fixture
-def rig():
-    return Rig()
+def harness():
+    return Harness()
 
 
-def schedule(rig, made):
-    return rig.store.snapshot(made.uid).schedule
+WORKFLOW = {"target_kind": "workflow", "workflow_id": "wf_1", "version": 1}
 
 
-def revision(rig, made):
-    return schedule(rig, made).revision
+class TestCreating:
+    def test_what_is_told_is_what_was_declared_and_what_comes_of_it(self, harness):
+        made = harness.create(name="nightly", labels={"team": "a"})
+        assert made == made | {
+            "name": "nightly",
+            "labels": {"team": "a"},
+            "target": made["target"] | REPORT,
+            "phase": "active",
+            "revision": 1,
+            "owner": {"tenant": "default", "user": "local"},
+            "source": "rest",
+            "next_run_at": "2026-03-01T12:01:00Z",
+            "last_run_at": None,
+            "last_phase": None,
+            "counters": {"total": 0, "successful": 0, "failed": 0, "missed": 0, "skipped": 0},
+            "created_at_utc": "2026-03-01T12:00:00Z",
+            "deleted_at_utc": None,
+        }
+        assert made["next_fire_times"] == [f"2026-03-01T12:0{minute}:00Z" for minute in (1, 2, 3, 4, 5)]
+        assert harness("schedule/get", schedule_id=made["schedule_id"]) == made
+
+    def test_names_are_not_unique_but_ids_are(self, harness):
+        ids = {harness.create(name="twice")["schedule_id"] for _ in range(2)}
+        assert len(ids) == 2
+        harness.create(schedule_id="mine")
+        with pytest.raises(Conflict) as refused:
+            harness.create(schedule_id="mine")
+        assert refused.value.field == "schedule_id"
+
+    def test_the_admin_may_name_whose_it_is(self, harness):
+        assert harness.create(user_id="ann")["owner"]["user"] == "ann"
+
+    @pytest.mark.parametrize(
+        "field", ["phase", "revision", "owner", "source", "counters", "next_run_at", "created_at_utc", "uid"]
+    )
+    def test_what_only_the_service_says_is_refused(self, harness, field):
+        with pytest.raises(InvalidSchedule) as refused:
+            harness.create(**{field: "x"})
+        assert refused.value.field == field
+
+    @pytest.mark.parametrize("schedule_id", RESERVED_IDS)
+    @pytest.mark.parametrize("name", ["create", "upsert"])
+    def test_an_id_that_no_path_reaches_is_refused(self, harness, name, schedule_id):
+        with pytest.raises(InvalidSchedule) as refused:
+            harness(f"schedule/{name}", schedule_id=schedule_id, trigger=EVERY_MINUTE, target=REPORT)
+        assert refused.value.field == "schedule_id"
+
+    def test_a_function_by_its_module_is_refused(self, harness):
+        with pytest.raises(InvalidSchedule) as refused:
+            harness.create(target={"target_kind": "function", "function": "os:system"})
+        assert refused.value.field == "target.function"
+
+    def test_fires_end_with_the_runs_that_are_left(self, harness):
+        assert len(harness.create(max_runs=2)["next_fire_times"]) == 2
 
 
-def relabelled(made, label):
-    return replace(made.declaration, labels={"team": label})
+class TestKeys:
+    def test_the_same_request_again_gives_the_same_schedule(self, harness):
+        ids = {harness.create(name="once", idempotency_key="k1")["schedule_id"] for _ in range(3)}
+        ids |= {harness.create(name="once", description=None, idempotency_key="k1")["schedule_id"]}
+        assert len(ids) == 1
+        assert len(harness("schedule/list")["schedules"]) == 1
+
+    def test_another_request_under_it_is_refused(self, harness):
+        harness.create(name="once", idempotency_key="k1")
+        with pytest.raises(KeyReused):
+            harness.create(name="another", idempotency_key="k1")
+
+    def test_after_a_day_it_means_nothing_any_more(self, harness):
+        first = harness.create(name="once", idempotency_key="k1")
+        harness.clock.advance(24 * 3_600 + 1)
+        assert harness.create(name="once", idempotency_key="k1")["schedule_id"] != first["schedule_id"]
+
+    def test_after_a_delete_the_request_is_known_to_have_been_carried_out(self, harness):
+        made = harness.create(name="once", idempotency_key="k1")
+        harness("schedule/delete", schedule_id=made["schedule_id"])
+        again = harness.create(name="once", idempotency_key="k1")
+        assert (again["schedule_id"], again["phase"]) == (made["schedule_id"], "deleted")
+
+    def test_what_has_its_id_now_is_not_what_it_made(self, harness):
+        harness.create(schedule_id="s", idempotency_key="k1")
+        harness("schedule/delete", schedule_id="s")
+        harness.create(schedule_id="s")
+        with pytest.raises(Conflict, match="another has its id"):
+            harness.create(schedule_id="s", idempotency_key="k1")
+
+    def test_a_request_that_is_refused_has_not_used_its_key(self, harness):
+        with pytest.raises(InvalidSchedule):
+            harness.create(trigger={"type": "cron", "expression": "99 * * * *"}, idempotency_key="k1")
+        assert harness.create(idempotency_key="k1")["phase"] == "active"
+
+    def test_tenants_have_their_own(self, harness):
+        first = harness.create(name="once", idempotency_key="k1")
+        other = harness.create(name="else", idempotency_key="k1", caller=FOREIGN)
+        assert first["schedule_id"] != other["schedule_id"]
 
 
-def test_an_edit_that_was_outrun_is_decided_again(rig):
-    made = rig.create()
-    queued = replace(made.declaration, overlap_policy=overlap.Queue())
+class TestUpserting:
+    def test_the_same_again_changes_nothing(self, harness):
+        first = harness("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        harness.clock.advance(30)
+        again = harness("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        assert (again["revision"], again["next_run_at"]) == (1, first["next_run_at"])
 
-    def be_faster():
-        schedules.pause(rig.store.store, made.uid)
+    def test_another_trigger_is_another_revision(self, harness):
+        harness("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        again = harness(
+            "schedule/upsert", schedule_id="s1", trigger={"type": "cron", "expression": "@daily"}, target=REPORT
+        )
+        assert (again["revision"], again["next_run_at"]) == (2, "2026-03-02T00:00:00Z")
 
-    rig.store.meanwhile("change", be_faster)
-    edited = schedules.edit(rig.store, made.uid, queued, lookahead=0)
-    assert (edited.phase, edited.declaration) == (SchedulePhase.PAUSED, queued)
-    assert rig.store.calls["change"] == 1
+    def test_it_is_known_by_its_owner_and_its_workflow(self, harness):
+        def declare(user):
+            return harness("schedule/upsert", trigger=EVERY_MINUTE, target=WORKFLOW, user_id=user)["schedule_id"]
 
+        assert declare("ann") == declare("ann")
+        assert declare("ann") != declare("bob")
 
-def test_an_edit_whose_upstreams_are_outrun_all_the_while_gives_up(rig):
-    """What depends on what is read outside the lock, so only a change of that can come in between."""
-    up, made, other = rig.create("uid-1"), rig.create("uid-2"), rig.create("uid-3")
-    follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
+    def test_it_never_ends_a_pause(self, harness):
+        harness("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        harness("schedule/pause", schedule_id="s1")
+        again = harness(
+            "schedule/upsert", schedule_id="s1", trigger={"type": "cron", "expression": "@daily"}, target=REPORT
+        )
+        assert (again["phase"], again["revision"]) == ("paused", 2)
 
-    def be_faster():
-        snapshot = rig.store.store.snapshot(other.uid)
-        upstreams = () if snapshot.schedule.declaration.depends_on else follows.depends_on
-        declared = replace(snapshot.schedule.declaration, depends_on=upstreams)
-        schedules.edit(rig.store.store, other.uid, declared, lookahead=0)
-        rig.store.meanwhile("change", be_faster)
+    def test_a_bad_value_is_refused_although_it_would_not_change_the_schedule(self, harness):
+        declared = {"schedule_id": "s1", "trigger": EVERY_MINUTE, "target": REPORT}
+        harness("schedule/upsert", **declared)
+        with pytest.raises(InvalidSchedule) as refused:
+            harness("schedule/upsert", **declared, enabled={})
+        assert refused.value.field == "enabled"
 
-    rig.store.meanwhile("change", be_faster)
-    with pytest.raises(Conflict, match="changed by others all the while"):
-        schedules.edit(rig.store, made.uid, follows, lookahead=0)
-    assert rig.store.calls["change"] == schedules.MAX_TRIES
-
-
-@pytest.mark.parametrize("is_paused_meanwhile", [False, True])
-def test_an_edit_that_rests_on_other_records_takes_two_steps(rig, is_paused_meanwhile):
-    up, made = rig.create("uid-1"), rig.create("uid-2")
-    follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
-
-    def be_faster():
-        schedules.pause(rig.store.store, made.uid)
-
-    if is_paused_meanwhile:
-        rig.store.meanwhile("graph", be_faster)
-    edited = schedules.edit(rig.store, made.uid, follows, lookahead=0)
-    assert edited.declaration == follows
-    assert (edited.phase is SchedulePhase.PAUSED) is is_paused_meanwhile
-    assert rig.store.calls["change"] == 2
+    def test_without_anything_to_know_it_by_it_is_refused(self, harness):
+        with pytest.raises(InvalidRequest) as refused:
+            harness("schedule/upsert", trigger=EVERY_MINUTE, target=REPORT)
+        assert refused.value.field == "schedule_id"
 
 
-def test_a_declaration_is_made_of_what_is_stored_and_of_the_time_of_the_edit(rig):
-    made, given = rig.create(), []
+class TestUpdating:
+    def test_labels_keep_the_revision_and_a_trigger_does_not(self, harness):
+        made = harness.create()
+        relabelled = harness("schedule/update", schedule_id=made["schedule_id"], labels={"a": "b"})
+        assert (relabelled["revision"], relabelled["labels"]) == (1, {"a": "b"})
+        moved = harness(
+            "schedule/update", schedule_id=made["schedule_id"], trigger={"type": "cron", "expression": "@daily"}
+        )
+        assert (moved["revision"], moved["labels"], moved["next_run_at"]) == (2, {"a": "b"}, "2026-03-02T00:00:00Z")
 
-    def read(schedule, now):
-        given.append((schedule, now))
-        return relabelled(made, "a")
+    def test_null_takes_a_field_back(self, harness):
+        made = harness.create(name="named", max_runs=3)
+        changed = harness("schedule/update", schedule_id=made["schedule_id"], name=None, max_runs=None)
+        assert (changed["name"], changed.get("max_runs")) == (None, None)
 
-    schedules.declare(rig.store, made.uid, read, lookahead=0)
-    assert given == [(made, rig.world.now)]
+    def test_a_default_policy_follows_the_kind_of_trigger(self, harness):
+        made = harness.create()
+        assert made["overlap_policy"] == "skip"
+        event = {"type": "event", "event_type": "seen"}
+        changed = harness("schedule/update", schedule_id=made["schedule_id"], trigger=event)
+        assert changed["overlap_policy"] == {"type": "queue", "queue_limit": 10_000}
+
+    def test_only_the_revision_that_was_read_is_changed(self, harness):
+        made = harness.create()
+        with pytest.raises(RevisionConflict) as refused:
+            harness("schedule/update", schedule_id=made["schedule_id"], expected_revision=2, max_runs=3)
+        assert refused.value.field == "expected_revision"
+        assert (
+            harness("schedule/update", schedule_id=made["schedule_id"], expected_revision=1, max_runs=3)["revision"]
+            == 2
+        )
+
+    def test_only_what_was_read_is_changed(self, harness):
+        made = harness.create()
+        harness.clock.advance(1)
+        read = {"schedule_id": made["schedule_id"], "expected_updated_at_utc": made["updated_at_utc"]}
+        renamed = harness("schedule/update", name="mine", **read)
+        assert renamed["revision"] == made["revision"]
+        for name in ("update", "pause", "resume", "delete"):
+            with pytest.raises(RevisionConflict) as refused:
+                harness(f"schedule/{name}", **read, **({"name": "theirs"} if name == "update" else {}))
+            assert refused.value.field == "expected_updated_at_utc"
+
+    def test_enabled_pauses_and_resumes(self, harness):
+        made = harness.create()
+        phases = [
+            harness("schedule/update", schedule_id=made["schedule_id"], enabled=enabled)["phase"]
+            for enabled in (False, False, True, None)
+        ]
+        assert phases == ["paused", "paused", "active", "active"]
+
+    def test_the_document_that_was_told_changes_nothing(self, harness):
+        made = harness.create(name="same", labels={"a": "b"}, max_runs=7)
+        told = {field: made[field] for field in ("name", "labels", "trigger", "target", "max_runs", "enabled")}
+        again = harness("schedule/update", schedule_id=made["schedule_id"], **told)
+        assert again | {"updated_at_utc": ""} == made | {"updated_at_utc": ""}
+
+    @pytest.mark.parametrize("field", ["nonsense", "phase", "owner", "user_id"])
+    def test_other_fields_are_refused(self, harness, field):
+        made = harness.create()
+        with pytest.raises(InvalidSchedule) as refused:
+            harness("schedule/update", schedule_id=made["schedule_id"], **{field: "x"})
+        assert refused.value.field == field
+
+    def test_a_function_by_its_module_stays_but_does_not_come(self, harness):
+        harness.scheduler.schedule(print, name="ours")
+        stored = drive_id(harness)
+        harness("schedule/update", schedule_id=stored, labels={"a": "b"})
+        with pytest.raises(NotAllowed):
+            harness("schedule/update", schedule_id=stored, target={"target_kind": "function", "function": "os:system"})
+        theirs = harness.create()["schedule_id"]
+        with pytest.raises(InvalidSchedule) as refused:
+            harness("schedule/update", schedule_id=theirs, target={"target_kind": "function", "function": "os:system"})
+        assert refused.value.field == "target.function"
+
+    def test_what_a_program_starts_is_not_for_others_to_change(self, harness):
+        stored = harness.scheduler.schedule_command(["backup", "--full"], name="ours", env={"A": "1"})
+        for target in (
+            {"target_kind": "command", "argv": ["sh"]},
+            {"target_kind": "command", "argv": ["backup", "--full"], "env": {"A": "1", "LD_PRELOAD": "x"}},
+            {"target_kind": "http", "url": "http://169.254.169.254/"},
+        ):
+            with pytest.raises(NotAllowed, match="only a program can") as refused:
+                harness("schedule/update", schedule_id=stored, target=target)
+            assert refused.value.field == "target"
+            with pytest.raises(NotAllowed):
+                harness("schedule/upsert", schedule_id=stored, target=target, trigger=EVERY_MINUTE)
+        same = {"target_kind": "command", "env": {"A": "1"}, "argv": ["backup", "--full"]}
+        assert harness("schedule/update", schedule_id=stored, target=same, labels={"a": "b"})["labels"] == {"a": "b"}
+        with pytest.raises(NotAllowed):
+            harness("schedule/update", schedule_id=stored, target=REPORT)
 
 
-@pytest.mark.parametrize("change", ["edit", "pause", "resume", "delete"])
-def test_what_is_deleted_cannot_be_changed(rig, change):
-    made = rig.create()
-    schedules.delete(rig.store, made.uid)
-    call = {
-        "edit": lambda: schedules.edit(rig.store, made.uid, relabelled(made, "a"), lookahead=0),
-        "pause": lambda: schedules.pause(rig.store, made.uid),
-        "resume": lambda: schedules.resume(rig.store, made.uid, lookahead=0),
-        "delete": lambda: schedules.delete(rig.store, made.uid),
-    }[change]
-    with pytest.raises(NotFound):
-        call()
+def drive_id(harness):
+    return harness.scheduler.list_jobs()[0].id
 
 
-def test_what_changes_nothing_is_not_written(rig):
-    made = rig.create()
-    schedules.edit(rig.store, made.uid, made.declaration, lookahead=0)
-    schedules.resume(rig.store, made.uid, lookahead=0)
-    assert schedule(rig, made) == made
-    rig.advance(1)
-    paused = schedules.pause(rig.store, made.uid)
-    rig.advance(1)
-    assert schedules.pause(rig.store, made.uid) == paused
-    assert paused.updated < rig.world.now
-    assert revision(rig, made) == 1
+def test_what_belongs_to_another_tenant_is_not_there(harness):
+    made = harness.create()
+    for name in ("get", "pause", "resume", "delete", "run", "occurrences", "runs", "update", "explain"):
+        with pytest.raises(NotFound):
+            harness(f"schedule/{name}", schedule_id=made["schedule_id"], caller=FOREIGN)
 
 
-def test_an_id_that_is_taken_is_not_created_again(rig):
-    made = rig.create()
-    assert schedules.create(rig.store, replace(made, uid="uid-2"), lookahead=0) is False
+def test_an_unknown_operation_is_not_there(harness):
+    with pytest.raises(MethodNotFound):
+        harness("schedule/explode", caller=LOCAL)
 
 
-def test_one_that_was_asked_for_by_hand_is_due_now(rig):
-    made = rig.create()
-    one = schedules.run_now(made, key="k", payload={"a": 1}, now=rig.world.now)
-    assert (one.origin, one.nominal, one.due, one.payload) == ("manual:k", rig.world.now, rig.world.now, {"a": 1})
-    assert schedules.run_now(made, key="k", payload=None, now=rig.world.now + 1).id == one.id
+@pytest.mark.parametrize(
+    "target", [{"target_kind": "http", "url": "https://example.com/"}, {"target_kind": "command", "argv": ["true"]}]
+)
+def test_what_a_program_declared_is_not_given_a_request_or_a_command_over_the_network(harness, target):
+    job = harness.scheduler.schedule(print, function_name="report", trigger=NEVER)
+    with pytest.raises(NotAllowed, match="only a program can change what it calls") as refused:
+        harness("schedule/update", schedule_id=job, target=target)
+    assert refused.value.field == "target"
+    made = harness.create(target=target)
+    harness("schedule/update", schedule_id=made["schedule_id"], target=REPORT)
+    harness("schedule/update", schedule_id=made["schedule_id"], target=target)
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_what_has_completed_is_neither_paused_nor_resumed(verb):
-    scheduler = Scheduler(clock=FakeClock(datetime(2030, 5, 1, tzinfo=UTC)))
-    job = scheduler.schedule(print)
-    ManualDriver(scheduler).run_due()
-    with pytest.raises(Conflict, match=f"it has completed, so there is nothing to {verb}"):
-        getattr(scheduler, verb)(job)
+class TestPausing:
+    def test_paused_resumed_and_paused_again(self, harness):
+        made = harness.create()
+        for _ in range(2):  # a second time changes nothing
+            assert harness("schedule/pause", schedule_id=made["schedule_id"], reason="holiday")["phase"] == "paused"
+        harness.pass_by(180)
+        assert harness.calls == []
+        resumed = harness("schedule/resume", schedule_id=made["schedule_id"])
+        assert (resumed["phase"], resumed["counters"]["skipped"]) == ("active", 3)
+
+    def test_deleted_is_told_and_hidden_and_stays(self, harness):
+        made = harness.create()
+        for _ in range(2):
+            gone = harness("schedule/delete", schedule_id=made["schedule_id"])
+            assert (gone["phase"], gone["deleted_at_utc"]) == ("deleted", "2026-03-01T12:00:00Z")
+        with pytest.raises(NotFound):
+            harness("schedule/get", schedule_id=made["schedule_id"])
+        assert harness("schedule/get", schedule_id=made["schedule_id"], include_deleted=True) == gone
+        assert harness("schedule/list")["schedules"] == []
+        assert harness("schedule/list", phase="deleted")["schedules"] == [gone]
+
+    @pytest.mark.parametrize("verb", ["pause", "resume", "delete"])
+    def test_another_revision_than_the_expected_one_is_left_alone(self, harness, verb):
+        made = harness.create(enabled=verb != "resume")
+        with pytest.raises(RevisionConflict) as refused:
+            harness(f"schedule/{verb}", schedule_id=made["schedule_id"], expected_revision=2)
+        assert refused.value.field == "expected_revision"
+        assert harness("schedule/get", schedule_id=made["schedule_id"]) == made
+        after = harness(f"schedule/{verb}", schedule_id=made["schedule_id"], expected_revision=1)
+        assert after["phase"] != made["phase"]

@@ -1,4 +1,4 @@
-"""Uploads that the store could not be told of are told of as soon as somebody comes by."""
+"""Uploads that could not be announced are announced at the next request."""
 
 import sqlite3
 from contextlib import closing
@@ -8,12 +8,12 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
-from noonmark.operations.registry import perform
 from noonmark.operations.service import Service
+from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
 from noonmark.stores.files import UploadFolder
 from noonmark.stores.sqlite.store import SqliteStore
-from tests.operations.desk import LOCAL
+from tests.operations.harness import LOCAL
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import shutil
 import signal
 
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.stores.sql.version import VERSION
+from noonmark.stores.sql.schema.version import VERSION
 from tests.processes import work
 from tests.processes.checker import check
 from tests.processes.fleet import ROOT, SCALE, every

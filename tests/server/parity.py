@@ -6,8 +6,8 @@ from itertools import count
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.settlement import Accepted, settle
-from noonmark.operations.registry import perform
 from noonmark.operations.service import LOCAL
+from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
 from noonmark.testing.conformance.bench import start
 from tests.embedded.waiting import eventually

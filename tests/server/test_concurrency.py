@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.operations import registry
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations import nodes
 from noonmark.operations.service import Limits
 from noonmark.server.app import API_THREADS
 from tests.embedded.waiting import SOON, together
@@ -130,7 +129,7 @@ def test_health_is_answered_while_every_other_request_waits_for_the_store(served
         assert opened.wait(SOON)
         return {"nodes": []}
 
-    monkeypatch.setitem(registry.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
+    monkeypatch.setattr(nodes, "list_nodes", stuck)
     with ThreadPoolExecutor(API_THREADS + 10) as pool:
         waiting = [pool.submit(served.client.get, "/nodes") for _ in range(API_THREADS + 10)]
         try:

@@ -9,7 +9,7 @@ from noonmark.core.instants import SECOND
 from noonmark.operations.service import Limits
 from noonmark.telemetry.metrics import Metrics
 from noonmark.testing import FakeClock
-from tests.operations.desk import START
+from tests.operations.harness import START
 from tests.server.live_server import serving
 from tests.server.test_documented_jsonrpc import has
 

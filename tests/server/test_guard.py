@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from noonmark.operations import registry
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations import nodes, schedules
+from noonmark.operations.models.arguments import ScheduleLookup
 from tests.server.live_server import serving
 from tests.server.test_routes import problem
 
@@ -170,8 +170,8 @@ def test_an_unexpected_error_is_logged_and_not_disclosed(served, monkeypatch, ca
     def broken(service, caller, arguments):
         raise RuntimeError("SELECT secret FROM keys")
 
-    for name in ("schedule/count", "node/list"):
-        monkeypatch.setitem(registry.OPERATIONS, name, OPERATIONS[name]._replace(call=broken))
+    monkeypatch.setattr(schedules, "count_schedules", broken)
+    monkeypatch.setattr(nodes, "list_nodes", broken)
     with caplog.at_level(logging.ERROR, logger="noonmark.rest"):
         for path in ("/schedules/count", "/nodes", "/api/v1/schedules"):
             answer = served.client.get(path, headers={"X-Request-Id": "find-me"})
@@ -185,10 +185,10 @@ def test_an_unexpected_error_is_logged_and_not_disclosed(served, monkeypatch, ca
 
 
 def test_a_path_with_control_characters_is_logged_harmlessly(served, monkeypatch, caplog):
-    def broken(service, caller, arguments):
+    def broken(arguments):
         raise RuntimeError
 
-    monkeypatch.setitem(registry.OPERATIONS, "schedule/get", OPERATIONS["schedule/get"]._replace(call=broken))
+    monkeypatch.setattr(ScheduleLookup, "read", broken)
     with caplog.at_level(logging.INFO, logger="noonmark.rest"):
         assert served.client.get("/schedules/a%0d%0aINFO%1b[31m").status_code == 500
     [record] = [one for one in caplog.records if one.name == "noonmark.rest"]

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from noonmark.operations.errors import STATUS
-from noonmark.operations.page import MAX_BYTES
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.pages import MAX_BYTES
+from noonmark.operations.table import OPERATIONS
 from noonmark.server.jsonrpc import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.wiring import make_store
-from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
+from tests.operations.harness import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Harness
 
 CALLER = replace(LOCAL, source="jsonrpc", request_id="req-7")
 
 
-class Line(Desk):
+class Line(Harness):
     """A service to which bodies are sent."""
 
     def send(self, body, caller=CALLER):

@@ -8,9 +8,9 @@ import pytest
 
 from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
-from tests.client.lines import Awaited
+from tests.client.scripted_proxy import Awaited
 from tests.server.live_server import SEALING_KEY, serving
 from tests.server.parity import CHANGES, LOOKS, NOBODY, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
 from tests.server.transports import METHODS, CallError, ClientCall, ClientMethods, Command, InProcess, JsonRpc, Rest
@@ -228,6 +228,7 @@ def test_a_method_takes_every_argument_of_its_operation(operation):
     for one in inspect.signature(method).parameters.values():
         named = one.annotation.removeprefix("Unpack[").rstrip("]")
         taken |= set(getattr(requests, named).__annotations__) if one.kind is one.VAR_KEYWORD else {one.name}
+    assert inspect.getdoc(method).partition("\n")[0] == operation.summary
     missing = {one for one in operation.parameters if not {one, SPELLED.get(one, one)} & taken} - WALKED
     assert missing == NOT_TAKEN.get(operation.name, set())
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from noonmark.operations.declaring import UNREACHABLE
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.schedules import RESERVED_IDS
+from noonmark.operations.table import OPERATIONS
 from noonmark.server.app import HEALTH_THREADS
 from noonmark.server.routes import ROUTES
 from tests.embedded.waiting import SOON, eventually
@@ -217,7 +217,7 @@ def test_lists_have_filters_and_pages(served):
     assert served.client.get("/schedules/count?user_id=lister").json() == {"count": 5}
 
 
-@pytest.mark.parametrize("schedule_id", UNREACHABLE)
+@pytest.mark.parametrize("schedule_id", RESERVED_IDS)
 @pytest.mark.parametrize("path", ["/schedules", "/schedules/upsert"])
 def test_an_id_that_no_path_can_address_is_rejected(served, path, schedule_id):
     body = {"schedule_id": schedule_id, "trigger": NOON, "target": GREET}
@@ -226,7 +226,7 @@ def test_an_id_that_no_path_can_address_is_rejected(served, path, schedule_id):
 
 def test_reserved_path_segments_are_rejected_as_ids():
     words = {route.path.split("/")[2] for route in ROUTES if route.path.startswith("/schedules/")}
-    assert {word for word in words if "{" not in word} <= set(UNREACHABLE)
+    assert {word for word in words if "{" not in word} <= set(RESERVED_IDS)
 
 
 def test_an_id_that_is_taken_is_a_conflict(served):

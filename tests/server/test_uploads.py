@@ -319,7 +319,7 @@ class TestClients:
                 client.upload(BytesIO(b"x" * (LARGEST + 1)), filename="b")
             with pytest.raises(NotFound, match="no such file"):
                 client.upload(tmp_path / "nowhere")
-            with pytest.raises(ValueError, match="what the file is called"):
+            with pytest.raises(ValueError, match="the name of the file"):
                 client.upload(BytesIO(b""))
             assert client.delete_upload(kept.upload_id) == kept
 
@@ -351,7 +351,7 @@ class TestClients:
             def read(self, _):
                 return "text"
 
-        with Client(served.url) as client, pytest.raises(InvalidRequest, match="file: must give bytes when it is read"):
+        with Client(served.url) as client, pytest.raises(InvalidRequest, match="file: must give bytes"):
             client.upload(Read(), filename="a")
 
     def test_get_files_back(self, served, tmp_path):

@@ -149,8 +149,8 @@ def test_requests_that_would_multiply_a_cycle_are_rejected(server):
         server.ask("POST", f"/schedules/{name}/run", {})
     eventually(lambda: phases(server, "keyed", "many") == [["completed", "pending"], ["failed", "pending"]])
     why = [server.get(f"/schedules/{name}/runs").json["runs"][0]["result"]["body"] for name in ("keyed", "many")]
-    assert "each run of a circle asks for one more" in why[0]["error"]["message"]
-    assert "no run of a circle asks for several" in why[1]["detail"]
+    assert "each run of a circle may request one more" in why[0]["error"]["message"]
+    assert "a run of a circle cannot request several" in why[1]["detail"]
 
 
 PROGRAM = "import sys; from noonmark.client import Client; Client(sys.argv[1]).emit('turned')"

@@ -321,13 +321,13 @@ def command(*words):
 
 
 def test_startup_logs_secrets_that_cannot_be_decrypted(tmp_path):
-    url, named = f"sqlite:///{tmp_path / 'noonmark.db'}", "not sent from here, for no key in secret_key opens them: "
+    url, named = f"sqlite:///{tmp_path / 'noonmark.db'}", "because no key in secret_key opens them: "
     for key, names in ((SEALING, ["known"]), (SEALING_OLD, [f"lost-{number:02}" for number in range(22)])):
         with closing(Scheduler(url, secret_key=key)) as program:
             for name in names:
                 program.set_secret(name, HEADER, hosts=["a.example"])
     with serving(tmp_path, "--store", url, "--no-worker", NOONMARK_SECRET_KEY=SEALING) as server:
-        [line] = [line for line in server.log.splitlines() if "are not sent" in line]
+        [line] = [line for line in server.log.splitlines() if "does not send requests" in line]
     assert f"{named}lost-00, lost-01," in line
     assert "lost-19 and 2 more" in line
     assert not any(word in line for word in ("known", "lost-20", HEADER, SEALING))
@@ -340,4 +340,4 @@ def test_startup_logs_them_without_a_key_too_and_nothing_otherwise(caplog):
             service = Service(store=program._runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
             warn_of_unreadable(service, "default")
     [told] = [record.getMessage() for record in caplog.records]
-    assert told == "requests that need these secrets are not sent from here, for there is no secret_key: token"
+    assert told == "this node does not send requests that need these secrets, because there is no secret_key: token"

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import in_force_after, is_used_up
-from noonmark.core.plans import projection
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.simulation.trace import Violation
 
@@ -43,39 +42,39 @@ class Account:
     is_blurred: bool = False
     """A gap reached beyond an edit, because the clock went back: some of it was named by nobody."""
 
-    def committed(self, plan, state, known, runs):
+    def committed(self, plan, entry, known, runs):
         """A plan was written; `known` are the rows as they were before, `runs` how often it has run."""
         before, after = plan.snapshot.schedule, plan.schedule
         if plan.rewound is not None:
-            self._rewound(plan, state, known)
+            self._rewound(plan, entry, known)
         if plan.rewound is not None or not plan.snapshot.exhausted:
             # Two may plan at once: one finds `max_runs` used up, the other names some more times all the same.
             self.rules[-1].until = None
             self.ahead = {time for time in self.ahead if not self.rules[-1].count(time - 1, time)}
         if after is not None and after.revision != before.revision:
-            self._put_in_force(plan, state, known)
+            self._put_in_force(plan, entry, known)
         elif after is not None and after.phase is SchedulePhase.DELETED:
             self.withdrawn.update(plan.cancelled)
-            self._withdraw(state, after.updated, None)
+            self._withdraw(entry, after.updated, None)
         elif after is not None and after.phase is SchedulePhase.PAUSED:
-            self._go_on(state, after.updated)
-        if plan.exhausted and is_used_up(state.schedule, runs):
-            self._stop(state)
+            self._go_on(entry, after.updated)
+        if plan.exhausted and is_used_up(entry.schedule, runs):
+            self._stop(entry)
 
-    def paused(self, state, runs):
+    def paused(self, entry, runs):
         """It was paused by its failures, in the same step as the last of them."""
-        self._go_on(state, state.schedule.updated)
-        if is_used_up(state.schedule, runs):
-            self._stop(state)
+        self._go_on(entry, entry.schedule.updated)
+        if is_used_up(entry.schedule, runs):
+            self._stop(entry)
 
-    def check(self, state, known):
+    def check(self, entry, known):
         """Every fire up to the watermark has exactly one outcome, or one to come."""
         if self.is_blurred:
             return
-        rows = [one for one in known.values() if self._counts(one) and one.nominal <= state.watermark]
+        rows = [one for one in known.values() if self._counts(one) and one.nominal <= entry.state.watermark]
         outcomes = sum(max(1, one.missed_count) for one in rows)
-        named = sum(rule.count(rule.after, state.watermark) for rule in self.rules)
-        named += sum(time <= state.watermark for time in self.ahead)
+        named = sum(rule.count(rule.after, entry.state.watermark) for rule in self.rules)
+        named += sum(time <= entry.state.watermark for time in self.ahead)
         if outcomes != named:
             what = "lost" if outcomes < named else "counted twice"
             raise Violation("nominal fires", f"of {self.uid}, {named} were named, {outcomes} have a row: some {what}")
@@ -92,18 +91,18 @@ class Account:
                 what = f"{gap.missed_count} missed and {alone} others, but {named} were named"
                 raise Violation("gap rows", f"{gap.id} of {self.uid}: {what}")
 
-    def _rewound(self, plan, state, known):
+    def _rewound(self, plan, entry, known):
         """A gap that is forgotten, or a rule that begins later than the time it is, blurs how much was named."""
         is_forgotten = any(
-            one.missed_count and one.missed_last > plan.watermark and one.id not in state.ended
+            one.missed_count and one.missed_last > plan.watermark and one.id not in entry.ended
             for one in known.values()
         )
         self.is_blurred = self.is_blurred or is_forgotten or self.rules[-1].after > plan.watermark
 
     def _counts(self, one):
-        return one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED and one.id not in self.withdrawn
+        return one.origin == TRIGGER and one.phase != Phase.SUPERSEDED and one.id not in self.withdrawn
 
-    def _put_in_force(self, plan, state, known):
+    def _put_in_force(self, plan, entry, known):
         before, after = plan.snapshot.schedule, plan.schedule
         now, trigger = after.updated, after.declaration.trigger
         renewed = before.declaration.trigger != trigger
@@ -116,21 +115,21 @@ class Account:
             # A single moment just past was accepted, so it runs, unless the old rule has named it already.
             same = known.get(occurrence_id(self.uid, TRIGGER, trigger.due))
             rule.after = now if same is not None and self._counts(same) else in_force_after(after, now)
-        self._withdraw(state, now, rule)
+        self._withdraw(entry, now, rule)
 
-    def _go_on(self, state, now):
+    def _go_on(self, entry, now):
         """The rule in force stays so, and if the clock went back, from then on."""
         rule = self.rules.pop()
         rule.after = min(rule.after, max(now, self.since))
-        self._withdraw(state, now, rule)
+        self._withdraw(entry, now, rule)
 
-    def _stop(self, state):
+    def _stop(self, entry):
         """It has run as often as it may, and names nothing more."""
         rule = self.rules.pop()
-        rule.stop(state.watermark)
-        self._withdraw(state, state.watermark, rule)
+        rule.stop(entry.state.watermark)
+        self._withdraw(entry, entry.state.watermark, rule)
 
-    def _withdraw(self, state, now, rule):
+    def _withdraw(self, entry, now, rule):
         """From now on only this rule names times, or none does; earlier ones reached further if the clock was ahead.
 
         Times after now that have an outcome already were cancelled, or the clock was ahead.
@@ -139,10 +138,8 @@ class Account:
             earlier.stop(now)
         self.rules += [] if rule is None else [rule]
         self.ahead = {time for time in self.ahead if time <= now}
-        for row in (*state.live.values(), *state.ended.values()):
-            one = row.occurrence
-            last = one.nominal if one.missed_last is None else one.missed_last
-            if last <= now or not self._counts(one) or projection(one) is not None:
+        for one in entry.rows:
+            if one.last_nominal <= now or not self._counts(one) or one.is_projection:
                 continue
             self.is_blurred = self.is_blurred or (one.missed_count > 0 and (rule is None or len(self.rules) > 1))
             if rule is None or not rule.count(one.nominal - 1, one.nominal):

@@ -1,6 +1,5 @@
 """The checker: it sees every answer of the store, and looks at what was written, after every step."""
 
-from bisect import bisect_left
 from dataclasses import replace
 
 from noonmark.core.admission import Start
@@ -9,7 +8,7 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import Admitted
-from noonmark.stores.memory.unit_of_work import DELIVERING
+from noonmark.stores.rules.records import DELIVERING
 from tests.simulation.accounts import Account, Rule
 from tests.simulation.hearing import Hearing
 from tests.simulation.targets import Effect
@@ -102,15 +101,15 @@ class Checker:
 
     def check_everything(self):
         """Also what has ended: it stays as it is, and everything is counted."""
-        for uid, state in self._uow.states.items():
+        for uid, entry in self._uow.entries.items():
             known = self.known[uid]
-            for one, row in state.ended.items():
-                if known.get(one) != row.occurrence:
-                    raise Violation("final rows", f"{summary(known[one])} has become {summary(row.occurrence)}")
+            for one, row in entry.ended.items():
+                if known.get(one) != (now := self._uow.occurrence_of(row)):
+                    raise Violation("final rows", f"{summary(known[one])} has become {summary(now)}")
             self.check_account(uid)
 
     def check_account(self, uid):
-        self.accounts[uid].check(self._uow.states[uid], self.known[uid])
+        self.accounts[uid].check(self._uow.entries[uid], self.known[uid])
 
     def check_gaps(self):
         for uid, account in self.accounts.items():
@@ -118,7 +117,7 @@ class Checker:
 
     def _row(self, occurrence_id):
         row = self._uow.rows.get(occurrence_id)
-        return None if row is None else row.occurrence
+        return None if row is None else self._uow.occurrence_of(row)
 
     def _runs(self, uid):
         return self._world.memory.snapshot(uid).runs
@@ -202,58 +201,60 @@ class Checker:
         for plan, written in zip(plans, answers, strict=True):
             if written:
                 uid = plan.snapshot.schedule.uid
-                state = self._uow.states[uid]
+                entry = self._uow.entries[uid]
                 self._changed.add(uid)
                 if plan.rewound is not None:
-                    self._note_rewound(plan, state, self.known[uid])
-                self.accounts[uid].committed(plan, state, self.known[uid], self._runs(uid))
+                    self._note_rewound(plan, entry, self.known[uid])
+                self.accounts[uid].committed(plan, entry, self.known[uid], self._runs(uid))
 
-    def _note_rewound(self, plan, state, known):
+    def _note_rewound(self, plan, entry, known):
         """Of what has ended, only gaps that a clock ahead had closed may change, and only to count less."""
         for undone in plan.rewound.undone:
             known.pop(undone, None)
         for gap in plan.rewound.shortened:
-            was, row = known.get(gap.id), state.ended.get(gap.id)
+            was, row = known.get(gap.id), entry.ended.get(gap.id)
             if was is not None and row is not None:
-                if not was.missed_count >= row.occurrence.missed_count >= 1:
-                    raise Violation("gap rows", f"{summary(was)} has become {summary(row.occurrence)}")
-                known[gap.id] = row.occurrence
+                now = self._uow.occurrence_of(row)
+                if not was.missed_count >= now.missed_count >= 1:
+                    raise Violation("gap rows", f"{summary(was)} has become {summary(now)}")
+                known[gap.id] = now
 
     def _note_mended(self):
         """Times of ends that lay ahead are set back; nothing else about them changes."""
-        for uid, state in self._uow.states.items():
+        for uid, entry in self._uow.entries.items():
             known = self.known[uid]
-            for one, row in state.ended.items():
-                if one in known and replace(known[one], ended=row.occurrence.ended) == row.occurrence:
-                    known[one] = row.occurrence
+            for one, row in entry.ended.items():
+                now = self._uow.occurrence_of(row)
+                if one in known and replace(known[one], ended=now.ended) == now:
+                    known[one] = now
 
     def _note_pauses(self):
-        for uid, state in self._uow.states.items():
-            before, self._phases[uid] = self._phases.get(uid), state.schedule.phase
-            failed = before is SchedulePhase.ACTIVE and state.schedule.phase is SchedulePhase.PAUSED
+        for uid, entry in self._uow.entries.items():
+            before, self._phases[uid] = self._phases.get(uid), entry.schedule.phase
+            failed = before is SchedulePhase.ACTIVE and entry.schedule.phase is SchedulePhase.PAUSED
             if failed and uid not in self._changed:
-                self.accounts[uid].paused(state, self._runs(uid))
+                self.accounts[uid].paused(entry, self._runs(uid))
         self._changed.clear()
 
     def _look(self):
-        for uid, state in self._uow.states.items():
+        for uid, entry in self._uow.entries.items():
             known = self.known[uid]
-            for one in [one for one, was in known.items() if was.phase in LIVE and one not in state.live]:
-                if one not in state.ended:  # a plan has withdrawn it
+            for one in [one for one, was in known.items() if was.phase in LIVE and one not in entry.live]:
+                if one not in entry.ended:  # a plan has withdrawn it
                     del known[one]
-            for one, row in reversed(state.ended.items()):
-                if known.get(one) is row.occurrence:
+            for one, row in reversed(entry.ended.items()):
+                if known.get(one) is self._uow.occurrence_of(row):
                     break
                 self._saw(known, row)
-            for row in state.live.values():
-                if known.get(row.occurrence.id) is not row.occurrence:
+            for row in entry.live.values():
+                if known.get(row.id) is not self._uow.occurrence_of(row):
                     self._saw(known, row)
-                self._check_live(state, row)
-            self._check_slot(uid, state)
+                self._check_live(entry, row)
+            self._check_slot(uid, entry)
 
     def _saw(self, known, row):
         """A row is new, or not what it was."""
-        one = row.occurrence
+        one = self._uow.occurrence_of(row)
         was = known.get(one.id)
         highest = self._fences.get(one.id, -1)
         if one.fence < highest or (was is None and one.fence == highest):
@@ -263,19 +264,20 @@ class Checker:
             raise Violation("phases", f"{summary(was)} has become {summary(one)}")
         if was is not None and was.phase in FINAL and was.phase is not Phase.SUPERSEDED and was != one:
             raise Violation("final rows", f"{summary(was)} has become {summary(one)}")
-        if len({run.id for run in row.runs}) != len(row.runs):
+        runs = self._uow.runs.get(row.key, ())
+        if len({run.id for run in runs}) != len(runs):
             raise Violation("runs", f"{short(one.id)} has two runs of one id")
         known[one.id] = one
         if one.phase in FINAL:
             self._exclusive.discard(one.id)
             self._keys.pop(one.id, None)
 
-    def _check_live(self, state, row):
+    def _check_live(self, entry, row):
         """It has an owner with a lease, a time at which somebody can take it, or something it waits for."""
-        one = row.occurrence
+        one = self._uow.occurrence_of(row)
         match one.phase:
             case Phase.PENDING:
-                fine = state.holds_back(row) or row.ready is not None or self._waits(state, row)
+                fine = entry.state.holds_back(row) or row.ready is not None or self._waits(entry.state, row)
             case Phase.AWAITING_COMPLETION:
                 fine = one.deadline is not None and row.lease_end is None
             case _:
@@ -284,22 +286,16 @@ class Checker:
             raise Violation("stranded row", f"{summary(one)} of {one.uid} has no owner and no time")
 
     def _waits(self, state, row):
-        match row.occurrence.waiting_for:
+        match row.waiting_for:
             case None:
-                return state.plan_at is not None and state.schedule.phase is SchedulePhase.ACTIVE
+                return state.plan_at is not None and state.phase == SchedulePhase.ACTIVE
             case Reason.QUEUED:
-                return state.holder is not None and _stands_in(state.queue, row.turn)
+                return state.holder is not None and self._uow.slot_lines[row.schedule].time_of(row.id) == row.due
             case _:
-                return row.wants is not None and _stands_in(self._uow.waiting[row.wants[0]], row.turn)
+                return row.wanted is not None and self._uow.key_lines[row.wanted].time_of(row.id) == row.due
 
-    def _check_slot(self, uid, state):
+    def _check_slot(self, uid, entry):
         """From its start to its end, retries included, nothing else of its schedule runs."""
-        running = [one for one in state.live if one in self._exclusive]
+        running = [one for one in entry.live if one in self._exclusive]
         if len(running) > 1:
             raise Violation("overlap", f"{uid} has {len(running)} in flight at once: {sorted(map(short, running))}")
-
-
-def _stands_in(line, turn):
-    """Whether a turn is in a line, which is in order; lines are long, and looked at after every step."""
-    place = bisect_left(line, turn)
-    return line[place : place + 1] == [turn]

@@ -23,7 +23,7 @@ class Hearing:
 
     def look(self):
         """See what was emitted, and what was matched, since the last look."""
-        for stream in self._uow.streams.values():
+        for stream in self._uow.events.streams.values():
             # By their ids: their moments are set back after the clock was ahead.
             fresh = takewhile(lambda one: one.event_id not in self._emitted, reversed(stream.waiting))
             for event in reversed(list(fresh)):
@@ -38,15 +38,15 @@ class Hearing:
 
     def check_ends(self):
         """Whatever an event has set off has come to an end."""
-        if self._uow.behind.first() is not None:
+        if self._uow.events.behind.first() is not None:
             raise Violation("events", "some are not matched")
         for uid, row in sorted(self._rows):
             if self._known[uid][row].phase not in FINAL:
                 raise Violation("events", f"{self._known[uid][row]} has no outcome")
 
     def _listeners(self, event):
-        for uid, state in self._uow.states.items():
-            made = state.schedule
+        for uid, entry in self._uow.entries.items():
+            made = entry.schedule
             trigger, declared = made.declaration.trigger, _declared(made)
             if made.phase not in LISTENING or not isinstance(trigger, EventTrigger) or declared > event.emitted:
                 continue
@@ -56,7 +56,7 @@ class Hearing:
     def _check(self, event):
         """It has a row wherever it was waited for, unless whoever waited does so no longer."""
         for uid, declared in self._owed.pop(event.event_id).items():
-            row, made = occurrence_id(uid, event_origin(event.event_id), 0), self._uow.states[uid].schedule
+            row, made = occurrence_id(uid, event_origin(event.event_id), 0), self._uow.entries[uid].schedule
             gave_up = made.phase is SchedulePhase.DELETED or _declared(made) != declared
             # By the clock, it was emitted after the end: that stood still meanwhile, or went back.
             is_over = made.phase is SchedulePhase.COMPLETED and event.emitted > made.updated

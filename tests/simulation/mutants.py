@@ -1,28 +1,28 @@
-"""Mutants: the memory store with one of its conditions taken out, each of which the simulation has to notice."""
+"""Mutants: the rules of the stores with one condition taken out, each of which the simulation has to notice."""
 
 from dataclasses import replace
 
-from noonmark.stores.memory import admission, events, plan_writes, slots
-from noonmark.stores.memory.nodes import Register
+from noonmark.stores.memory.nodes import NodeRegister
+from noonmark.stores.rules import admission, events, plan_writes, slots
 
 
 def without_fence(patch):
     """Whoever settles or admits an occurrence is taken for its holder."""
-    settle, admit = admission.settle, admission.admit
+    settle, admit = admission._settle, admission._admit
 
     def settle_anyway(uow, settlement):
-        row = uow.rows.get(settlement.occurrence.id)
-        fence = settlement.occurrence.fence if row is None else row.occurrence.fence
+        row = uow.row(settlement.occurrence.id)
+        fence = settlement.occurrence.fence if row is None else row.fence
         return settle(uow, replace(settlement, occurrence=replace(settlement.occurrence, fence=fence)))
 
     def admit_anyway(uow, admission, **times):
-        row, claim = uow.rows.get(admission.claim.occurrence.id), admission.claim
-        fence = claim.occurrence.fence if row is None else row.occurrence.fence
+        row, claim = uow.row(admission.claim.occurrence.id), admission.claim
+        fence = claim.occurrence.fence if row is None else row.fence
         believed = replace(claim, occurrence=replace(claim.occurrence, fence=fence))
         return admit(uow, replace(admission, claim=believed), **times)
 
-    patch.setattr(admission, "settle", settle_anyway)
-    patch.setattr(admission, "admit", admit_anyway)
+    patch.setattr(admission, "_settle", settle_anyway)
+    patch.setattr(admission, "_admit", admit_anyway)
 
 
 def without_slot(patch):
@@ -31,9 +31,10 @@ def without_slot(patch):
 
     def take_anyway(uow, row, start):
         state = uow.state_of(row)
-        if start.takes_slot and state.holder is not None and state.holder is not row:
-            holder, state.holder = state.holder, None
-            holder.occurrence = replace(holder.occurrence, holds_slot=False)
+        holder = slots.slot_holder(uow, state)
+        if start.takes_slot and holder is not None and holder is not row:
+            state.holder, holder.holds_slot = None, 0
+            uow.changed(holder)
         return take(uow, row, start)
 
     patch.setattr(slots, "take", take_anyway)
@@ -41,12 +42,12 @@ def without_slot(patch):
 
 def without_watermark(patch):
     """A plan is written, whatever was planned since it was made."""
-    patch.setattr(plan_writes, "_version", lambda schedule, watermark: (schedule.phase,))
+    patch.setattr(plan_writes, "_is_as_read", lambda state, snapshot: state.phase == snapshot.schedule.phase)
 
 
 def without_term(patch):
     """Whoever takes the lead takes it under the term of whoever had it."""
-    lead = Register.lead
+    lead = NodeRegister.lead
 
     def lead_anyway(register, node, **times):
         before = register.term
@@ -56,19 +57,18 @@ def without_term(patch):
             register.leadership = taken = replace(taken, term=before)
         return taken
 
-    patch.setattr(Register, "lead", lead_anyway)
+    patch.setattr(NodeRegister, "lead", lead_anyway)
 
 
 def without_cursor(patch):
     """Whatever was decided about an event is written as if it were the first that waits, from its first listener on."""
-    commit = events.commit
+    commit = events._commit
 
-    def commit_anyway(uow, reaction):
-        audience = reaction.audience
-        stream = uow.streams[audience.tenant]
-        if not stream.waiting:
+    def commit_anyway(uow, stream, states, reaction):
+        if stream is None or not stream.waiting:
             return False
-        believed = replace(audience, event=stream.waiting[0], cursor=stream.cursor)
-        return commit(uow, replace(reaction, audience=believed))
+        event = replace(reaction.audience.event, emitted=stream.waiting[-1])
+        believed = replace(reaction.audience, event=event, cursor=str(stream.cursor))
+        return commit(uow, stream, states, replace(reaction, audience=believed))
 
-    patch.setattr(events, "commit", commit_anyway)
+    patch.setattr(events, "_commit", commit_anyway)

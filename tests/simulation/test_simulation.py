@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from noonmark.stores.memory import plan_writes
 from noonmark.stores.postgres import PostgresStore
+from noonmark.stores.rules import plan_writes
 from tests.simulation import mutants
 from tests.simulation.running import SimulationFailed, simulate
 

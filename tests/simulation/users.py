@@ -10,7 +10,7 @@ from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Delivered, settle
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.operations.events import emit
 from tests.simulation.calls import Caller, RemoteStore, Task
 from tests.simulation.workload import EVENTS
@@ -46,7 +46,7 @@ class Users:
     def create_one(self):
         now = self._store.clock()
         number = self._next()
-        made = schedules.new_schedule(
+        made = schedule_edits.new_schedule(
             self._world.workload.declaration(now),
             uid=f"uid-{number}",
             schedule_id=f"schedule-{self._rng.randrange(12)}",
@@ -54,34 +54,34 @@ class Users:
             source="simulation",
             now=now,
         )
-        schedules.create(self._store, made, lookahead=self._world.timing.lookahead)
+        schedule_edits.create(self._store, made, lookahead=self._world.timing.lookahead)
 
     def edit(self):
         def decide(snapshot, now):
             declaration = replace(snapshot.schedule.declaration, **self._world.workload.changes(now))
             return edits.edit(snapshot, declaration, now=now, lookahead=self._world.timing.lookahead)
 
-        schedules.change(self._store, self._uid(), decide)
+        schedule_edits.change(self._store, self._uid(), decide)
 
     def pause(self):
-        schedules.pause(self._store, self._uid())
+        schedule_edits.pause(self._store, self._uid())
 
     def resume(self):
-        schedules.resume(self._store, self._uid(), lookahead=self._world.timing.lookahead)
+        schedule_edits.resume(self._store, self._uid(), lookahead=self._world.timing.lookahead)
 
     def delete(self):
-        schedules.delete(self._store, self._uid())
+        schedule_edits.delete(self._store, self._uid())
 
     def run_now(self):
         snapshot = self._store.snapshot(self._uid())
         if snapshot is None:
             return
         now = self._store.clock()
-        self._store.add([schedules.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)])
+        self._store.add([schedule_edits.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)])
 
     def emit(self):
         """A new event or several, or one that somebody does not know to have been kept."""
-        stream, rng = self._world.uow.streams.get(TENANT), self._rng
+        stream, rng = self._world.uow.events.streams.get(TENANT), self._rng
         known = [] if stream is None else [one.event_id for one in (*stream.matched, *stream.waiting)]
         for _ in range(rng.choice([1, 1, 4])):
             event_id = rng.choice(known) if known and rng.random() < 0.2 else f"e{self._next()}"
@@ -121,7 +121,7 @@ class Users:
 
         def delete():
             for uid in uids:
-                schedules.delete(self._store, uid)
+                schedule_edits.delete(self._store, uid)
 
         return self._task(delete)
 
@@ -134,7 +134,7 @@ class Users:
         for index in range(self._rng.choice([1, 1, 3])):
             asked = origin()
             nominal = now + (ahead + index) * SECOND
-            row = schedules.run_now(made, key="-", payload=None, now=now)
+            row = schedule_edits.run_now(made, key="-", payload=None, now=now)
             name = occurrence_id(made.uid, asked, nominal)
             rows.append(replace(row, id=name, origin=asked, nominal=nominal))
         self._store.add(rows)
@@ -155,9 +155,6 @@ class Users:
     def _occurrence(self, *phases):
         wanted = phases or LIVE
         rows = [
-            one
-            for state in self._world.uow.states.values()
-            for one, row in state.live.items()
-            if row.occurrence.phase in wanted
+            one for entry in self._world.uow.entries.values() for one, row in entry.live.items() if row.phase in wanted
         ]
         return self._rng.choice(rows) if rows else None

@@ -186,12 +186,12 @@ class World:
         self._work_off(lambda: self._overdue(began))
         self.others.append(self.users.delete_all(list(self.uow.ids.values())))
         self._finish_tasks()
-        self._work_off(lambda: [row.occurrence for state in self.uow.states.values() for row in state.live.values()])
+        self._work_off(self._live_occurrences)
         self.checker.check_everything()
         self.checker.check_gaps()
         self.checker.hearing.check_ends()
-        for uid, state in self.uow.states.items():
-            self.trace.add(uid, *(summary(row.occurrence) for row in state.ended.values()))
+        for uid, entry in self.uow.entries.items():
+            self.trace.add(uid, *(summary(self.uow.occurrence_of(row)) for row in entry.ended.values()))
 
     def _change_shifts(self):
         """Most nodes go, two fresh ones come, and all of them know the time."""
@@ -222,7 +222,7 @@ class World:
     def _match_events(self):
         """Every look matches a page at least."""
         for _ in range(DRAIN_STEPS * DRAIN_STEPS):
-            if self.uow.behind.first() is None:
+            if self.uow.events.behind.first() is None:
                 return
             self.machines[0].begin("match")
             self._finish_tasks()
@@ -242,15 +242,19 @@ class World:
             raise Violation("not drained", f"{summary(one)} of {one.uid} was first due at {one.first_due}: {one}")
 
     def _live(self):
-        return sum(len(state.live) for state in self.uow.states.values())
+        return sum(len(entry.live) for entry in self.uow.entries.values())
+
+    def _live_occurrences(self):
+        return [self.uow.occurrence_of(row) for entry in self.uow.entries.values() for row in entry.live.values()]
 
     def _overdue(self, began):
         """What was due when the faults ended, unless a pause holds it, or whoever is before it in the slot."""
         late = []
-        for state in self.uow.states.values():
-            is_held = state.holder is not None and state.holds_back(state.holder)
-            rows = [row for row in state.live.values() if not is_held and not state.holds_back(row)]
-            late += [row.occurrence for row in rows if max(row.occurrence.due, row.occurrence.first_due) <= began]
+        for entry in self.uow.entries.values():
+            holder = self.uow.row_of_key(entry.state.holder)
+            is_held = holder is not None and entry.state.holds_back(holder)
+            rows = [row for row in entry.live.values() if not is_held and not entry.state.holds_back(row)]
+            late += [self.uow.occurrence_of(row) for row in rows if max(row.due, row.first_due) <= began]
         return late
 
     def _finish_tasks(self):

@@ -8,7 +8,7 @@ import pytest
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.stores.sql.row_checks import KINDS
-from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.schema.tables import metadata
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.factories import MINUTE, NOW
 from tests.stores.population import MINUTES, judged, populate, watch

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from noonmark.stores.postgres.connections import Connection
-from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.schema.tables import metadata
 from noonmark.testing.conformance.bench import Bench
 from tests.stores.test_sqlite_cost import DAYS, TABLES, a_day_of_work
 

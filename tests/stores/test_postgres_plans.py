@@ -8,9 +8,9 @@ from noonmark.core.planner import first_plan
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.stores.postgres import PostgresStore
-from noonmark.stores.sql.backlog import ALWAYS, EXPIRED, READY, WAITING
-from noonmark.stores.sql.claim_queries import READY_ROUTES
+from noonmark.stores.sql.claims import READY_ROUTES
 from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
+from noonmark.stores.sql.reads.backlog import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.subscriptions import FIELDS, LISTENERS
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import ROUTE

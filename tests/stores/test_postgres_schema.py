@@ -18,9 +18,10 @@ from noonmark.core.filters.index import discriminator
 from noonmark.stores.postgres import PostgresStore, bootstrap
 from noonmark.stores.postgres import upgrade as postgres_upgrade
 from noonmark.stores.postgres.address import parse_address
-from noonmark.stores.sql import migrations, upgrade
-from noonmark.stores.sql.ddl import ddl
-from noonmark.stores.sql.version import VERSION
+from noonmark.stores.sql import migrations
+from noonmark.stores.sql.schema import upgrade
+from noonmark.stores.sql.schema.ddl import ddl
+from noonmark.stores.sql.schema.version import VERSION
 from noonmark.testing.conformance import CASES, HandClock, try_case
 from noonmark.testing.conformance.bench import Bench
 from tests.embedded.waiting import eventually

@@ -8,7 +8,7 @@ import pytest
 from noonmark import Scheduler
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
-from noonmark.stores.sql.version import OLDEST, VERSION, stored_version
+from noonmark.stores.sql.schema.version import OLDEST, VERSION, stored_version
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from tests.cli.runner import call

@@ -2,7 +2,7 @@
 
 # ruff: noqa: S608 - the statements are the test's own
 
-from noonmark.operations.secrets import NewSecret, keep
+from noonmark.operations.secrets import NewSecret, store_secret
 from noonmark.secret_cipher import fresh_key
 from noonmark.stores.postgres import PostgresStore
 from noonmark.wiring import make_seal
@@ -16,7 +16,7 @@ def test_a_row_in_postgresql_tells_nothing_and_opens_in_its_place_alone(postgres
     store.open()
     given = NewSecret("token", f"Bearer {MARK}", ("api.example.com",))
     for tenant in ("acme", "other"):
-        keep(store, seal, tenant, given)
+        store_secret(store, seal, tenant, given)
     dump = postgres.sql(f"SELECT row_to_json(one) FROM {schema}.secrets AS one")
     assert dump.count("api.example.com") == 2
     assert MARK not in dump

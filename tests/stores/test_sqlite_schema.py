@@ -19,10 +19,10 @@ from noonmark.core.event import Event
 from noonmark.core.filters.index import discriminator
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.triggers import EventTrigger
-from noonmark.stores.sql.ddl import ddl
-from noonmark.stores.sql.history import CROWDED
-from noonmark.stores.sql.upgrade import SCRIPTS, upgrade
-from noonmark.stores.sql.version import VERSION
+from noonmark.stores.sql.reads.history import CROWDED
+from noonmark.stores.sql.schema.ddl import ddl
+from noonmark.stores.sql.schema.upgrade import SCRIPTS, upgrade
+from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, ROUTE, Bench

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 import noonmark
 from noonmark.cli.output import print_error_json, print_errors
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError
-from noonmark.operations.errors import STATUS, told
+from noonmark.operations.errors import STATUS, error_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -206,7 +206,7 @@ def _program_arguments(words: list[str], rest: list[str]) -> list[str]:
 def _fail(error: NoonmarkError, *, as_json: bool) -> int:
     row = STATUS[error.code]
     if as_json:
-        print_error_json({"title": row.title, "status": row.http, **told(error)})
+        print_error_json({"title": row.title, "status": row.http, **error_document(error)})
     else:
         print_errors(error.problems if isinstance(error, InvalidSchedule) else [error])
     return row.exit

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from noonmark.cli.options import Connection
     from noonmark.client import Client
-    from noonmark.client.uploading import Sink
+    from noonmark.client.uploads import Sink
     from noonmark.operations.service import Service
 
 DEFAULT_SERVER = "http://127.0.0.1:8001"
@@ -106,11 +106,11 @@ class ServerRemote:
 
     def upload(self, file: str, *, key: str | None, **metadata: str | None) -> dict[str, Any]:
         """Send a file to the server."""
-        from noonmark.client import uploading  # noqa: PLC0415 - as the client itself
+        from noonmark.client import uploads  # noqa: PLC0415 - as the client itself
 
         with self._advice():
             upload = self._client.upload(file, idempotency_key=key, **metadata)
-        return uploading.document(upload)
+        return uploads.document(upload)
 
     def download(self, upload_id: str, to: Sink) -> int:
         """Get a file from the server."""
@@ -139,8 +139,8 @@ class StoreRemote:
     def __init__(self, url: str) -> None:
         """Prepare the store; the first call opens it. A database on a server is never migrated here."""
         from noonmark.clocks import SystemClock  # noqa: PLC0415 - --server needs none of these
-        from noonmark.operations.registry import perform  # noqa: PLC0415 - likewise
         from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
+        from noonmark.operations.table import perform  # noqa: PLC0415 - likewise
         from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
         from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415 - likewise
 
@@ -152,7 +152,7 @@ class StoreRemote:
             store=self._store,
             lookahead=Timing().lookahead,
             fresh_id=partial(fresh_id, clock),
-            machine=clock.micros,
+            machine_clock=clock.micros,
         )
         caller = replace(LOCAL, source="cli", chain=os.environ.get(CHAIN_VARIABLE, ""))
         self._perform = partial(perform, caller=caller)

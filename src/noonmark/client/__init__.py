@@ -1,7 +1,8 @@
-"""The client: a Noonmark server as an object, its documents as values, its errors as errors."""
+"""The client of a Noonmark server: its documents are typed values, its errors are exceptions."""
 
-from noonmark.client.clients import AsyncClient, Client
-from noonmark.client.values import (
+from noonmark.client.client import AsyncClient, Client
+from noonmark.client.verify import verify
+from noonmark.operations.models.answers import (
     AuditEntry,
     Backfill,
     Check,
@@ -24,7 +25,6 @@ from noonmark.client.values import (
     Usage,
     WorkerStatus,
 )
-from noonmark.client.verifying import verify
 
 __all__ = [
     "AsyncClient",

@@ -27,7 +27,7 @@ from noonmark.embedded.documents import (
     target_schedule,
 )
 from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Declarations:
 
     def create(self, new: Iterable[Schedule]) -> None:
         """Store new schedules, none of which has a name, in one transaction."""
-        schedules.create_many(self._store, list(new), lookahead=self._lookahead)
+        schedule_edits.create_many(self._store, list(new), lookahead=self._lookahead)
 
     def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> Iterator[list[Schedule]]:
         """Create many schedules, a thousand to a transaction; yields each batch when it is stored."""
@@ -178,7 +178,7 @@ class Declarations:
                 return declare_again(write(schedule.declaration), schedule, now=from_micros(now))
 
         uid = self.find(schedule_id).schedule.uid
-        schedules.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
+        schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
 
     def _document(self, func: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The document that a call of `schedule` stands for."""
@@ -221,14 +221,14 @@ class Declarations:
         schedule_id = self._id_for(document.get("name"), uid)
         with naming_arguments():
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
-        return schedules.new_schedule(
+        return schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=TRUSTED, now=now
         )
 
     def _create(self, document: dict[str, Any]) -> Schedule | None:
         """Store a new schedule; None when another process has just declared the name."""
         schedule = self._new_schedule(document)
-        return schedule if schedules.create(self._store, schedule, lookahead=self._lookahead) else None
+        return schedule if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) else None
 
     def _id_for(self, name: object, uid: str) -> str:
         """A named schedule has the id of its name, unless a schedule that was renamed has that id."""
@@ -256,7 +256,9 @@ class Declarations:
 
         try:
             # Another source may have created it first; what the program declares is its own from now on.
-            return schedules.declare(self._store, stored.schedule.uid, read, lookahead=self._lookahead, source=TRUSTED)
+            return schedule_edits.declare(
+                self._store, stored.schedule.uid, read, lookahead=self._lookahead, source=TRUSTED
+            )
         except NotFound:
             return None
 

@@ -15,7 +15,7 @@ from noonmark.core.policies.options import RETRY_RULE, Retry, as_document, secon
 from noonmark.core.targets import TargetKind
 from noonmark.core.triggers import Trigger
 from noonmark.embedded.references import check_name
-from noonmark.operations.declaring import at_default
+from noonmark.operations.schedules import at_default
 from noonmark.targets.function.registry import ROUTE
 
 if TYPE_CHECKING:

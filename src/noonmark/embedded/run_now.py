@@ -19,7 +19,7 @@ from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
 from noonmark.embedded.arguments import POLL_SECONDS
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def run_now(
         _check_function(runtime, request.schedule)
     now = runtime.store.clock()
     overrides = None if request.overlap is None else Overrides(overlap_policy=request.overlap)
-    occurrence = schedules.run_now(
+    occurrence = schedule_edits.run_now(
         request.schedule, key=fresh_id(runtime.clock), payload=request.payload, now=now, overrides=overrides
     )
     if wait:

@@ -41,8 +41,9 @@ from noonmark.embedded.jobs import read_job, read_jobs, status_argument
 from noonmark.embedded.process_hooks import register_fork
 from noonmark.embedded.references import check_callable, check_name, reference_to_be
 from noonmark.embedded.run_now import any_runner, read_request, run_now
-from noonmark.operations import events, schedules
-from noonmark.operations.fires import MAX_PREVIEW, fires_of, fires_of_schedule
+from noonmark.operations import events, schedule_edits
+from noonmark.operations.fires import fires_of, fires_of_schedule
+from noonmark.operations.models.arguments import MAX_PREVIEW
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.command.programs import ProgramPolicy
@@ -352,18 +353,18 @@ class Scheduler:
 
     def pause(self, job_id: str) -> None:
         """Pause a schedule; fires missed meanwhile are recorded as skipped."""
-        schedules.pause(self._store, self._find(job_id).schedule.uid)
+        schedule_edits.pause(self._store, self._find(job_id).schedule.uid)
         self._runners.wake()  # others may have waited for it
 
     def resume(self, job_id: str) -> None:
         """Resume a schedule from now on."""
-        schedules.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead)
+        schedule_edits.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead)
         self._runners.wake()
 
     def cancel(self, job_id: str) -> bool:
         """Delete a schedule and ask its runs to stop; False when it is unknown, deleted or completed."""
         try:
-            asked = schedules.cancel(self._store, self._find(job_id))
+            asked = schedule_edits.cancel(self._store, self._find(job_id))
         except NotFound:
             return False
         self._runners.wake()
@@ -373,7 +374,7 @@ class Scheduler:
 
     def delete(self, job_id: str) -> None:
         """Delete a schedule; its runs go on, and its history is kept."""
-        schedules.delete(self._store, self._find(job_id).schedule.uid)
+        schedule_edits.delete(self._store, self._find(job_id).schedule.uid)
         self._runners.wake()
 
     # Run.
@@ -502,7 +503,7 @@ class Scheduler:
     def explain(self, job_id: str, at: datetime | str | None = None) -> Explanation:
         """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
         from noonmark.embedded.answers import Explanation
-        from noonmark.operations.explaining import explained
+        from noonmark.operations.explain import explained
 
         stored = self._find(job_id, deleted=True)
         instant = None if at is None else instant_or_text_argument("at", at)
@@ -519,14 +520,16 @@ class Scheduler:
     def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""
         from noonmark.embedded.answers import EventMatches
-        from noonmark.operations.matching import matched
+        from noonmark.operations.events import matched
+        from noonmark.operations.models.arguments import MatchRequest
 
         self._check_open()
         if isinstance(wanted, str):
             arguments: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
             arguments = {"trigger": trigger_argument(wanted).to_document()}
-        return EventMatches.from_document(matched(self._store, OWNER.tenant, {**arguments, "limit": limit}))
+        request = MatchRequest.read({**arguments, "limit": limit})
+        return EventMatches.from_document(matched(self._store, OWNER.tenant, request))
 
     def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """The occurrences of a schedule, past and planned, newest first; all of them, unless there is a limit."""
@@ -555,7 +558,7 @@ class Scheduler:
         self._check_open()
         listed = hosts if isinstance(hosts, str) or not hasattr(hosts, "__iter__") else list(hosts)
         given = secrets.read_secret({"name": name, "value": value, "hosts": listed})
-        return secrets.keep(self._store, self._seal, OWNER.tenant, given)
+        return secrets.store_secret(self._store, self._seal, OWNER.tenant, given)
 
     def secrets(self) -> list[Secret]:
         """The secrets by name, each with its hosts."""
@@ -567,7 +570,7 @@ class Scheduler:
         from noonmark.operations import secrets
 
         self._check_open()
-        return secrets.forget(self._store, OWNER.tenant, secrets.read_name({"name": name}))
+        return secrets.remove_secret(self._store, OWNER.tenant, secrets.read_name({"name": name}))
 
     def signing_key(self) -> str:
         """The key that requests are signed with, for receivers that check them with `noonmark.client.verify`.

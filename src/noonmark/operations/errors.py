@@ -1,4 +1,4 @@
-"""What an error becomes on each surface: one table, by the error's code."""
+"""Errors as HTTP statuses, JSON-RPC codes and exit codes: one table, by the error's code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ErrorRow(NamedTuple):
-    """One code: the HTTP status, the JSON-RPC code, the exit code of a command, and a title for people."""
+    """One code: the HTTP status, the JSON-RPC code, the exit code of a command, and a title."""
 
     http: int
     jsonrpc: int
@@ -20,27 +20,27 @@ class ErrorRow(NamedTuple):
 
 
 STATUS: Mapping[str, ErrorRow] = {
-    "error": ErrorRow(500, -32603, 1, "Something went wrong"),
-    "invalid_schedule": ErrorRow(400, -32602, 2, "The document is not valid"),
-    "invalid_trigger": ErrorRow(400, -32602, 2, "The trigger is not valid"),
-    "trigger_never_fires": ErrorRow(400, -32602, 2, "The trigger never fires"),
-    "invalid_request": ErrorRow(400, -32602, 2, "The request is not valid"),
+    "error": ErrorRow(500, -32603, 1, "Internal error"),
+    "invalid_schedule": ErrorRow(400, -32602, 2, "Invalid schedule"),
+    "invalid_trigger": ErrorRow(400, -32602, 2, "Invalid trigger"),
+    "trigger_never_fires": ErrorRow(400, -32602, 2, "Trigger never fires"),
+    "invalid_request": ErrorRow(400, -32602, 2, "Invalid request"),
     "not_found": ErrorRow(404, -32023, 3, "Not found"),
-    "method_not_found": ErrorRow(404, -32601, 3, "There is no such operation"),
-    "conflict": ErrorRow(409, -32009, 4, "Not in the present state"),
-    "overlap": ErrorRow(409, -32009, 4, "A run is still in flight"),
-    "revision_conflict": ErrorRow(409, -32009, 4, "Changed by somebody else"),
-    "run_failed": ErrorRow(409, -32009, 4, "The run did not complete"),
-    "idempotency_key_reused": ErrorRow(409, -32009, 4, "The key was used for another request"),
-    "quota_exceeded": ErrorRow(429, -32003, 5, "A limit is reached"),
+    "method_not_found": ErrorRow(404, -32601, 3, "Unknown operation"),
+    "conflict": ErrorRow(409, -32009, 4, "Conflict with the current state"),
+    "overlap": ErrorRow(409, -32009, 4, "A run is in flight"),
+    "revision_conflict": ErrorRow(409, -32009, 4, "Revision conflict"),
+    "run_failed": ErrorRow(409, -32009, 4, "Run failed"),
+    "idempotency_key_reused": ErrorRow(409, -32009, 4, "Idempotency key reused"),
+    "quota_exceeded": ErrorRow(429, -32003, 5, "Limit reached"),
     "not_allowed": ErrorRow(403, -32003, 5, "Not allowed"),
-    "payload_too_large": ErrorRow(413, -32602, 2, "Too large"),
-    "answer_too_large": ErrorRow(413, -32003, 5, "The answer would be too large"),
-    "unreachable": ErrorRow(503, -32020, 6, "No server answered"),
-    "store_unavailable": ErrorRow(503, -32020, 6, "The store did not answer"),
-    "pipeline_failed": ErrorRow(500, -32603, 1, "A stage failed"),
+    "payload_too_large": ErrorRow(413, -32602, 2, "Payload too large"),
+    "answer_too_large": ErrorRow(413, -32003, 5, "Answer too large"),
+    "unreachable": ErrorRow(503, -32020, 6, "Server unreachable"),
+    "store_unavailable": ErrorRow(503, -32020, 6, "Store unavailable"),
+    "pipeline_failed": ErrorRow(500, -32603, 1, "Pipeline failed"),
 }
-"""Every code has a row; a test compares this with the tree of errors."""
+"""Every code of `core.errors` has a row."""
 
 _BY_CODE = {
     kind.code: kind
@@ -66,21 +66,21 @@ _BY_CODE = {
 
 
 def error_of(code: str, message: str, *, field: str = "") -> errors.NoonmarkError:
-    """The error of that code, as whoever is told of it by a server raises it again."""
+    """The error of a code, which a client raises again."""
     return _BY_CODE.get(code, errors.NoonmarkError)(message, field=field)
 
 
-def told(error: errors.NoonmarkError) -> dict[str, object]:
-    """What every surface tells of an error, whatever it puts around it."""
-    told: dict[str, object] = {"code": error.code, "detail": error.message}
+def error_document(error: errors.NoonmarkError) -> dict[str, object]:
+    """The members that an error has in every API."""
+    document: dict[str, object] = {"code": error.code, "detail": error.message}
     if error.field:
-        told["field"] = error.field
+        document["field"] = error.field
     if isinstance(error, errors.InvalidSchedule) and len(error.problems) > 1:
-        told["problems"] = [
+        document["problems"] = [
             {"field": one.field, "code": one.code, "detail": one.message} for one in error.problems[:MAX_PROBLEMS]
         ]
-    return told
+    return document
 
 
 MAX_PROBLEMS = 100
-"""So many things that are wrong with one document are told."""
+"""How many problems of one document are listed."""

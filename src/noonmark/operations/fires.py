@@ -1,4 +1,4 @@
-"""The next times that a schedule or a bare trigger names. Nothing here plans or changes anything."""
+"""The next fires of a schedule or a trigger. Reads only."""
 
 from __future__ import annotations
 
@@ -18,36 +18,34 @@ if TYPE_CHECKING:
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
-MAX_PREVIEW = 1_000
-
 
 def fires_of(trigger: Trigger | None, count: int, *, after: Micros | None, now: Micros) -> list[datetime]:
-    """The next times of a bare trigger; it would fire at this very moment, if it were declared now."""
+    """The next fires of a trigger, as if it were declared now: one at this very moment is included."""
     if trigger is None or isinstance(trigger, EventTrigger):
         return []
     return fires(trigger, from_micros(now - 1 if after is None else after), count)
 
 
 def fires_of_schedule(
-    store: Store, kept: StoredSchedule, count: int, *, after: Micros | None, now: Micros
+    store: Store, stored: StoredSchedule, count: int, *, after: Micros | None, now: Micros
 ) -> list[datetime]:
-    """The next times of a schedule, no more than the runs it has left; what is due and has yet to run comes first."""
-    declared = kept.schedule.declaration
+    """The next fires of a schedule, limited by the runs it has left; fires that are due and not started come first."""
+    declared = stored.schedule.declaration
     since = now if after is None else after
     trigger = declared.trigger
-    if trigger is None or isinstance(trigger, EventTrigger) or kept.schedule.phase is SchedulePhase.COMPLETED:
+    if trigger is None or isinstance(trigger, EventTrigger) or stored.schedule.phase is SchedulePhase.COMPLETED:
         return []
-    due = _due(store, kept.schedule, now)
+    due = _due(store, stored.schedule, now)
     if declared.max_runs is not None:
         skipped = trigger.count_between(from_micros(now), from_micros(max(now, since)))
-        left = declared.max_runs - kept.counters.admitted - (0 if after is None else len(due) + skipped)
+        left = declared.max_runs - stored.counters.admitted - (0 if after is None else len(due) + skipped)
         count = min(count, max(0, left))
     begun = [from_micros(time) for time in due if after is None]
     return [*begun, *fires(trigger, from_micros(since), count)][:count]
 
 
 def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
-    """The times up to now that have yet to run."""
+    """The fires up to now that have yet to run."""
     snapshot = store.snapshot(schedule.uid) if schedule.phase is SchedulePhase.ACTIVE else None
     if snapshot is None:
         return []

@@ -1,303 +1,405 @@
-"""Operations on schedules: create, declare, pause, resume, delete, cancel, run now."""
+"""Schedules: create, upsert, update, pause, resume, delete, get, list and count."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
-from noonmark.core import edits
-from noonmark.core.errors import Conflict, NotFound, RevisionConflict
-from noonmark.core.ids import manual
-from noonmark.core.instants import to_text
+from noonmark.core.documents import Reader, present
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotFound
+from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
+from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.planner import first_plan
-from noonmark.core.plans import occurrence
-from noonmark.core.policies.dependencies import check_order, find_cycle
-from noonmark.core.schedule import Schedule
-from noonmark.operations.carrying import check_secrets, secret_names
+from noonmark.core.policies.misfire import read_misfire
+from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.schedule import Owner, declare_again, parse_schedule
+from noonmark.core.targets import WorkflowTarget
+from noonmark.operations import schedule_edits
+from noonmark.operations.models.arguments import (
+    KINDS,
+    MAX_KEY,
+    USUAL_PAGE,
+    ExpectedSchedule,
+    ScheduleFields,
+    ScheduleQuery,
+)
+from noonmark.operations.models.fields import ArgumentReader, write_cursor
+from noonmark.operations.pages import read_page
+from noonmark.operations.schedule_edits import Expected
+from noonmark.operations.secrets import check_secrets
+from noonmark.operations.serializers import schedule_document
+from noonmark.operations.target_policy import check_declaration
+from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
-    from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
-    from noonmark.core.policies.limits import Dependency
-    from noonmark.core.policies.overrides import Overrides
-    from noonmark.core.schedule import Declaration, Owner
-    from noonmark.core.targets import Target
+    from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.operations.models.arguments import ScheduleAction, ScheduleFilters, ScheduleLookup, TriggerQuery
+    from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import StoredSchedule
-    from noonmark.ports.store import Store
 
-    Decide = Callable[[Snapshot, Micros], Plan | None]
-
-MAX_TRIES = 100
-"""So often what a schedule depends on is looked up again, because somebody else's change of that was written first."""
-
-
-class Expected(NamedTuple):
-    """The schedule as a caller who changes it has read it; None is not said."""
-
-    revision: int | None = None
-    updated: Micros | None = None
-    """When it was last changed; also what people read of it, which keeps the revision."""
-
-    def check(self, schedule: Schedule) -> None:
-        """Refuse to change what somebody else has changed meanwhile."""
-        if self.revision is not None and schedule.revision != self.revision:
-            raise RevisionConflict(
-                f"the schedule has revision {schedule.revision}, not {self.revision}", field="expected_revision"
-            )
-        if self.updated is not None and schedule.updated != self.updated:
-            raise RevisionConflict(
-                f"the schedule was changed at {to_text(schedule.updated)}", field="expected_updated_at_utc"
-            )
+KEY_LIFETIME: Micros = DAY_SECONDS * SECOND
+"""How long an idempotency key stands for the same request."""
+READ_ONLY = frozenset(
+    {
+        "phase",
+        "revision",
+        "owner",
+        "source",
+        "next_run_at",
+        "next_fire_times",
+        "last_run_at",
+        "last_phase",
+        "counters",
+        "created_at_utc",
+        "updated_at_utc",
+        "deleted_at_utc",
+    }
+)
+"""Fields of a schedule document that callers cannot set."""
+RESERVED_IDS = (".", "..", "count", "preview", "upsert")
+"""Ids that mean something else in the path of a request."""
 
 
-ANYHOW = Expected()
-
-
-class Sign(Protocol):
-    """Writes down who made a change."""
-
-    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> AuditEntry:
-        """The note of a change, or of something that was asked of a schedule."""
-
-
-def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
-    """The schedule of that id, perhaps a deleted one; NotFound when there is none."""
-    kept = store.find(tenant, schedule_id, deleted=deleted)
-    if kept is None:
-        raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
-    return kept
-
-
-def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
-    """Keep a new schedule with its first plan; False when its id is taken."""
-    check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
-    plan = first_plan(schedule, lookahead=lookahead)
-    if sign is not None:
-        plan = replace(plan, note=sign(None, schedule, now=schedule.created))
-    for _ in range(MAX_TRIES):
-        [created] = store.create([replace(plan, graph=_check_order(store, schedule))])
-        if created or store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
-            return created
-    raise Conflict("other schedules were changed all the while; try again")
-
-
-def create_many(store: Store, made: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
-    """Keep new schedules, those that depend on no other in one transaction; False where an id is taken."""
-    for one in made:
-        check_secrets(store, one.owner.tenant, one.declaration.target)
-    alone = [one for one in made if not one.declaration.depends_on]
-    plans = [first_plan(one, lookahead=lookahead) for one in alone]
-    kept = dict(zip((one.uid for one in alone), store.create(plans), strict=True))
-    return [kept[one.uid] if one.uid in kept else create(store, one, lookahead=lookahead) for one in made]
-
-
-def new_schedule(
-    declaration: Declaration, *, uid: str, schedule_id: str, owner: Owner, source: str, now: Micros
-) -> Schedule:
-    """The first revision of what somebody declared."""
-    return Schedule(
+def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
+    document, owner, key = _split(caller, arguments)
+    now, uid = service.store.clock(), service.fresh_id()
+    if key is not None:
+        # A refused request must not use up its key.
+        check_secrets(service.store, owner.tenant, _parse(service, document, now=now, key="").target)
+        uid = _uid_for(service, owner, key, document, now=now)
+        if service.store.snapshot(uid) is not None:
+            return _created_before(service, owner, uid, document, now=now)
+    schedule_id = document.get("schedule_id") or f"sch_{uid}"
+    schedule = schedule_edits.new_schedule(
+        _parse(service, document, now=now, key=str(schedule_id)),
         uid=uid,
-        schedule_id=schedule_id,
+        schedule_id=str(schedule_id),
         owner=owner,
-        declaration=declaration,
-        revision=1,
-        phase=SchedulePhase.ACTIVE if declaration.enabled else SchedulePhase.PAUSED,
-        source=source,
-        created=now,
-        updated=now,
+        source=caller.source,
+        now=now,
     )
+    if not schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
+        taken = service.store.find_uid(uid)
+        if taken is None:
+            raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
+        return schedule_document(taken, now=now)
+    return _written(service, schedule)
 
 
-def change(
-    store: Store,
-    uid: str,
-    decide: Decide,
-    sign: Sign | None = None,
-    expected: Expected = ANYHOW,
-) -> Schedule:
-    """Decide on what is stored while nobody else changes it; None leaves it as it is. The schedule as it is then.
+def _created_before(
+    service: Service, owner: Owner, uid: str, document: Mapping[str, Any], *, now: Micros
+) -> dict[str, Any]:
+    """The schedule that the same request has created, even if it was deleted since."""
+    schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
+    stored = service.store.find(owner.tenant, schedule_id, deleted=True)
+    if stored is None or stored.schedule.uid != uid:
+        raise Conflict(
+            "the schedule that this request created was deleted, and another has its id", field="schedule_id"
+        )
+    return schedule_document(stored, now=now)
 
-    Another revision than the expected one is a RevisionConflict; None expects nothing.
+
+def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Create a schedule, or replace its declaration; the same declaration again changes nothing.
+
+    It is identified by `schedule_id`, or else by its owner and its workflow or name. A paused schedule stays paused.
     """
-    checked = _Checked()
-    for _ in range(MAX_TRIES):
-        decision = _Decision(decide, sign, expected, checked)
-        written = store.change(uid, decision)
-        if decision.before is None:
-            raise NotFound("the schedule was deleted", field="schedule_id")
-        after = decision.before if decision.plan is None else decision.plan.schedule or decision.before
-        if written or decision.plan is None:
-            return after
-        checked = _checked(store, after, decision.before.declaration)
-    raise Conflict("what it depends on was changed by others all the while; try again")
+    document, owner, _ = _split(caller, arguments)
+    if document.get("schedule_id") is None:
+        document["schedule_id"] = _id_of(document, owner)
+    schedule_id = document["schedule_id"]
+    while True:
+        stored = service.store.find(owner.tenant, _identifier(schedule_id))
+        if stored is not None:
+            _check_owner(stored, owner, caller)
+            try:
+                edited = _declare(service, caller, stored, document)
+            except NotFound:
+                continue  # deleted a moment ago, so it is created
+            return _written(service, edited)
+        now, uid = service.store.clock(), service.fresh_id()
+        declaration = _parse(service, document, now=now, key=str(schedule_id))
+        schedule = schedule_edits.new_schedule(
+            declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
+        )
+        if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
+            return _written(service, schedule)
 
 
-class _Checked(NamedTuple):
-    """Parts of a declaration that agree with what else is stored; None was not looked at."""
+def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Change some fields of a schedule; null resets a field, and `enabled` pauses or resumes it."""
+    changes = dict(arguments)
+    found = ExpectedSchedule.read({name: changes.pop(name, None) for name in ExpectedSchedule.fields()})
+    expected = Expected(found.expected_revision, found.expected_updated_at_utc)
+    _check_writable(changes)
+    allowed = ScheduleFields.fields()
+    if unknown := [name for name in changes if name not in allowed]:
+        raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
+    stored = schedule_edits.find(service.store, caller.owner.tenant, found.schedule_id)
 
-    target: Target | None = None
-    upstreams: tuple[Dependency, ...] | None = None
-    graph: int | None = None
-    """The version of what depends on what, as of which the upstreams make no cycle."""
+    def read(schedule: Schedule, now: Micros) -> Declaration:
+        expected.check(schedule)
+        document = changed(schedule.declaration, changes)
+        return check_declaration(service, declare_again(document, schedule, now=from_micros(now)), schedule)
 
-    def covers(self, before: Declaration, after: Declaration) -> bool:
-        """Whether nothing else is new in a declaration that has to be looked up before it is stored."""
-        has_secrets = after.target in (before.target, self.target) or not secret_names(after.target)
-        return has_secrets and after.depends_on in ((), before.depends_on, self.upstreams)
+    audit = caller.audit()
+    edited = schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
+    if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
+        is_paused = edited.phase is SchedulePhase.PAUSED
+        if changes["enabled"] is False and not is_paused:
+            edited = schedule_edits.pause(service.store, edited.uid, audit)
+        elif changes["enabled"] is not False and is_paused:
+            edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, audit=audit)
+    return _written(service, edited)
 
 
-class _Decision:
-    """Decides for a store that has locked the schedule, and keeps what it was given and what it made of that.
+def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a declaration with some fields changed; null resets one.
 
-    Secrets and other schedules cannot be read under the lock. Where the decision rests on them, the first call writes
-    nothing; they are looked up, and the next call decides anew.
+    A policy at the default of its kind of trigger moves to the default of the new kind.
     """
-
-    def __init__(self, decide: Decide, sign: Sign | None, expected: Expected, checked: _Checked) -> None:
-        """With what was looked up before."""
-        self._decide, self._sign, self._expected, self._checked = decide, sign, expected, checked
-        self.before: Schedule | None = None
-        """As it was found; None where there is none, or it is deleted."""
-        self.plan: Plan | None = None
-
-    def __call__(self, snapshot: Snapshot, now: Micros) -> Plan | None:
-        """The plan to write now, if any."""
-        self.before = self.plan = None
-        before = snapshot.schedule
-        if before.phase is SchedulePhase.DELETED:
-            return None
-        self.before = before
-        self._expected.check(before)
-        plan = self._decide(snapshot, now)
-        if plan is None:
-            return None
-        after = plan.schedule or before
-        if self._sign is not None:
-            plan = replace(plan, note=self._sign(before, after, now=now))
-        if after.declaration.depends_on != before.declaration.depends_on:
-            plan = replace(plan, graph=self._checked.graph)
-        self.plan = plan
-        return plan if self._checked.covers(before.declaration, after.declaration) else None
+    document = declared.to_document()
+    trigger = changes.get("trigger", document.get("trigger"))
+    if _kind(trigger) != _kind(document.get("trigger")):
+        for field in at_default(declared):
+            del document[field]
+    return present(**{**document, **changes})
 
 
-def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
-    """Put another declaration in force; the same one again changes nothing."""
-    return declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
+def at_default(declared: Declaration) -> set[str]:
+    """The policies whose default depends on the kind of trigger, and which are at that default."""
+    kind = "" if declared.trigger is None else declared.trigger.type
+    nothing_said = Reader({}, path="", code=InvalidSchedule.code, problems=[])
+    usual = {
+        "overlap_policy": read_overlap(nothing_said, "overlap_policy", trigger_type=kind),
+        "misfire_policy": read_misfire(nothing_said, "misfire_policy", trigger_type=kind),
+    }
+    return {field for field, policy in usual.items() if getattr(declared, field) == policy}
 
 
-def declare(
-    store: Store,
-    uid: str,
-    read: Callable[[Schedule, Micros], Declaration],
-    *,
-    lookahead: Micros,
-    sign: Sign | None = None,
-    source: str | None = None,
-) -> Schedule:
-    """Put in force what `read` makes of the schedule as it stands; the same as before changes nothing.
-
-    `read` is given the very time of the edit: what is declared relative to now counts from the moment that is stored as
-    its anchor, so that it is recognised when it is declared again. With a source, everything it says comes from there.
-    """
-
-    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
-        declaration = read(snapshot.schedule, now)
-        if snapshot.schedule.declaration == declaration and source in {None, snapshot.schedule.source}:
-            return None
-        return edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
-
-    return change(store, uid, decide, sign)
+def _kind(trigger: object) -> object:
+    return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
-    """Nothing of its trigger starts until it is resumed; one that is paused stays so."""
+def _declare(service: Service, caller: Caller, stored: StoredSchedule, document: dict[str, Any]) -> Schedule:
+    """Replace the declaration of a schedule; NotFound if it was deleted meanwhile."""
 
-    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
-        _check_goes_on(snapshot.schedule, "pause")
-        return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
+    def read(schedule: Schedule, now: Micros) -> Declaration:
+        declared = declare_again(document, schedule, now=from_micros(now))
+        return check_declaration(service, replace(declared, enabled=schedule.declaration.enabled), schedule)
 
-    return change(store, uid, decide, sign, expected)
-
-
-def resume(
-    store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None, expected: Expected = ANYHOW
-) -> Schedule:
-    """Plan from now on; one that is active stays so."""
-
-    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
-        _check_goes_on(snapshot.schedule, "resume")
-        if snapshot.schedule.phase is SchedulePhase.ACTIVE:
-            return None
-        return edits.resume(snapshot, now=now, lookahead=lookahead)
-
-    return change(store, uid, decide, sign, expected)
+    audit = caller.audit()
+    return schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
 
 
-def _check_goes_on(schedule: Schedule, verb: str) -> None:
-    if schedule.phase is SchedulePhase.COMPLETED:
-        raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to begin anew")
+def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
+    """The document that declares a schedule, its owner, and the idempotency key."""
+    document = dict(arguments)
+    reader = ArgumentReader({name: document.pop(name, None) for name in ("user_id", "idempotency_key")})
+    user = reader.text("user_id", None)
+    key = reader.text("idempotency_key", None, high=MAX_KEY)
+    reader.done()
+    _check_writable(document)
+    if user is not None and user != caller.owner.user and not caller.is_admin:
+        raise InvalidRequest("must be the caller, unless the caller is an admin", field="user_id")
+    owner = caller.owner if user is None else Owner(tenant=caller.owner.tenant, user=user)
+    return document, owner, key
 
 
-def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
-    """Nothing of it starts from now on; its history stays."""
-    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
+def _check_writable(document: Mapping[str, Any]) -> None:
+    read_only = [name for name in document if name in READ_ONLY]
+    if read_only:
+        raise InvalidSchedule("is read-only: leave it out", field=read_only[0])
 
 
-def cancel(store: Store, kept: StoredSchedule) -> int:
-    """Delete it, and ask what is being delivered to stop; says how many were asked. NotFound when it has completed."""
-    schedule = kept.schedule
-    [activity] = store.activities([schedule.uid])
-    # One that has completed may have been asked for once more; what waits then has a time, or waits for what runs.
-    if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and kept.next_due is None:
-        raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
-    delete(store, schedule.uid)
-    [activity] = store.activities([schedule.uid])
-    return sum([store.request_stop(one) for one in activity.delivering])
+def _parse(service: Service, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
+    if (wanted := document.get("schedule_id")) in RESERVED_IDS:
+        message = f"{wanted!r} means something else in the path of a request; choose another id"
+        raise InvalidSchedule(message, field="schedule_id")
+    return check_declaration(service, parse_schedule(document, now=from_micros(now), key=key), None)
 
 
-def _checked(store: Store, after: Schedule, before: Declaration) -> _Checked:
-    """Look up what a schedule says that it did not say before; an error where it cannot be so."""
-    target = upstreams = graph = None
-    if after.declaration.target != before.target:
-        target = after.declaration.target
-        check_secrets(store, after.owner.tenant, target)
-    if after.declaration.depends_on != before.depends_on:
-        upstreams = after.declaration.depends_on
-        graph = _check_order(store, after)
-    return _Checked(target, upstreams, graph)
+def _check_owner(stored: StoredSchedule, owner: Owner, caller: Caller) -> None:
+    if stored.schedule.owner != owner and not caller.is_admin:
+        raise Conflict(f"{stored.schedule.schedule_id!r} belongs to another owner", field="schedule_id")
 
 
-def _check_order(store: Store, schedule: Schedule) -> int | None:
-    """Refuse what makes a cycle; the version of what depends on what, which must stay so. None without upstreams."""
-    upstreams = schedule.declaration.depends_on
-    if not upstreams:
-        return None
-    graph = store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
-    cycle = find_cycle(schedule.schedule_id, upstreams, graph.upstreams)
-    names = _names(store, schedule.owner.tenant, cycle)
-    check_order(schedule.schedule_id, upstreams, graph.upstreams, names)
-    return graph.version
+def _identifier(value: object) -> str:
+    try:
+        return identifier(value)
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="schedule_id") from None
 
 
-def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
-    """The names of those schedules that have one."""
-    found = [store.find(tenant, one) for one in schedule_ids]
-    declared = {one.schedule.schedule_id: one.schedule.declaration.name for one in found if one is not None}
-    return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
+def _id_of(document: Mapping[str, Any], owner: Owner) -> str:
+    """The id of a schedule declared without one: the same for the same workflow, or the same name."""
+    target = document.get("target")
+    workflow = target.get("workflow_id") if isinstance(target, dict) else None
+    what = ("workflow", workflow) if isinstance(workflow, str) else ("name", document.get("name"))
+    if not isinstance(what[1], str):
+        raise InvalidRequest("is required: nothing else identifies the schedule", field="schedule_id")
+    return "sch_" + _digest(owner.tenant, owner.user, *what)
 
 
-def run_now(
-    schedule: Schedule,
-    *,
-    key: str,
-    payload: Any,  # noqa: ANN401 - JSON
-    now: Micros,
-    overrides: Overrides | None = None,
-) -> Occurrence:
-    """An occurrence that was asked for by hand, due now; it does not move the next fire."""
-    return occurrence(schedule, now, now, origin=manual(key), payload=payload, overrides=overrides)
+def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
+    """The uid of the schedule that a request with this key creates: the same for every copy of the request."""
+    said = json.dumps(present(**document), sort_keys=True)
+    fingerprint = _digest(owner.user, "schedule/create", said)
+    claimed = service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
+    if claimed.fingerprint != fingerprint:
+        raise KeyReused("this key came with another request within the last 24 hours", field="idempotency_key")
+    return _digest(owner.tenant, key, str(claimed.created))
+
+
+def _digest(*parts: str) -> str:
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=13, person=b"noonmark-key").hexdigest()
+
+
+def pause_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
+    """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished."""
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    audit, expected = caller.audit(arguments.reason), _expected(arguments)
+    return _written(service, schedule_edits.pause(service.store, stored.schedule.uid, audit, expected=expected))
+
+
+def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
+    """Resume a paused schedule from now on."""
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    resumed = schedule_edits.resume(
+        service.store,
+        stored.schedule.uid,
+        lookahead=service.lookahead,
+        audit=caller.audit(arguments.reason),
+        expected=_expected(arguments),
+    )
+    return _written(service, resumed)
+
+
+def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
+    """Delete a schedule; its history is kept. Deleting it again changes nothing."""
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    if stored.schedule.phase is not SchedulePhase.DELETED:
+        audit = caller.audit(arguments.reason)
+        with suppress(NotFound):  # deleted by another caller a moment ago
+            schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=_expected(arguments))
+        service.wake(None)
+    deleted = service.store.find_uid(stored.schedule.uid)
+    return schedule_document(deleted or stored, now=service.store.clock())
+
+
+def _expected(arguments: ScheduleAction) -> Expected:
+    return Expected(arguments.expected_revision, arguments.expected_updated_at_utc)
+
+
+def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
+    """The document of a schedule that was just written."""
+    # Not by its id: it may have been deleted since, and another one created under that id.
+    stored = service.store.find_uid(schedule.uid)
+    if stored is None:
+        raise NotFound("the schedule was deleted", field="schedule_id")
+    service.wake(stored.next_due)
+    return schedule_document(stored, now=service.store.clock())
+
+
+def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
+    """Get a schedule; a deleted one only with `include_deleted`."""
+    stored = schedule_edits.find(
+        service.store, caller.owner.tenant, arguments.schedule_id, deleted=arguments.include_deleted
+    )
+    return schedule_document(stored, now=service.store.clock())
+
+
+def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:
+    """List the schedules that match every filter, in the order of their creation or newest first."""
+    wanted, deleted = _filter(arguments)
+    wanted = replace(wanted, kinds=_trigger_types(arguments))
+    if arguments.workflow_id is not None:
+        wanted = replace(wanted, target="workflow")
+    page, following = _page(service, caller, arguments, wanted, deleted=deleted)
+    return {"schedules": page, "next_cursor": following}
+
+
+def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:
+    """List the schedules with an event trigger that match every filter."""
+    wanted, deleted = _filter(arguments)
+    wanted = replace(wanted, kinds=frozenset(KINDS["event"]), event_type=arguments.event_type)
+    page, following = _page(service, caller, arguments, wanted, deleted=deleted)
+    return {"triggers": page, "next_cursor": following}
+
+
+def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters) -> dict[str, Any]:
+    """Count the schedules that match every filter."""
+    wanted, deleted = _filter(arguments)
+    wanted = replace(wanted, kinds=_trigger_types(arguments))
+    return {"count": service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
+
+
+def _page(
+    service: Service, caller: Caller, arguments: ScheduleQuery | TriggerQuery, wanted: ScheduleFilter, *, deleted: bool
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The documents of a page, and the cursor of the next one."""
+    workflow = arguments.workflow_id if isinstance(arguments, ScheduleQuery) else None
+    now, skipped, offset = service.store.clock(), 0, arguments.offset
+    start = None if arguments.cursor is None else arguments.cursor[0]
+
+    def fetch(count: int, last: StoredSchedule | None) -> list[StoredSchedule]:
+        nonlocal start, skipped
+        found: list[StoredSchedule] = []
+        start = start if last is None else last.schedule.uid
+        while len(found) < count:
+            step = count if workflow is None and skipped == offset else max(count, USUAL_PAGE)
+            page = service.store.schedules(
+                caller.owner.tenant,
+                after=start,
+                limit=step,
+                deleted=deleted,
+                wanted=wanted,
+                newest_first=arguments.newest_first,
+            )
+            fit = [stored for stored in page if workflow is None or _workflow(stored) == workflow]
+            before, skipped = skipped, min(offset, skipped + len(fit))
+            found += fit[skipped - before :]
+            if len(page) < step:
+                break
+            start = page[-1].schedule.uid
+        return found
+
+    def serialize(page: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
+        return [schedule_document(stored, now=now) for stored in page]
+
+    entries, end = read_page(arguments.limit, fetch, serialize)
+    return entries, None if end is None else write_cursor(end.schedule.uid)
+
+
+def _filter(arguments: ScheduleFilters | TriggerQuery) -> tuple[ScheduleFilter, bool]:
+    """The filter of a list of schedules, and whether deleted ones are listed."""
+    labels, phases = dict(arguments.labels), arguments.phase or []
+    if arguments.label is not None:
+        name, _, value = arguments.label.partition("=")
+        labels[name] = value
+    wanted = ScheduleFilter(
+        user=arguments.owner,
+        phases=frozenset(phases),
+        labels=labels,
+        text=arguments.text,
+        name=arguments.name,
+        target=arguments.route,
+    )
+    return wanted, arguments.include_deleted or phases == [SchedulePhase.DELETED]
+
+
+def _trigger_types(arguments: ScheduleFilters) -> frozenset[str]:
+    return frozenset(trigger_type for kind in arguments.kind or () for trigger_type in KINDS[kind])
+
+
+def _workflow(stored: StoredSchedule) -> str | None:
+    target = stored.schedule.declaration.target
+    return target.workflow_id if isinstance(target, WorkflowTarget) else None

@@ -1,38 +1,51 @@
-"""Secrets: set, list, delete. What is told of one is its name and its hosts, never its value."""
+"""Secrets: set, list, delete; the check of targets that name them, and their redaction from what receivers report.
+
+Answers contain the name and the hosts of a secret, never its value.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.errors import Conflict, NotFound, QuotaExceeded
+from noonmark.core.errors import Conflict, NotAllowed, NotFound, QuotaExceeded, refusal
+from noonmark.core.redaction import Redactor
 from noonmark.core.secret import (
     MAX_HOSTS,
     MAX_SECRETS,
     Secret,
     bound_host,
     bound_hosts,
+    header_problems,
     secret_name,
     secret_value,
 )
-from noonmark.operations.arguments import Arguments
-from noonmark.operations.documents import text
+from noonmark.core.signatures import given_key, tenant_key
+from noonmark.core.targets.http import HttpTarget
+from noonmark.operations import audit
+from noonmark.operations.models.fields import ArgumentReader
+from noonmark.operations.serializers import secret_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.audit import AuditEntry
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.targets import Target
+    from noonmark.operations.models.arguments import NoArguments
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.seal import Seal
-    from noonmark.ports.store import Store
+    from noonmark.ports.store import SecretStore, Store
 
 logger = logging.getLogger("noonmark.secrets")
-MOST_NAMED = 20
-"""So many secrets that cannot be opened are told by name."""
+MAX_NAMED = 20
+"""How many unreadable secrets a warning names."""
+NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
 
 
 class NewSecret(NamedTuple):
-    """A secret that somebody gave, before it is sealed."""
+    """A secret before it is sealed."""
 
     name: str
     value: str
@@ -44,23 +57,68 @@ class NewSecret(NamedTuple):
 
 
 def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep a secret that requests to some hosts may carry; one of that name gets the new value, and the new hosts."""
+    """Set a secret that requests to some hosts may carry; an existing one gets the new value and hosts."""
     given, now = read_secret(arguments), service.store.clock()
-    note = caller.signed(f"secret {given.name}")(None, None, now=now)
-    return secret_document(keep(service.store, service.seal, caller.owner.tenant, given, note))
+    entry = caller.audit(f"secret {given.name}")(None, None, now=now)
+    return secret_document(store_secret(service.store, service.seal, caller.owner.tenant, given, entry))
+
+
+def list_secrets(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+    """List the secrets by name, each with its hosts and without its value."""
+    stored = service.store.secrets(caller.owner.tenant)
+    return {"secrets": [secret_document(secret) for secret in stored]}
+
+
+def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete a secret; requests that need it are no longer sent, and say why."""
+    name = read_name(arguments)
+    entry = caller.audit(f"secret {name}")(None, None, now=service.store.clock())
+    return secret_document(remove_secret(service.store, caller.owner.tenant, name, entry))
+
+
+def get_signing_key(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+    """Get the key that requests are signed with, for receivers that verify them; the access is recorded."""
+    if not caller.is_admin:
+        raise NotAllowed("only an administrator may read the key that requests are signed with")
+    tenant = caller.owner.tenant
+    key = given_key(service.keys, tenant) or tenant_key(service.keys, service.store.own_key(), tenant)
+    audit.record(service, caller)
+    return {"signing_key": key}
 
 
 def read_secret(arguments: Mapping[str, Any]) -> NewSecret:
-    """What is to be kept; an InvalidRequest says everything that is wrong with it, and nothing of its value."""
-    asked = Arguments(arguments, repeats=False)
-    name, value = asked.read("name", secret_name), asked.read("value", secret_value)
-    hosts = _hosts(asked)
-    asked.done()
+    """Read a new secret; InvalidRequest lists all problems, and repeats nothing of the value."""
+    reader = ArgumentReader(arguments, repeats=False)
+    name, value = reader.read("name", secret_name), reader.read("value", secret_value)
+    hosts = _hosts(reader)
+    reader.done()
     return NewSecret(name, value, hosts)
 
 
-def keep(store: Store, seal: Seal | None, tenant: str, given: NewSecret, note: AuditEntry | None = None) -> Secret:
-    """Seal a secret and keep it, with a note of who asked; a Conflict where there is nothing to seal it with."""
+def read_name(arguments: Mapping[str, Any]) -> str:
+    """Read the name of a secret."""
+    reader = ArgumentReader(arguments, repeats=False)
+    name = reader.read("name", secret_name)
+    reader.done()
+    return name
+
+
+def _hosts(reader: ArgumentReader) -> tuple[str, ...]:
+    before = len(reader.problems)
+    hosts = reader.each("hosts", bound_host, high=MAX_HOSTS)
+    if len(reader.problems) > before:
+        return ()
+    try:
+        return bound_hosts(hosts)
+    except ValueError as error:
+        reader.problem("hosts", str(error))
+        return ()
+
+
+def store_secret(
+    store: Store, seal: Seal | None, tenant: str, given: NewSecret, entry: AuditEntry | None = None
+) -> Secret:
+    """Seal a secret and store it with its audit entry; Conflict if there is no key to seal it with."""
     if seal is None:
         raise Conflict(
             "there is no key to seal it with: put the output of `noonmark secret key` into the setting secret_key, the"
@@ -69,71 +127,70 @@ def keep(store: Store, seal: Seal | None, tenant: str, given: NewSecret, note: A
     now = store.clock()
     sealed = seal.close(tenant, given.name, given.value)
     secret = Secret(name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now)
-    kept = store.keep_secret(tenant, secret, most=MAX_SECRETS, note=note)
-    if kept is None:
+    stored = store.keep_secret(tenant, secret, most=MAX_SECRETS, note=entry)
+    if stored is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
-    return kept
+    return stored
+
+
+def remove_secret(store: Store, tenant: str, name: str, entry: AuditEntry | None = None) -> Secret:
+    """Delete a secret with its audit entry, and return it; NotFound if there is none of that name."""
+    removed = store.forget_secret(tenant, name, note=entry)
+    if removed is None:
+        raise NotFound("there is no secret of that name", field="name")
+    return removed
 
 
 def warn_of_unreadable(service: Service, tenant: str) -> None:
-    """Say in the log which secrets no key of this node opens: requests that need one are not sent from here."""
-    kept, seal = service.store.secrets(tenant), service.seal
-    shut = [one.name for one in kept if seal is None or seal.open(tenant, one.name, one.sealed) is None]
-    if not shut:
+    """Log the secrets that this node cannot open: it does not send requests that need them."""
+    stored, seal = service.store.secrets(tenant), service.seal
+    unreadable = [one.name for one in stored if seal is None or seal.open(tenant, one.name, one.sealed) is None]
+    if not unreadable:
         return
-    more = f" and {len(shut) - MOST_NAMED:,} more" if len(shut) > MOST_NAMED else ""
+    more = f" and {len(unreadable) - MAX_NAMED:,} more" if len(unreadable) > MAX_NAMED else ""
     why = "there is no secret_key" if seal is None else "no key in secret_key opens them"
-    names = ", ".join(shut[:MOST_NAMED]) + more
-    logger.warning("requests that need these secrets are not sent from here, for %s: %s", why, names)
+    names = ", ".join(unreadable[:MAX_NAMED]) + more
+    logger.warning("this node does not send requests that need these secrets, because %s: %s", why, names)
 
 
-def _hosts(asked: Arguments) -> tuple[str, ...]:
-    before = len(asked.problems)
-    hosts = asked.each("hosts", bound_host, high=MAX_HOSTS)
-    if len(asked.problems) > before:
-        return ()
-    try:
-        return bound_hosts(hosts)
-    except ValueError as error:
-        asked.problem("hosts", str(error))
-        return ()
+def check_secrets(vault: SecretStore, tenant: str, target: Target) -> None:
+    """Refuse a target that names an unknown secret, or one not bound to its host; this is checked again when sent."""
+    if not isinstance(target, HttpTarget) or not target.secret_headers:
+        return
+    known = vault.find_secrets(tenant, set(target.secret_headers.values()))
+    problems = header_problems(target.secret_headers, target.address, {secret.name: secret for secret in known})
+    if problems:
+        raise refusal(problems)
 
 
-def list_secrets(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The secrets by name, each with its hosts; no value is ever told."""
-    Arguments(arguments).done()
-    kept = service.store.secrets(caller.owner.tenant)
-    return {"secrets": [secret_document(secret) for secret in kept]}
+def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Redactor | None:
+    """What removes the secrets of a request from what its receiver reports later.
+
+    None if one of them is no longer known, because it was changed or deleted, or cannot be opened here: then nothing
+    that the receiver reports can be kept.
+    """
+    tenant, started = schedule.owner.tenant, occurrence.started or 0
+    if occurrence.revision == schedule.revision:
+        names = secret_names(schedule.declaration.target)
+        known = vault.find_secrets(tenant, names) if names else []
+    else:  # the target may have been edited, so it may have been any of them
+        names, known = set(), vault.secrets(tenant)
+    values = [
+        seal.open(tenant, secret.name, secret.sealed) if seal is not None and secret.updated < started else None
+        for secret in known
+    ]
+    opened = [value for value in values if value is not None]
+    is_known = len(opened) == len(values) and names <= {secret.name for secret in known}
+    return Redactor(opened) if is_known else None
 
 
-def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Forget a secret; requests that need it are not sent from then on, and say why."""
-    name = read_name(arguments)
-    note = caller.signed(f"secret {name}")(None, None, now=service.store.clock())
-    return secret_document(forget(service.store, caller.owner.tenant, name, note))
+def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - JSON
+    """What is kept of JSON that a receiver reported."""
+    if reported is None:
+        return None
+    return NOT_KEPT if redactor is None else redactor.json(reported)
 
 
-def read_name(arguments: Mapping[str, Any]) -> str:
-    """Which secret is meant."""
-    asked = Arguments(arguments, repeats=False)
-    name = asked.read("name", secret_name)
-    asked.done()
-    return name
-
-
-def forget(store: Store, tenant: str, name: str, note: AuditEntry | None = None) -> Secret:
-    """Remove a secret, with a note of who asked; what it was. NotFound when there is none of that name."""
-    gone = store.forget_secret(tenant, name, note=note)
-    if gone is None:
-        raise NotFound("there is no secret of that name", field="name")
-    return gone
-
-
-def secret_document(secret: Secret) -> dict[str, Any]:
-    """What is told of a secret."""
-    return {
-        "name": secret.name,
-        "hosts": list(secret.hosts),
-        "created_at_utc": text(secret.created),
-        "updated_at_utc": text(secret.updated),
-    }
+def secret_names(target: Target) -> set[str]:
+    """The secrets that a target names."""
+    return set(target.secret_headers.values()) if isinstance(target, HttpTarget) else set()

@@ -1,4 +1,4 @@
-"""What operations work with: the service that is asked, and the caller who asks."""
+"""The context of an operation: the service that performs it, and the caller."""
 
 from __future__ import annotations
 
@@ -17,38 +17,44 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
-    from noonmark.operations.schedules import Sign
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads
 
 
 class Worker(Protocol):
-    """The driver of this node, which can be stopped while others go on."""
+    """The worker of this node."""
 
     def start(self) -> None:
-        """Begin to work; one that does already goes on."""
+        """Start; a running worker goes on."""
 
     def stop(self) -> None:
-        """Begin nothing more, hand back what has not begun, and wait for what runs, but no longer than a while.
+        """Start nothing more, release what has not begun, and wait a limited time for what runs.
 
-        A second caller does not wait: `status` tells that it is stopping.
+        A second caller does not wait: `status` says that it is stopping.
         """
 
     def confirm_time(self) -> None:
-        """The store's time is right, although it leapt ahead."""
+        """Confirm that the store's time is right although it leapt ahead."""
 
     @property
     def clock_ahead(self) -> Micros | None:
-        """By how much the store's time leapt ahead, while that is in doubt."""
+        """How far the store's time leapt ahead, until that is confirmed."""
 
     def status(self) -> dict[str, Any]:
-        """What it does, and how it is set up."""
+        """Its state and its settings."""
+
+
+class AuditEntryMaker(Protocol):
+    """Makes the audit entry of a change."""
+
+    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> AuditEntry:
+        """Make the entry of a change, or of a request that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a caller who is not the admin may have; None is no limit."""
+    """The limits of a caller who is not an admin; None is no limit."""
 
     max_per_user: int | None = None
     min_interval: Micros | None = None
@@ -57,38 +63,38 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What wiring picked for one process that answers callers."""
+    """The parts of a process that performs operations."""
 
     store: Store
     lookahead: Micros
     fresh_id: Callable[[], str]
-    """Never the same twice."""
+    """Makes a unique id."""
     node: str = ""
     wake: Callable[[Micros | None], None] = field(default=lambda _: None)
-    """Tells the driver in this process that there is something to do, at that time or at once."""
+    """Wakes the driver of this process, at a time or at once."""
     attend: Callable[[], None] = field(default=lambda: None)
-    """Tells the driver in this process that something that runs is to stop."""
-    machine: Callable[[], Micros] | None = None
-    """The clock of the machine, to compare that of the store with; None where there is no other."""
+    """Tells the driver of this process that a run was asked to stop."""
+    machine_clock: Callable[[], Micros] | None = None
+    """The clock of the machine, to compare with the store's; None if there is no other."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
     keys: KeySettings = field(default_factory=KeySettings)
-    """What is said of the keys that requests are signed with, and that tokens are made with."""
+    """The settings of the keys for signatures and tokens."""
     seal: Seal | None = field(default=None, repr=False)
-    """What secrets are sealed with; None where there is no key."""
-    reach: EgressPolicy | None = None
-    """Where the nodes send requests that are asked for here, as far as this process knows."""
+    """Seals secrets; None without a key."""
+    egress: EgressPolicy | None = None
+    """Where nodes may send requests, as far as this process knows."""
     commands: CommandRules | None = None
-    """What callers may say of programs, as far as this process knows."""
+    """Which commands callers may declare, as far as this process knows."""
     offered: frozenset[str] = frozenset()
-    """Functions that callers may have called with anything, by the names under which schedules have them."""
+    """Functions that callers may have called with any arguments, by their registered names."""
     uploads: Uploads | None = None
-    """Where files are kept that callers send; None where none are taken."""
+    """The storage of uploads; None if they are off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, on whose behalf, and how."""
+    """Who makes a request, on whose behalf, and through what."""
 
     owner: Owner
     name: str
@@ -97,25 +103,25 @@ class Caller:
     request_id: str = ""
     is_admin: bool = True
     operation: str = ""
-    """What is asked for."""
+    """The operation requested."""
     chain: str = field(default="", repr=False)
-    """Which occurrence the caller does the work of, if it says so and can prove it."""
+    """A proof of the occurrence whose work makes the request, if there is one."""
 
-    def signed(self, reason: str | None = None) -> Sign:
-        """What writes down that this caller made a change."""
-        return partial(_note, self, reason)
+    def audit(self, reason: str | None = None) -> AuditEntryMaker:
+        """Make the audit entries of changes by this caller."""
+        return partial(_audit_entry, self, reason)
 
 
-def _note(
+def _audit_entry(
     caller: Caller, reason: str | None, before: Schedule | None, after: Schedule | None, *, now: Micros
 ) -> AuditEntry:
-    either = after or before
+    schedule = after or before
     return AuditEntry(
         at=now,
         caller=caller.name,
         operation=caller.operation,
-        schedule_id=None if either is None else either.schedule_id,
-        uid=None if either is None else either.uid,
+        schedule_id=None if schedule is None else schedule.schedule_id,
+        uid=None if schedule is None else schedule.uid,
         revision_before=None if before is None else before.revision,
         revision_after=None if after is None else after.revision,
         reason=reason,
@@ -124,4 +130,4 @@ def _note(
 
 
 LOCAL = Caller(owner=Owner(tenant=MAIN_TENANT, user="local"), name="local", source="local")
-"""Whoever reaches a server on the loopback interface that has no keys."""
+"""The caller on the loopback interface of a server without keys."""

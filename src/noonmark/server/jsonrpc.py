@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
 from noonmark.core.json_values import key_path, shown
-from noonmark.operations.errors import STATUS, told
-from noonmark.operations.registry import OPERATIONS, SETS_SECRET, perform
+from noonmark.operations.errors import STATUS, error_document
+from noonmark.operations.table import OPERATIONS, SETS_SECRET, perform
 from noonmark.server.requests import JSON, ApiResponse
 from noonmark.server.strict_json import parse
 
@@ -166,7 +166,7 @@ def _arguments(call: _Call) -> dict[str, Any]:
 
 def _failure(caller: Caller, call_id: str | float | None, error: NoonmarkError, code: int) -> dict[str, Any]:
     message = MESSAGES.get(code) or str(error)
-    data = {**told(error), "request_id": caller.request_id}
+    data = {**error_document(error), "request_id": caller.request_id}
     return {"jsonrpc": "2.0", "error": {"code": code, "message": message, "data": data}, "id": call_id}
 
 

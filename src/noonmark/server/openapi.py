@@ -6,23 +6,24 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pydantic.json_schema import models_json_schema
-
 from noonmark.core.uploads import MAX_PATH
-from noonmark.operations.declaring import MAX_KEY
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.models import answers
+from noonmark.operations.models.arguments import MAX_KEY
+from noonmark.operations.models.fields import Kind as FieldKind
+from noonmark.operations.models.schemas import SchemaRegistry
+from noonmark.operations.table import OPERATIONS, Body
 from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
 from noonmark.server import jsonrpc, uploads
-from noonmark.server.dialects import cron_service, tasks
+from noonmark.server.dialects import cron_service, models, tasks
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import Kind
-from noonmark.server.routes import ROUTES, Body
-from noonmark.wire import answers, bodies, happenings
+from noonmark.server.routes import ROUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from pydantic import BaseModel
+    from noonmark.operations.models.fields import Arguments
+    from noonmark.server.routes import Route
 
 
 NOON = {"type": "cron", "expression": "0 12 * * *", "timezone": "Europe/Stockholm"}
@@ -100,7 +101,37 @@ TASK: dict[str, Any] = {
 }
 
 
-_LONGEST = {"idempotency_key": MAX_KEY, "key": 200}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The state of the server."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What went wrong, as RFC 9457 defines it."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    """Stable: programs go by it."""
+    detail: str
+    field: str | None = None
+    """Where in the request it is."""
+    problems: list[dict[str, Any]] | None = None
+    """Everything that is wrong, if that is more than one thing."""
+    request_id: str
+    """The id under which the server logs it."""
+
+
+class RpcCall:
+    """A JSON-RPC 2.0 call, or a batch of calls."""
+
+
+class RpcResponse:
+    """The response to a JSON-RPC 2.0 call, or to each call of a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +143,12 @@ class DocumentedRoute:
     name: str
     summary: str
     tag: str
-    answer: type[BaseModel] | None = None
+    answer: type | None = None
     """None is content of another kind."""
     status: int = 200
-    bodies: tuple[type[BaseModel], ...] = ()
+    arguments: type[Arguments] | None = None
+    """Where the schemas of parameters come from."""
+    bodies: tuple[type, ...] = ()
     is_body_required: bool = False
     examples: Mapping[str, Any] = field(default_factory=dict)
     """Bodies by what they show."""
@@ -131,82 +164,46 @@ class DocumentedRoute:
     """Of an answer that is no document."""
 
 
-_BODIES: dict[str, tuple[type[BaseModel], ...]] = {
-    "schedule/create": (bodies.NewSchedule,),
-    "schedule/upsert": (bodies.NewSchedule, bodies.CronServiceSchedule),
-    "schedule/update": (bodies.ScheduleChanges,),
-    "schedule/pause": (bodies.Pause,),
-    "schedule/resume": (bodies.Steer,),
-    "schedule/delete": (bodies.Steer,),
-    "schedule/run": (bodies.RunNow,),
-    "schedule/backfill": (bodies.Backfill,),
-    "schedule/preview": (bodies.PreviewTrigger,),
-    "occurrence/complete": (bodies.Complete,),
-    "occurrence/fail": (bodies.Fail,),
-    "occurrence/cancel": (bodies.Why,),
-    "event/emit": (bodies.NewEvent,),
-    "secret/set": (bodies.NewSecret,),
-    "event/match": (bodies.MatchEvents,),
-    "worker/start": (bodies.Body,),
-    "worker/stop": (bodies.Body,),
-    "worker/confirm-time": (bodies.Body,),
+_DIALECTS: dict[str, type] = {
+    "schedule/upsert": models.CronServiceSchedule,
+    "schedule/pause": models.CronServicePause,
 }
-_ANSWERS: dict[str, type[BaseModel]] = {
-    **{
-        f"schedule/{one}": answers.Schedule
-        for one in ("create", "upsert", "update", "get", "pause", "resume", "delete")
-    },
-    **{f"occurrence/{one}": answers.Occurrence for one in ("get", "complete", "fail", "cancel")},
-    **{f"worker/{one}": answers.Worker for one in ("start", "stop", "confirm-time", "status")},
-    "schedule/list": answers.Schedules,
-    "schedule/count": answers.Counted,
-    "schedule/run": answers.Occurrence,
-    "schedule/backfill": answers.Backfilled,
-    "schedule/preview": answers.Previewed,
-    "schedule/occurrences": answers.Occurrences,
-    "schedule/runs": answers.Runs,
-    "schedule/explain": answers.Explanation,
-    "occurrence/runs": answers.Runs,
-    "occurrence/explain": answers.Explanation,
-    "run/get": answers.Run,
-    "event/emit": happenings.Emitted,
-    "event/list": happenings.Events,
-    "secret/set": answers.Secret,
-    "secret/list": answers.Secrets,
-    "secret/delete": answers.Secret,
-    "signing/key": answers.SigningKey,
-    "event/match": happenings.Matched,
-    "trigger/list": happenings.Triggers,
-    "upload/list": happenings.Uploads,
-    "upload/delete": happenings.Upload,
-    "node/list": answers.Nodes,
-    "doctor": answers.Diagnosis,
-    "audit/list": answers.Entries,
-}
+"""Bodies that a route accepts besides its own."""
 
 
 def documented_routes() -> list[DocumentedRoute]:
     """Every route that is served, but those of the description itself."""
-    ours = [
-        DocumentedRoute(
-            method=route.method,
-            path=route.path,
-            # One operation may have two routes.
-            name=f"{route.operation.replace('/', '_')}{'_bare' if route.path == '/schedules/preview' else ''}",
-            summary=OPERATIONS[route.operation].summary,
-            tag=route.operation.partition("/")[0],
-            answer=_ANSWERS[route.operation],
-            status=route.status,
-            bodies=() if route.body is Body.NONE else _BODIES[route.operation],
-            is_body_required=route.body is Body.REQUIRED,
-            examples={} if route.body is Body.NONE else EXAMPLES.get(route.operation, {}),
-            query=route.query,
-            longest_key=_LONGEST.get(route.key or "", 0),
-            is_conditional=route.is_conditional,
-        )
-        for route in ROUTES
-    ]
+    ours = [_documented(route) for route in ROUTES]
     return [*ours, *_UPLOADING, *_WATCHING, *_LAUNCHING, *_tasks()]
+
+
+def _documented(route: Route) -> DocumentedRoute:
+    operation, has_body = OPERATIONS[route.operation], route.body is not Body.NONE
+    bodies = (operation.arguments, *([_DIALECTS[route.operation]] if route.operation in _DIALECTS else []))
+    return DocumentedRoute(
+        method=route.method,
+        path=route.path,
+        # One operation may have two routes.
+        name=f"{route.operation.replace('/', '_')}{'_bare' if route.path == '/schedules/preview' else ''}",
+        summary=operation.summary,
+        tag=route.operation.partition("/")[0],
+        answer=operation.answer,
+        status=route.status,
+        arguments=operation.arguments,
+        bodies=bodies if has_body else (),
+        is_body_required=route.body is Body.REQUIRED,
+        examples=EXAMPLES.get(route.operation, {}) if has_body else {},
+        query=route.query,
+        longest_key=0 if route.key is None else _schema_of(operation.arguments, route.key).get("maxLength", 0),
+        is_conditional=route.is_conditional,
+    )
+
+
+def _schema_of(arguments: type[Arguments] | None, name: str) -> Mapping[str, Any]:
+    """The schema of an argument; empty if there is none, or it is not a plain value."""
+    found = None if arguments is None else arguments.fields().get(name)
+    schema = found.kind.schema if found is not None and isinstance(found.kind, FieldKind) else {}
+    return schema if "type" in schema else {}
 
 
 _FILE = {"type": "string", "contentMediaType": "application/octet-stream"}
@@ -215,9 +212,9 @@ _UPLOADING = [
         method="POST",
         path=uploads.ALL,
         name="upload_create",
-        summary="Keep a file, and tell of it by an event; the same file under the same key again is the same upload.",
+        summary="Upload a file, and announce it by an event; the same file with the same key again is the same upload.",
         tag="upload",
-        answer=happenings.Upload,
+        answer=answers.Upload,
         status=201,
         query=uploads.PARAMETERS,
         longest_key=MAX_UPLOAD_KEY,
@@ -235,7 +232,7 @@ _UPLOADING = [
         method="GET",
         path=uploads.ONE,
         name="upload_content",
-        summary="What is in a file that was uploaded.",
+        summary="Download an uploaded file.",
         tag="upload",
         media="application/octet-stream",
     ),
@@ -245,31 +242,31 @@ _WATCHING = [
         method="GET",
         path="/health",
         name="health",
-        summary="That it is well, and what it is.",
+        summary="Get the state and the version of the server.",
         tag="health",
-        answer=answers.Health,
+        answer=Health,
     ),
     DocumentedRoute(
         method="GET",
         path="/health/live",
         name="health_live",
-        summary="That it answers at all.",
+        summary="Check that the server responds.",
         tag="health",
-        answer=answers.Health,
+        answer=Health,
     ),
     DocumentedRoute(
         method="GET",
         path="/health/ready",
         name="health_ready",
-        summary="Whether it can do its work.",
+        summary="Check that the server can do its work.",
         tag="health",
-        answer=answers.Health,
+        answer=Health,
     ),
     DocumentedRoute(
         method="GET",
         path="/metrics",
         name="metrics",
-        summary="What it has counted, as Prometheus reads it.",
+        summary="Get the metrics, in the text format of Prometheus.",
         tag="health",
     ),
 ]
@@ -280,7 +277,7 @@ _LAUNCHING = [
         name="run_launcher_start",
         summary="Run a workflow once, now; the same key again is the same run.",
         tag="cron service",
-        answer=answers.Launched,
+        answer=models.StartedWorkflow,
         query=cron_service.LAUNCHED,
         required=frozenset(cron_service.LAUNCHED) - {"version"},
     ),
@@ -288,65 +285,63 @@ _LAUNCHING = [
         method="POST",
         path=jsonrpc.PATH,
         name="rpc",
-        summary="Every operation by JSON-RPC 2.0; batches and notifications too.",
+        summary="Call any operation by JSON-RPC 2.0; batches and notifications are supported.",
         tag="json-rpc",
-        answer=answers.Returned,
-        bodies=(bodies.Call,),
+        answer=RpcResponse,
+        bodies=(RpcCall,),
         examples={"a list": {"jsonrpc": "2.0", "id": 1, "method": "schedule/list", "params": {"limit": 10}}},
     ),
 ]
 
 
 def _tasks() -> list[DocumentedRoute]:
-    def one(method: str, path: str, name: str, summary: str, answer: type[BaseModel], **more: Any) -> DocumentedRoute:  # noqa: ANN401 - of the description
+    def one(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:  # noqa: ANN401 - of the description
         return DocumentedRoute(
             method=method, path=path, name=f"task_{name}", summary=summary, tag="tasks", answer=answer, **more
         )
 
     base, where = tasks.BASE, tasks.ONE
-    why = {"bodies": (bodies.Why,), "examples": {"with a reason": {"reason": "holidays"}}}
+    why = {"bodies": (models.TaskAction,), "examples": {"with a reason": {"reason": "holidays"}}}
     return [
         one(
             "POST",
             base,
             "create",
-            "Keep a task schedule.",
-            answers.TaskMade,
+            "Create a task schedule.",
+            models.TaskCreated,
             status=201,
-            bodies=(bodies.NewTask,),
+            bodies=(models.NewTask,),
             is_body_required=True,
             examples={"a question every working day": TASK},
             longest_key=MAX_KEY,
         ),
-        one(
-            "GET", base, "list", "A page of task schedules, the newest first.", answers.TaskSchedules, query=tasks.LIST
-        ),
-        one("GET", where, "get", "One task schedule.", answers.TaskSchedule),
+        one("GET", base, "list", "List task schedules, newest first.", models.TaskSchedulePage, query=tasks.LIST),
+        one("GET", where, "get", "Get a task schedule.", models.TaskSchedule),
         one(
             "PUT",
             where,
             "update",
-            "Change some of a task schedule.",
-            answers.TaskDone,
-            bodies=(bodies.TaskChanges,),
+            "Change some fields of a task schedule.",
+            models.TaskResult,
+            bodies=(models.TaskChanges,),
             is_body_required=True,
             examples={"another budget": {"max_budget_per_run_usd": 1}},
         ),
-        one("POST", f"{where}/pause", "pause", "Pause a task schedule.", answers.TaskDone, **why),
-        one("POST", f"{where}/resume", "resume", "Resume a task schedule.", answers.TaskDone, **why),
-        one("DELETE", where, "delete", "Delete a task schedule.", answers.TaskDone, **why),
+        one("POST", f"{where}/pause", "pause", "Pause a task schedule.", models.TaskResult, **why),
+        one("POST", f"{where}/resume", "resume", "Resume a task schedule.", models.TaskResult, **why),
+        one("DELETE", where, "delete", "Delete a task schedule.", models.TaskResult, **why),
         one(
-            "GET", f"{where}/runs", "runs", "A page of its runs, the newest first.", answers.TaskRuns, query=tasks.PAGES
+            "GET",
+            f"{where}/runs",
+            "runs",
+            "List the runs of a task schedule, newest first.",
+            models.TaskRunPage,
+            query=tasks.PAGES,
         ),
     ]
 
 
-REF = "#/components/schemas/{model}"
 ID = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
-IN_PATHS: dict[str, dict[str, Any]] = {
-    "name": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$"},
-}
-"""What stands in a path and is no such id."""
 SCHEMAS: dict[Kind, dict[str, Any]] = {
     Kind.TEXT: {"type": "string", "minLength": 1},
     Kind.INTEGER: {"type": "integer"},
@@ -354,34 +349,29 @@ SCHEMAS: dict[Kind, dict[str, Any]] = {
     Kind.INSTANT: {"type": "string", "format": "date-time"},
     Kind.SEVERAL: {"type": "array", "items": {"type": "string", "minLength": 1}},
 }
-BOUNDS: dict[str, dict[str, Any]] = {
-    "limit": {"minimum": 1, "maximum": 2**31 - 1},
-    "count": {"minimum": 1, "maximum": 1_000},
-    "offset": {"minimum": 0, "maximum": 10_000},
-    "version": {"minimum": 0, "maximum": 2**31 - 1},
-}
 REFUSALS = {
-    400: "The body, a parameter or a header is wrong.",
-    403: "Another host was meant, or the page of another site asks.",
-    404: "There is no such thing.",
-    405: "Not by this method.",
-    408: "The body did not come in time.",
-    409: "Not in the present state.",
+    400: "The body, a parameter or a header is invalid.",
+    403: "The Host is not allowed, or the request comes from a page of another site.",
+    404: "Not found.",
+    405: "Method not allowed.",
+    408: "The body did not arrive in time.",
+    409: "Conflict with the current state.",
     412: "If-Match names another revision.",
     413: "The body is too large, or the answer would be.",
-    415: "The body is no JSON by its headers.",
-    429: "A limit is reached.",
-    500: "Something went wrong in the server.",
-    503: "The store did not answer, or all connections are in use.",
+    415: "Unsupported media type: the body must be JSON.",
+    429: "Limit reached.",
+    500: "Internal error.",
+    503: "The store is unavailable, or all connections are in use.",
 }
 
 
 def document(version: str) -> dict[str, Any]:
     """Every route with its parameters, bodies and answers."""
-    routes = documented_routes()
     paths: dict[str, dict[str, Any]] = {}
-    for one in routes:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
+    registry = SchemaRegistry()
+    for route in documented_routes():
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, registry)
+    problem = registry.reference(Problem)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -391,91 +381,87 @@ def document(version: str) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas(routes),
+            "schemas": dict(sorted(registry.schemas.items())),
             "responses": {
-                f"Refused{status}": {"description": words, "content": {PROBLEM: {"schema": _ref(answers.Problem)}}}
+                f"Refused{status}": {"description": words, "content": {PROBLEM: {"schema": problem}}}
                 for status, words in REFUSALS.items()
             },
         },
     }
 
 
-def _schemas(routes: Iterable[DocumentedRoute]) -> dict[str, Any]:
-    models = {model for one in routes for model in (*one.bodies, one.answer, answers.Problem) if model is not None}
-    pairs = [(model, "validation") for model in sorted(models, key=lambda one: one.__name__)]
-    _, found = models_json_schema(pairs, ref_template=REF)  # type: ignore[arg-type] # a literal in a list
-    schemas: dict[str, Any] = found["$defs"]
-    return schemas
-
-
-def _ref(model: type[BaseModel]) -> dict[str, Any]:
-    return {"$ref": REF.format(model=model.__name__)}
-
-
-def _operation(one: DocumentedRoute) -> dict[str, Any]:
-    responses: dict[str, Any] = {str(one.status): _answer(one)}
-    if one.path == "/rpc":
-        responses["204"] = {"description": "Nothing but notifications came."}
+def _operation(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
+    answer = _answer(route, registry)
+    responses: dict[str, Any] = {str(route.status): answer}
+    if route.path == "/rpc":
+        responses["204"] = {"description": "The body had only notifications."}
     for status in REFUSALS:
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Refused{status}"})
-    if one.path == "/health/ready":
-        responses["503"] = _answer(one)
+    if route.path == "/health/ready":
+        responses["503"] = answer
     found: dict[str, Any] = {
-        "operationId": one.name,
-        "summary": one.summary,
-        "tags": [one.tag],
-        "parameters": _parameters(one),
+        "operationId": route.name,
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": _parameters(route),
         "responses": responses,
     }
-    if one.bodies or one.content:
-        found["requestBody"] = _body(one)
+    if route.bodies or route.content:
+        found["requestBody"] = _body(route, registry)
     return found
 
 
-def _answer(one: DocumentedRoute) -> dict[str, Any]:
-    if one.answer is None:
-        return {"description": one.summary, "content": {one.media: {"schema": {"type": "string"}}}}
-    said: dict[str, Any] = {
-        "description": (one.answer.__doc__ or "").strip(),
-        "content": {"application/json": {"schema": _ref(one.answer)}},
+def _answer(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
+    if route.answer is None:
+        return {"description": route.summary, "content": {route.media: {"schema": {"type": "string"}}}}
+    headers = {"X-Request-Id": _header("The id under which the server logs the request.")}
+    if route.answer is answers.Schedule:
+        headers["ETag"] = _header("The revision of the schedule, and when it was last changed.")
+    if route.status == 201:
+        headers["Location"] = _header("The path of the new resource.")
+    return {
+        "description": (route.answer.__doc__ or "").strip(),
+        "content": {"application/json": {"schema": registry.reference(route.answer)}},
+        "headers": headers,
     }
-    headers = {"X-Request-Id": _header("Under which the log has it.")}
-    if one.answer is answers.Schedule:
-        headers["ETag"] = _header("The revision of the schedule, and when it was last written.")
-    if one.status == 201:
-        headers["Location"] = _header("Where it is.")
-    return {**said, "headers": headers}
 
 
 def _header(words: str) -> dict[str, Any]:
     return {"description": words, "required": True, "schema": {"type": "string"}}
 
 
-def _body(one: DocumentedRoute) -> dict[str, Any]:
-    if one.content:
+def _body(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
+    if route.content:
         return {
-            "required": one.is_body_required,
-            "content": {media: {"schema": schema} for media, schema in one.content.items()},
+            "required": route.is_body_required,
+            "content": {media: {"schema": schema} for media, schema in route.content.items()},
         }
-    schemas = [_ref(model) for model in one.bodies]
+    in_path = _path_names(route)
+    schemas = [registry.reference(model, without=in_path) for model in route.bodies]
     content: dict[str, Any] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
-    if one.examples:
-        content["examples"] = {name: {"value": value} for name, value in one.examples.items()}
-    return {"required": one.is_body_required, "content": {"application/json": content}}
+    if route.examples:
+        content["examples"] = {name: {"value": value} for name, value in route.examples.items()}
+    return {"required": route.is_body_required, "content": {"application/json": content}}
 
 
-def _parameters(one: DocumentedRoute) -> list[dict[str, Any]]:
+def _path_names(route: DocumentedRoute) -> list[str]:
+    return re.findall(r"{(\w+)}", route.path)
+
+
+def _parameters(route: DocumentedRoute) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": IN_PATHS.get(name, ID)}
-        for name in re.findall(r"{(\w+)}", one.path)
+        {"name": name, "in": "path", "required": True, "schema": dict(_schema_of(route.arguments, name) or ID)}
+        for name in _path_names(route)
     ]
-    for name, kind in one.query.items():
-        schema = {**SCHEMAS[kind], **BOUNDS.get(name, {})}
-        found.append({"name": name, "in": "query", "required": name in one.required, "schema": schema})
-    if one.longest_key:
-        schema = {"type": "string", "minLength": 1, "maxLength": one.longest_key}
+    for name, kind in route.query.items():
+        schema = dict(SCHEMAS[kind])
+        if kind is not Kind.SEVERAL:
+            schema |= _schema_of(route.arguments, name)
+        found.append({"name": name, "in": "query", "required": name in route.required, "schema": schema})
+    if route.longest_key:
+        schema = {"type": "string", "minLength": 1, "maxLength": route.longest_key}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})
-    if one.is_conditional:
+    if route.is_conditional:
         schema = {"type": "string", "pattern": '^("[0-9]{1,9}(-[0-9A-Z.:-]{1,40})?"|[*])$'}
         found.append({"name": "If-Match", "in": "header", "required": False, "schema": schema})
     return found

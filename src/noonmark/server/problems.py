@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from starlette.responses import Response
 
 from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem
-from noonmark.operations.errors import STATUS, told
+from noonmark.operations.errors import STATUS, error_document
 from noonmark.server.strict_json import write_json
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class HttpError(NoonmarkError):
 
 def problem_response(error: NoonmarkError, request: Request) -> Response:
     """The problem document of an error, as a response."""
-    details = told(error)
+    details = error_document(error)
     status, headers = STATUS[error.code].http, {}
     if isinstance(error, HttpError):
         details["code"], status, headers = error.http_code, error.status, error.headers

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.json_values import key_path, shown, text_problem
-from noonmark.operations.registry import perform
+from noonmark.operations.table import perform
 from noonmark.server.problems import HttpError
 from noonmark.server.strict_json import parse, write_json
 

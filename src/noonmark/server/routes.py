@@ -1,31 +1,23 @@
-"""The REST routes: one table from operations to methods and paths, and the handler that serves it."""
+"""The REST routes, made from the table of operations, and the handler that serves them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest, RevisionConflict
-from noonmark.operations.registry import SETS_SECRET
+from noonmark.operations.models import fields
+from noonmark.operations.models.answers import Schedule
+from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body
 from noonmark.server.problems import HttpError
 from noonmark.server.requests import ApiResponse, Kind, read_if_match
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.operations.table import Operation
     from noonmark.server.requests import ApiRequest, Handler
-
-TEXT, INTEGER, BOOLEAN, INSTANT, SEVERAL = Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.INSTANT, Kind.SEVERAL
-
-
-class Body(StrEnum):
-    """Whether a route reads one."""
-
-    NONE = "none"
-    OPTIONAL = "optional"
-    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,118 +38,49 @@ class Route:
     """Whether an If-Match header must name the present revision."""
 
 
-_PAGE = {"limit": INTEGER, "cursor": TEXT}
-_FILTERS = {
-    "phase": TEXT,
-    "kind": TEXT,
-    "label": SEVERAL,
-    "owner": TEXT,
-    "text": TEXT,
-    "name": TEXT,
-    "route": TEXT,
-    "include_deleted": BOOLEAN,
-}
-_LIST = {
-    **_FILTERS,
-    "user_id": TEXT,
-    "workflow_id": TEXT,
-    "newest_first": BOOLEAN,
-    "limit": INTEGER,
-    "offset": INTEGER,
-    "cursor": TEXT,
-}
-_TRIGGERS = {
-    "event_type": TEXT,
-    **{name: kind for name, kind in _FILTERS.items() if name != "kind"},
-    "user_id": TEXT,
-    "newest_first": BOOLEAN,
-    "offset": INTEGER,
-    **_PAGE,
-}
-_PREVIEW = {"after": INSTANT, "count": INTEGER}
-_OCCURRENCES = {"include_terminal": BOOLEAN, "phase": TEXT, **_PAGE}
-_ONE, _SOME, _SECRET = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}", "/secrets/{name}"
+def _routes(operation: Operation) -> list[Route]:
+    """The routes of an operation: one, or two."""
+    return [_route(operation, route) for route in (operation.route, operation.other_route) if route is not None]
 
 
-def _get(operation: str, path: str, query: Mapping[str, Kind] | None = None, *, is_schedule: bool = False) -> Route:
-    return Route(operation=operation, method="GET", path=path, query=query or {}, is_schedule=is_schedule)
-
-
-def _post(operation: str, path: str, body: Body = Body.OPTIONAL, *, status: int = 200, key: str | None = None) -> Route:
-    return Route(operation=operation, method="POST", path=path, body=body, status=status, key=key)
-
-
-def _steer(operation: str, path: str) -> Route:
+def _route(operation: Operation, route: str) -> Route:
+    method, _, path = route.partition(" ")
+    has_body = method not in ("GET", "DELETE")
+    body = operation.body or (Body.OPTIONAL if has_body else Body.NONE)
     return Route(
-        operation=operation, method="POST", path=path, body=Body.OPTIONAL, is_schedule=True, is_conditional=True
+        operation=operation.name,
+        method=method,
+        path=path,
+        status=operation.status,
+        query={} if has_body else _query(operation, path),
+        body=Body.REQUIRED if route == operation.other_route else body,
+        key=operation.key if operation.has_key_header else None,
+        is_schedule=operation.answer is Schedule,
+        is_conditional=operation.is_conditional,
     )
 
 
-ROUTES: tuple[Route, ...] = (
-    Route(
-        operation="schedule/create",
-        method="POST",
-        path="/schedules",
-        status=201,
-        body=Body.REQUIRED,
-        key="idempotency_key",
-        is_schedule=True,
-    ),
-    _get("schedule/list", "/schedules", _LIST),
-    _get("schedule/count", "/schedules/count", {**_FILTERS, "user_id": TEXT}),
-    Route(operation="schedule/upsert", method="POST", path="/schedules/upsert", body=Body.REQUIRED, is_schedule=True),
-    _post("schedule/preview", "/schedules/preview", Body.REQUIRED),
-    _get("schedule/get", _ONE, {"include_deleted": BOOLEAN}, is_schedule=True),
-    Route(
-        operation="schedule/update",
-        method="PATCH",
-        path=_ONE,
-        body=Body.REQUIRED,
-        is_schedule=True,
-        is_conditional=True,
-    ),
-    Route(
-        operation="schedule/delete",
-        method="DELETE",
-        path=_ONE,
-        query={"reason": TEXT, "expected_revision": INTEGER, "expected_updated_at_utc": INSTANT},
-        body=Body.OPTIONAL,
-        is_schedule=True,
-        is_conditional=True,
-    ),
-    _steer("schedule/pause", f"{_ONE}/pause"),
-    _steer("schedule/resume", f"{_ONE}/resume"),
-    _post("schedule/run", f"{_ONE}/run", status=202, key="key"),
-    _post("schedule/backfill", f"{_ONE}/backfill", Body.REQUIRED, key="key"),
-    _get("schedule/occurrences", f"{_ONE}/occurrences", _OCCURRENCES),
-    _get("schedule/runs", f"{_ONE}/runs", _PAGE),
-    _get("schedule/preview", f"{_ONE}/preview", _PREVIEW),
-    _get("schedule/explain", f"{_ONE}/explain", {"at": INSTANT}),
-    _get("occurrence/get", _SOME),
-    _get("occurrence/runs", f"{_SOME}/runs"),
-    _get("occurrence/explain", f"{_SOME}/explain"),
-    _post("occurrence/complete", f"{_SOME}/complete"),
-    _post("occurrence/fail", f"{_SOME}/fail"),
-    _post("occurrence/cancel", f"{_SOME}/cancel"),
-    _get("run/get", "/runs/{run_id}"),
-    _post("event/emit", "/events", Body.REQUIRED, status=202),
-    _get("event/list", "/events", {"event_type": TEXT, **_PAGE}),
-    Route(operation="secret/set", method="PUT", path=_SECRET, body=Body.REQUIRED),
-    _get("secret/list", "/secrets"),
-    Route(operation="secret/delete", method="DELETE", path=_SECRET),
-    _get("signing/key", "/signing-key"),
-    _post("event/match", "/events/match", Body.REQUIRED),
-    _get("trigger/list", "/triggers", _TRIGGERS),
-    _get("upload/list", "/uploads", _PAGE),
-    Route(operation="upload/delete", method="DELETE", path="/uploads/{upload_id}"),
-    _get("node/list", "/nodes"),
-    _get("doctor", "/doctor", {"rows": INTEGER}),
-    _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
-    _post("worker/start", "/worker/start"),
-    _post("worker/stop", "/worker/stop"),
-    _post("worker/confirm-time", "/worker/confirm-time"),
-    _get("worker/status", "/worker/status"),
-)
+def _query(operation: Operation, path: str) -> dict[str, Kind]:
+    """The arguments that a query can give: all but those in the path, and objects."""
+    found: dict[str, Kind] = {}
+    for name, argument in operation.arguments.fields().items():
+        schema = argument.kind.schema if isinstance(argument.kind, fields.Kind) else {"type": "object"}
+        if f"{{{name}}}" not in path and schema.get("type") != "object":
+            found[name] = _kind(name, schema)
+    if "owner" in found:
+        found["user_id"] = Kind.TEXT
+    return found
+
+
+def _kind(name: str, schema: Mapping[str, Any]) -> Kind:
+    if name == "label":
+        return Kind.SEVERAL
+    if schema.get("format") == "date-time":
+        return Kind.INSTANT
+    return {"integer": Kind.INTEGER, "boolean": Kind.BOOLEAN}.get(schema.get("type", ""), Kind.TEXT)
+
+
+ROUTES: tuple[Route, ...] = tuple(route for operation in OPERATIONS.values() for route in _routes(operation))
 
 
 def handlers() -> dict[tuple[str, str], Handler]:

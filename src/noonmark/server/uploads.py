@@ -81,7 +81,7 @@ class _Transfers:
 
     async def _store(self, body: _Body, request: Request, api_request: ApiRequest) -> dict[str, Any]:
         check_encoding(request)
-        max_bytes = uploads.kept_by(api_request.service).max_bytes
+        max_bytes = uploads.uploads_of(api_request.service).max_bytes
         content_type = request.headers.get("content-type")
         boundary = form_boundary(content_type)
         source: _Source

@@ -106,7 +106,7 @@ def test_traces_of_a_wrong_clock_are_reported(file):
     assert done.code == 1
     [line] = [line for line in done.out.splitlines() if line.startswith("clock")]
     assert re.search("the store remembers a time 157,6[0-9]{2},[0-9]{3} s ahead of now", line)
-    assert re.search("node hasty was last heard of 7,[0-9]{3} s in the future", line)
+    assert re.search("node hasty was last seen 7,[0-9]{3} s in the future", line)
     assert "planned further ahead than any plan made now would be: 1 (sound)" in line
     damaged(file, "DELETE FROM nodes")
     damaged(file, "UPDATE notes SET noted = ?", now - year)

@@ -191,7 +191,7 @@ def test_node_list_and_worker_status(cli, node):
     shown = cli("node", "list")
     assert listed["node"] in shown
     assert "function:report" in shown
-    assert cli.problem(4, "worker", "status")["detail"].startswith("there is no driver in this process")
+    assert cli.problem(4, "worker", "status")["detail"].startswith("this process has no worker")
 
 
 @pytest.mark.parametrize(("typed", "code", "phase"), [("y\n", 0, "deleted"), ("n\n", 1, "active"), ("\n", 1, "active")])

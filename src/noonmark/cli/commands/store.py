@@ -29,7 +29,7 @@ def migrate(
     config: ConfigFile = None,
 ) -> int:
     """Create or upgrade the schema of a store. Servers may be running."""
-    from noonmark.stores.sql.version import VERSION  # noqa: PLC0415 - doctor on a server needs no store
+    from noonmark.stores.sql.schema.version import VERSION  # noqa: PLC0415 - doctor on a server needs no store
     from noonmark.wiring import MEMORY, make_store  # noqa: PLC0415 - likewise
 
     loaded = _load(store, config)

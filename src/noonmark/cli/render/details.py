@@ -25,7 +25,7 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, parse_instant
 from noonmark.core.schedule import restore_schedule
 from noonmark.core.triggers.recurrence import WallTrigger
-from noonmark.operations.declaring import READ_ONLY
+from noonmark.operations.schedules import READ_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NoonmarkError
 from noonmark.core.instants import parse_instant
 from noonmark.core.json_values import boolean_value, key_path, number_value
+from noonmark.server.dialects.models import CronServiceSchedule
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
 from noonmark.server.routes import ROUTES, execute, handle, read_arguments
@@ -19,19 +20,6 @@ if TYPE_CHECKING:
     from noonmark.server.requests import ApiRequest, Handler
     from noonmark.server.routes import Route
 
-FIELDS = (
-    "schedule_id",
-    "workflow_id",
-    "version",
-    "user_id",
-    "cron_expr",
-    "timezone",
-    "start_at",
-    "end_at",
-    "jitter_ms",
-    "overlap_policy",
-    "catchup_policy",
-)
 NAMES = {
     "target.workflow_id": "workflow_id",
     "target.version": "version",
@@ -55,8 +43,9 @@ def is_cron_service_document(document: Mapping[str, Any]) -> bool:
 
 def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a schedule of the cron service into the arguments of an upsert."""
-    if unknown := [one for one in document if one not in FIELDS]:
-        raise InvalidRequest(f"unknown field; allowed are {', '.join(FIELDS)}", field=unknown[0])
+    allowed = CronServiceSchedule.fields()
+    if unknown := [name for name in document if name not in allowed]:
+        raise InvalidRequest(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
     if missing := [one for one in ("workflow_id", "cron_expr") if document.get(one) is None]:
         raise InvalidRequest("is required", field=missing[0])
     trigger = present(

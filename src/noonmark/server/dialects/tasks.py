@@ -19,6 +19,7 @@ from noonmark.core.errors import (
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse_instant, to_micros
 from noonmark.core.json_values import boolean_value
 from noonmark.core.triggers import parse_trigger
+from noonmark.server.dialects.models import NewTask, TaskChanges
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
 
@@ -26,19 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from noonmark.core.instants import Micros
+    from noonmark.operations.models.fields import Arguments
     from noonmark.operations.service import Limits
     from noonmark.server.requests import ApiRequest, Handler
 
-FIELDS = (
-    "name",
-    "description",
-    "cron_expression",
-    "timezone",
-    "task_query",
-    "task_context",
-    "max_budget_per_run_usd",
-    "timeout_seconds",
-)
 REQUIRED = ("name", "cron_expression", "task_query")
 NAMES = {
     "trigger": "cron_expression",
@@ -62,7 +54,7 @@ _START = datetime(2000, 1, 1, tzinfo=UTC)
 
 def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a task into the arguments of a create."""
-    _check_known(document, (*FIELDS, "user_id"))
+    _check_known(document, NewTask)
     if missing := [one for one in REQUIRED if document.get(one) in (None, "")]:
         raise InvalidRequest("is required", field=missing[0])
     _check_fields(document["cron_expression"])
@@ -83,7 +75,7 @@ def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def to_changes(document: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
     """Translate changes into those of an update; null leaves a field as it is."""
-    _check_known(document, (*FIELDS, "clear_task_context"))
+    _check_known(document, TaskChanges)
     given = present(**document)
     changes: dict[str, Any] = {name: given[name] for name in ("name", "description") if name in given}
     if "cron_expression" in given:
@@ -115,8 +107,9 @@ def _renamed(given: Mapping[str, Any], **names: str) -> dict[str, Any]:
     return {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
 
 
-def _check_known(document: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
-    if unknown := [one for one in document if one not in allowed]:
+def _check_known(document: Mapping[str, Any], model: type[Arguments]) -> None:
+    allowed = model.fields()
+    if unknown := [name for name in document if name not in allowed]:
         raise InvalidRequest(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
 
 

@@ -1,4 +1,4 @@
-"""The reference store: plain dictionaries, nothing durable, every rule of the port."""
+"""A store in memory: dictionaries, nothing durable."""
 
 from noonmark.stores.memory.store import MemoryStore
 

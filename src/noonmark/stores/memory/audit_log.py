@@ -1,4 +1,4 @@
-"""Notes of what callers did, and the keys under which they asked for it."""
+"""Audit entries, and the idempotency keys of requests."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class AuditLog:
-    """What is remembered of the callers of all tenants."""
+    """The audit entries and idempotency keys of all tenants."""
 
     def __init__(self) -> None:
         """Nothing was done yet."""
         self._notes: defaultdict[str, dict[int, AuditEntry]] = defaultdict(dict)
-        """The notes of each tenant by their numbers, oldest first."""
+        """The entries of each tenant by number, oldest first."""
         self._newest = 0
         self._keys: dict[tuple[str, str], KeyRecord] = {}
 
     def add(self, tenant: str, note: AuditEntry) -> None:
-        """Keep a note."""
+        """Add an entry."""
         self._newest += 1
         self._notes[tenant][self._newest] = replace(note, key=self._newest)
 
     def newest(self, tenant: str, limit: int, before: int | None, schedule_id: str | None) -> list[AuditEntry]:
-        """The notes of a tenant, newest first."""
+        """The entries of a tenant, newest first."""
         notes = self._notes.get(tenant, {})
         found = (
             note
@@ -42,15 +42,15 @@ class AuditLog:
         return list(islice(found, limit))
 
     def newest_time(self) -> Micros | None:
-        """When the last note was kept."""
+        """When the last entry was added."""
         return max(self.times(), default=None)
 
     def times(self) -> Iterator[Micros]:
-        """When each note was kept."""
+        """When each entry was added."""
         return (note.at for notes in self._notes.values() for note in notes.values())
 
     def mend(self, *, now: Micros, after: Micros) -> int:
-        """Set back the times of notes and keys that lie too far ahead; says how many."""
+        """Set back the times of entries and keys that are too far ahead; returns how many."""
         count = 0
         for notes in self._notes.values():
             for number, note in notes.items():
@@ -64,7 +64,7 @@ class AuditLog:
         return count
 
     def prune_notes(self, before: Micros, limit: int) -> int:
-        """Forget notes that are old, the oldest first."""
+        """Delete old entries, the oldest first."""
         old = [
             (note.at, number, tenant)
             for tenant, notes in self._notes.items()
@@ -77,14 +77,14 @@ class AuditLog:
         return len(forgotten)
 
     def claim_key(self, tenant: str, key: str, fresh: KeyRecord, since: Micros) -> KeyRecord:
-        """Keep who used a key, unless somebody has since then; tells what is kept."""
+        """Store the use of a key, unless one since then is stored; returns what is stored."""
         known = self._keys.get((tenant, key))
         if known is None or known.created < since:
             known = self._keys[tenant, key] = fresh
         return known
 
     def prune_keys(self, before: Micros, limit: int) -> int:
-        """Forget keys that are old, the oldest first."""
+        """Delete old keys, the oldest first."""
         old = [(known.created, key) for key, known in self._keys.items() if known.created < before]
         forgotten = nsmallest(limit, old)
         for _, key in forgotten:

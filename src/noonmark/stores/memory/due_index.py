@@ -1,7 +1,7 @@
-"""Agendas: keys in the order of their times, where moving and removing one costs next to nothing.
+"""Due indexes: keys in the order of their times, where moving and removing a key is cheap.
 
-A heap with lazy deletion: what was moved or removed leaves its old entry behind, which is passed over when it comes to
-the top. When the heap is mostly such entries it is built again, so that a lease that is renewed for days takes no more
+A heap with lazy deletion: a key that is moved or removed leaves its old entry in the heap, which is skipped when it
+comes to the top. A heap of mostly such entries is built again, so that a lease that is renewed for days takes no more
 room than one that was never renewed.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", str, int)
 Entry = tuple[int, int, K]
-"""A time, what decides between equal times, and the key."""
+"""A time, a tie-breaker for equal times, and the key."""
 SLACK = 64
 
 
@@ -31,8 +31,10 @@ class DueIndex(Generic[K]):
         self._heap: list[Entry[K]] = []
 
     def put(self, key: K, time: Micros, tie: int = 0) -> None:
-        """Give a key its time, in place of the one it had."""
+        """Set the time of a key."""
         entry = (time, tie, key)
+        if self._entries.get(key) == entry:
+            return
         self._entries[key] = entry
         heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._entries) + SLACK:
@@ -40,7 +42,7 @@ class DueIndex(Generic[K]):
             heapify(self._heap)
 
     def discard(self, key: K) -> None:
-        """Take a key's time away; one that has none is left alone."""
+        """Remove a key, if it is there."""
         self._entries.pop(key, None)
 
     def time_of(self, key: K) -> Micros | None:
@@ -60,14 +62,14 @@ class DueIndex(Generic[K]):
         return max((entry[0] for entry in self._entries.values()), default=None)
 
     def some(self, time: Micros, limit: int) -> list[K]:
-        """Keys with a time up to that, in no order, at most so many; this reads none that come later but the next."""
+        """Keys up to a time, in no order, at most `limit`; of later keys, this reads only the next."""
         heap, entries, places = self._heap, self._entries, [0]
         found: list[K] = []
         while places and len(found) < limit:
             place = places.pop()
             if place < len(heap) and heap[place][0] <= time:
                 key = heap[place][2]
-                if entries.get(key) is heap[place]:  # of one that was put there twice, only the last entry counts
+                if entries.get(key) is heap[place]:  # of a key that was put twice, only the last entry counts
                     found.append(key)
                 places += (2 * place + 1, 2 * place + 2)
         return found
@@ -78,7 +80,7 @@ class DueIndex(Generic[K]):
 
 
 class WaitLines:
-    """The agendas of many owners. An owner who has nothing by a time costs nothing when that time is asked for."""
+    """The due indexes of many owners. An owner with nothing due costs nothing."""
 
     def __init__(self) -> None:
         """Nobody has anything yet."""
@@ -87,7 +89,7 @@ class WaitLines:
         """Each owner by the time of the first entry, or by an earlier time: that entry may be gone."""
 
     def put(self, owner: int, key: str, time: Micros, tie: int) -> DueIndex[str]:
-        """Give a key of an owner its time; gives the agenda that it is in from now on."""
+        """Set the time of a key of an owner; returns the due index that it is in."""
         line = self._lines.get(owner)
         if line is None:
             line = self._lines[owner] = DueIndex()
@@ -98,7 +100,7 @@ class WaitLines:
         return line
 
     def first(self) -> Entry[str] | None:
-        """The earliest entry; of several with that time, any."""
+        """An entry with the earliest time."""
         while (head := self._heads.first()) is not None:
             entry = self._look_at(head[2])
             if entry is not None and entry[0] == head[0]:
@@ -106,7 +108,7 @@ class WaitLines:
         return None
 
     def due(self, until: Micros) -> dict[int, DueIndex[str]]:
-        """The agendas of the owners who have something by a time."""
+        """The due indexes of the owners with something due by a time."""
         found: dict[int, DueIndex[str]] = {}
         for owner in list(take([(self._heads, until)], sys.maxsize)):
             entry = self._look_at(owner)
@@ -115,11 +117,11 @@ class WaitLines:
         return found
 
     def until(self, time: Micros) -> list[Entry[str]]:
-        """The entries up to a time, in order, as an agenda gives them."""
+        """The entries up to a time, in order."""
         return sorted(entry for line in self.due(time).values() for entry in line.until(time))
 
     def _look_at(self, owner: int) -> Entry[str] | None:
-        """The first entry of an owner, who is put where that belongs, or forgotten when there is none."""
+        """The first entry of an owner; updates the time of the owner, or removes an owner without entries."""
         entry = self._lines[owner].first()
         if entry is None:
             self._heads.discard(owner)
@@ -130,7 +132,7 @@ class WaitLines:
 
 
 def take(agendas: Iterable[tuple[DueIndex[K], Micros]], limit: int) -> Iterator[K]:
-    """Remove and yield the earliest keys of several agendas, each up to a time of its own."""
+    """Remove and yield the earliest keys of several due indexes, each up to a time of its own."""
     heads = [
         (head, number, due_index, until)
         for number, (due_index, until) in enumerate(agendas)

@@ -1,4 +1,4 @@
-"""Lists of schedules: those of a tenant that a caller wants to see."""
+"""Lists of schedules, filtered and in pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import ScheduleFilter
-from noonmark.stores.memory.unit_of_work import listed_at
+from noonmark.stores.memory.records import listed_at
 from noonmark.stores.text_case import lowered
 
 if TYPE_CHECKING:
@@ -34,21 +34,21 @@ def page(  # noqa: PLR0913 - as the verb has it
     listed = (uow.deleted if deleted else uow.listed).get(tenant, [])
     places = range(len(listed))
     if after is not None:
-        state = uow.states.get(after)
-        if state is None or state.schedule.owner.tenant != tenant:
+        entry = uow.entries.get(after)
+        if entry is None or entry.schedule.owner.tenant != tenant:
             return []
-        place = listed_at(state.schedule)
+        place = listed_at(entry.schedule)
         places = range(bisect_left(listed, place)) if newest_first else places[bisect_right(listed, place) :]
     ordered = reversed(places) if newest_first else places
-    states = (uow.states[listed[index][2]] for index in ordered)
-    found = (state for state in states if _fits(state.schedule, wanted))
-    return [state.kept(uow.now()) for state in islice(found, limit)]
+    entries = (uow.entries[listed[index][2]] for index in ordered)
+    found = (entry for entry in entries if _fits(entry.schedule, wanted))
+    return [entry.to_stored(uow.now()) for entry in islice(found, limit)]
 
 
 def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter, *, deleted: bool) -> int:
     """How many there are."""
     listed = (uow.deleted if deleted else uow.listed).get(tenant, [])
-    return sum(_fits(uow.states[uid].schedule, wanted) for _, _, uid in listed)
+    return sum(_fits(uow.entries[uid].schedule, wanted) for _, _, uid in listed)
 
 
 def _fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:

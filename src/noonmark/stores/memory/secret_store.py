@@ -1,4 +1,4 @@
-"""Secrets, as they were sealed."""
+"""Encrypted secrets."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class SecretStore:
 
     def __init__(self) -> None:
         """There are none yet."""
-        self._kept: defaultdict[str, dict[str, Secret]] = defaultdict(dict)
+        self._secrets: defaultdict[str, dict[str, Secret]] = defaultdict(dict)
 
     @cached_property
     def own_key(self) -> bytes:
         """The key of the store itself."""
         return own_key.draw()
 
-    def keep(self, tenant: str, secret: Secret, most: int) -> Secret | None:
-        """Keep a secret in the place of the one of that name; None where it is new, and there are too many."""
-        kept = self._kept[tenant]
-        if secret.name not in kept and len(kept) >= most:
+    def put(self, tenant: str, secret: Secret, most: int) -> Secret | None:
+        """Store a secret, in place of one of the same name; None if it is new and there are too many."""
+        stored = self._secrets[tenant]
+        if secret.name not in stored and len(stored) >= most:
             return None
-        known = kept.get(secret.name, secret)
-        kept[secret.name] = replace(secret, created=known.created)
-        return kept[secret.name]
+        known = stored.get(secret.name, secret)
+        stored[secret.name] = replace(secret, created=known.created)
+        return stored[secret.name]
 
     def every(self, tenant: str) -> list[Secret]:
         """The secrets of a tenant, by name."""
-        return [secret for _, secret in sorted(self._kept.get(tenant, {}).items())]
+        return [secret for _, secret in sorted(self._secrets.get(tenant, {}).items())]
 
-    def forget(self, tenant: str, name: str) -> Secret | None:
-        """Remove a secret; what it was."""
-        return self._kept.get(tenant, {}).pop(name, None)
+    def delete(self, tenant: str, name: str) -> Secret | None:
+        """Delete a secret and return it."""
+        return self._secrets.get(tenant, {}).pop(name, None)

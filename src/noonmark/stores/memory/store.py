@@ -1,176 +1,174 @@
-"""The memory store: each verb of the port, in one step."""
+"""The memory store."""
 
 from __future__ import annotations
 
-from heapq import merge
+from functools import wraps
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from noonmark.core.frozen import evolve
-from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.reasons import Reason
-from noonmark.ports.records import Condition, Inspected, Renewal, StoreTraits
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
 from noonmark.stores import fork_safety
-from noonmark.stores.memory import (
-    admission,
-    completion,
-    dependencies,
-    due_index,
-    history,
-    leases,
-    plan_writes,
-    slots,
-    system_events,
-)
-from noonmark.stores.memory import events as emitted
-from noonmark.stores.memory.atomic import atomic
-from noonmark.stores.memory.clock_repair import ClockRepairVerbs
-from noonmark.stores.memory.reads import ReadVerbs
+from noonmark.stores.memory import claims, clock_repair, history, schedule_lists
+from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
+from noonmark.stores.rules import admission, dependencies, plan_writes, snapshots, system_events
+from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules.records import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.audit import AuditEntry
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
+    from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Reaction, UnmatchedEvent
+    from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
+        Activity,
         Admitted,
         Backlog,
-        Graph,
         Heartbeat,
         Leadership,
         Lease,
         LeaseLost,
         NodeRecord,
+        PageKey,
         Position,
+        ScheduleFilter,
         Shares,
+        StoredSchedule,
     )
-    from noonmark.stores.memory.records import Row, ScheduleState
+    from noonmark.stores.memory.due_index import DueIndex, WaitLines
 
-LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
-UNCOMMITTED = frozenset({Phase.PENDING, Phase.CLAIMED})
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class MemoryStore(ReadVerbs, ClockRepairVerbs):
-    """Forgets everything when the process ends. Any thread may call a verb; a lock makes each one atomic."""
+def atomic(verb: Callable[Concatenate[MemoryStore, P], T]) -> Callable[Concatenate[MemoryStore, P], T]:
+    """Hold the lock during a method, then update the indexes and publish the system events."""
+
+    @wraps(verb)
+    def locked(self: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            answer = verb(self, *args, **kwargs)
+            self._uow.write()
+            if self._uow.facts:
+                system_events.publish(self._uow)
+            return answer
+
+    return locked
+
+
+class MemoryStore:
+    """Loses everything when the process ends. Any thread may call a method; a lock makes each one atomic."""
 
     def __init__(self, clock: Callable[[], Micros]) -> None:
-        """Leases are judged by this clock."""
+        """Leases end by this clock."""
         self._uow = UnitOfWork(clock)
         self._lock = RLock()
         fork_safety.watch(self)
 
     @property
     def traits(self) -> StoreTraits:
-        """What this store can do."""
         return StoreTraits(is_durable=False, blocks=False)
 
     def before_fork(self, until: ExitStack) -> None:
-        """Nobody is in the middle of something: the copy of the child is whole."""
+        """Wait until no method is running, so that the copy of the child is consistent."""
         self._lock.acquire()
         until.callback(self._lock.release)
 
     def after_fork(self) -> None:
-        """The child has a copy of its own."""
+        """Use a new lock in the child."""
         self._lock = RLock()
 
     def open(self) -> None:
-        """Nothing to make ready."""
+        """Nothing to open."""
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
-        """Never rings."""
         return _do_nothing
 
     @atomic
     def clock(self) -> Micros:
-        """The time of the clock it was given."""
         return self._uow.now()
 
     @atomic
     def create(self, plans: Sequence[Plan]) -> list[bool]:
-        """Keep new schedules, each with its first plan."""
-        return [plan_writes.create(self._uow, plan) for plan in plans]
+        return plan_writes.create_all(self._uow, plans)
 
     @atomic
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
-        """What some schedules depend on, directly and through others."""
-        return dependencies.graph(self._uow, tenant, schedule_ids)
+        uow = self._uow
+        found: dict[str, tuple[str, ...]] = {}
+        left = list(schedule_ids)
+        while left:
+            uid = uow.ids.get((tenant, one := left.pop()))
+            if uid is not None and one not in found:
+                found[one] = uow.entries[uid].upstreams
+                left += found[one]
+        return Graph(version=uow.graph_version(tenant), upstreams=found)
 
     @atomic
     def snapshot(self, uid: str) -> Snapshot | None:
-        """What an edit needs to know of a schedule."""
-        state = self._uow.states.get(uid)
-        return None if state is None else self._snapshot(state)
+        return snapshots.by_uid(self._uow, uid)
 
     @atomic
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
-        """Active schedules whose time to plan has come, earliest first."""
         uow = self._uow
-        uids = list(due_index.take([(uow.plans, now)], limit))
-        for uid in uids:
-            uow.file_plan(uow.states[uid])  # to take is to remove, and reading must change nothing
-        return [self._snapshot(uow.states[uid]) for uid in uids]
+        entries = [uow.entries[uid] for uid in take([(uow.plans, now)], limit)]
+        for entry in entries:
+            uow.file_plan(entry)  # `take` removes, and reading must change nothing
+        return snapshots.snapshots(uow, [(entry.state, entry.schedule) for entry in entries])
 
     @atomic
     def set_aside(self, uid: str, problem: str) -> None:
-        """Plan a schedule no more."""
-        if (state := self._uow.states.get(uid)) is not None:
-            state.fault = problem
-            self._uow.file_plan(state)
+        if (entry := self._uow.entries.get(uid)) is not None:
+            entry.state.fault = problem
+            self._uow.changed_state(entry.state)
 
     def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:  # noqa: ARG002 - as the port has it
-        """There are no rows that could be damaged."""
         return Inspected()
 
     def condition(self) -> Condition:
-        """As sound as the process."""
         return Condition(kind="memory")
 
     def damage(self) -> Mapping[str, int]:
-        """None was found."""
         return {}
 
     @atomic
     def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
-        """Write each plan whose snapshot still holds."""
-        return [plan_writes.commit(self._uow, plan) for plan in plans]
+        return plan_writes.commit_all(self._uow, plans)
 
     @atomic
     def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
-        """Decide on a schedule while nobody else changes anything."""
-        state = self._uow.states.get(uid)
-        plan = None if state is None else decide(self._snapshot(state), self._uow.now())
-        return plan is not None and plan_writes.commit(self._uow, plan)
+        return plan_writes.commit_change(self._uow, uid, decide)
 
     @atomic
     def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
-        """Keep occurrences that the trigger did not name."""
-        return [plan_writes.add(self._uow, one) for one in occurrences]
+        return plan_writes.add_all(self._uow, occurrences)
 
     @atomic
     def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        """Keep events, in their order."""
-        return [emitted.emit(self._uow, tenant, one) for one in events]
+        return event_rules.emit(self._uow, tenant, events)
 
     @atomic
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        """Events that were not matched yet, each with schedules that may want it."""
-        return emitted.unmatched(self._uow, limit)
+        return event_rules.unmatched(self._uow, limit)
 
     @atomic
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
-        """Write what becomes of events, where nothing has happened since."""
-        return [emitted.commit(self._uow, one) for one in reactions]
+        return event_rules.commit(self._uow, reactions)
 
     @atomic
     def claim(  # noqa: PLR0913 - as the port has it
@@ -185,176 +183,283 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         only: str | None = None,
         shares: Shares | None = None,
     ) -> list[Claim]:
-        """Lease what is due, and what others let go."""
         uow, known = self._uow, set(routes)
         if only is not None:
-            found = leases.only_due(uow, only, known, now=now, until=until)[:limit]
+            found = claims.only_due(uow, only, known, now=now, until=until)[:limit]
         elif shares is not None:
-            found = leases.due_in_turn(uow, known, shares, now=now, until=until, limit=limit)
+            found = claims.due_in_turn(uow, known, shares, now=now, until=until, limit=limit)
         else:
-            found = leases.due(uow, known, now=now, until=until, limit=limit)
-        return [leases.lease(uow, row, node, now=now, until=self._until(now, lease)) for row in found]
+            found = claims.due(uow, known, now=now, until=until, limit=limit)
+        return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in found]
 
     @atomic
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        """Carry out admissions whose claim still holds."""
-        return [admission.admit(self._uow, one, now=now, lease=lease) for one in admissions]
+        return admission.admit_all(self._uow, admissions, now=now, lease=lease)
 
     @atomic
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
-        """The upstreams of each claim's schedule."""
-        return [dependencies.of_claim(self._uow, claim) for claim in claims]
+        return dependencies.of_claims(self._uow, claims)
 
     @atomic
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
-        """Extend the leases that are still held."""
-        held = {hold.occurrence_id: self._held(hold) for hold in holds}
+        held = admission.held_rows(self._uow, holds)
         for row in held.values():
-            if row is not None:
-                row.lease_end = self._until(now, lease)
-                self._uow.file(row)
-        return Renewal(
-            lost=frozenset(one for one, row in held.items() if row is None),
-            stop={
-                one: row.occurrence.stop
-                for one, row in held.items()
-                if row is not None and row.occurrence.stop is not None
-            },
-        )
+            row.lease_end = self._uow.lease_end(now, lease)
+            self._uow.changed(row)
+        stop = {one: reason for one, row in held.items() if (reason := REASONS[row.stop]) is not None}
+        return Renewal(lost=frozenset(hold.occurrence_id for hold in holds) - held.keys(), stop=stop)
 
     @atomic
     def release(self, holds: Sequence[Lease]) -> None:
-        """Give claimed rows back untouched."""
-        for hold in holds:
-            row = self._held(hold)
-            if row is not None and row.occurrence.phase is Phase.CLAIMED:
-                row.occurrence = evolve(row.occurrence, phase=Phase.PENDING, node=None)
-                row.lease_end = None
-                self._uow.file(row)
-                slots.free_key_if_held(self._uow, row)
+        admission.release(self._uow, holds)
 
     @atomic
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Write the end of deliveries whose fence still holds."""
-        return [admission.settle(self._uow, one) for one in settlements]
+        return admission.settle_all(self._uow, settlements)
 
     @atomic
     def progress(self, interims: Sequence[Interim]) -> list[bool]:
-        """Keep what deliveries that go on have put out so far."""
-        return [admission.progress(self._uow, one) for one in interims]
+        return history.store_progress(self._uow, interims)
 
     @atomic
     def request_stop(self, occurrence_id: str) -> bool:
-        """Ask whoever delivers it to stop; False when nobody does."""
-        row = self._uow.rows.get(occurrence_id)
-        if row is None or row.occurrence.phase is not Phase.DISPATCHING:
-            return False
-        row.occurrence = evolve(row.occurrence, stop=Reason.CANCELLED)
-        return True
+        return admission.request_stop(self._uow, occurrence_id)
 
     @atomic
     def cancel(self, occurrence_id: str) -> bool:
-        """End what has not been started; False when there is no such row."""
-        row = self._uow.rows.get(occurrence_id)
-        if row is None or row.occurrence.phase not in UNCOMMITTED:
-            return False
-        completion.cancel(self._uow, row, Reason.CANCELLED)
-        completion.complete_if_done(self._uow, self._uow.state_of(row))
-        return True
+        return admission.cancel(self._uow, occurrence_id)
 
     @atomic
     def routes(self, source: str) -> list[str]:
-        """The routes of the schedules from a source."""
-        schedules = [state.schedule for state in self._uow.states.values()]
+        schedules = [entry.schedule for entry in self._uow.entries.values()]
         here = [one for one in schedules if one.source == source and one.phase is not SchedulePhase.DELETED]
         return sorted({one.declaration.target.route for one in here})
 
     @atomic
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
-        """Remember that a node is alive, and what it serves."""
         self._uow.nodes.beat(beat, now=now)
 
     @atomic
     def leave(self, node: str) -> None:
-        """Remember that a node has stopped."""
         self._uow.nodes.leave(node, now=self._uow.now())
 
     @atomic
     def nodes(self) -> list[NodeRecord]:
-        """The nodes that were heard of within the last day."""
-        return self._uow.nodes.told(now=self._uow.now())
+        return self._uow.nodes.records(now=self._uow.now())
 
     @atomic
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
-        """Remember that a node was told to be lost, and tell it."""
-        if not self._uow.nodes.miss(node, seen):
-            return False
-        system_events.tell_all(self._uow, event)
-        return True
+        tenants = self._uow.subscribed_tenants(event.event_type)
+        return system_events.publish_lost_node(self._uow, node, seen, event, tenants)
 
     @atomic
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
-        """Take the lease of the leader, or renew it."""
         return self._uow.nodes.lead(node, now=now, lease=lease)
 
     @atomic
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
-        """Lease what nobody could serve for too long."""
         uow = self._uow
-        unserved = [*uow.unserved(uow.ready, now), *uow.unserved(uow.leases, now)]
-        rows = [uow.rows[one] for _, _, one in merge(*(each.until(now) for each in unserved))]
-        lacking = [row for row in rows if uow.lacks_target(row, now)]
-        return [leases.lease(uow, row, node, now=now, until=self._until(now, lease)) for row in lacking[:limit]]
+        rows = claims.unserved(uow, now=now, limit=limit)
+        return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in rows]
 
     @atomic
     def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
-        """Deliveries whose deadline has come, earliest first."""
         uow = self._uow
-        rows = [uow.rows[one] for one in due_index.take([(uow.deadlines, now)], limit)]
+        rows = [uow.rows[one] for one in take([(uow.deadlines, now)], limit)]
         for row in rows:
-            uow.file(row)  # to take is to remove, and reading must change nothing
-        return [row.occurrence for row in rows]
+            uow.file(row)  # `take` removes, and reading must change nothing
+        return [uow.occurrence_of(row) for row in rows]
 
     @atomic
     def changed_by_others(self) -> bool:
-        """Nobody else can write to it."""
         return False
 
     @atomic
     def next_time(self, routes: Collection[str]) -> Micros | None:
-        """When anything can next be planned or claimed."""
         uow = self._uow
-        known = set(routes)
-        agendas: list[due_index.DueIndex[str] | due_index.WaitLines] = [uow.plans, uow.deadlines]
-        agendas += [uow.ready[route] for route in known & uow.ready.keys()]
-        agendas += [uow.leases[route] for route in known & uow.leases.keys()]
-        times = [first[0] for one in agendas if (first := one.first()) is not None]
-        return min(times if uow.behind.first() is None else [uow.now(), *times], default=None)
+        time = self._first_time([uow.plans, uow.deadlines, *self._indexes(routes)])
+        if uow.events.behind.first() is None:
+            return time
+        return uow.now() if time is None else min(uow.now(), time)
 
     @atomic
     def backlog(self, now: Micros, limit: int) -> Backlog:
-        """How much is due and not claimed, and how much waits."""
-        return leases.backlog(self._uow, now=now, limit=limit)
+        return claims.backlog(self._uow, now=now, limit=limit)
 
     @atomic
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget what is old, and what is too much."""
         return history.prune(self._uow, before=before, keep=keep, limit=limit)
 
-    def _snapshot(self, state: ScheduleState) -> Snapshot:
-        return self._uow.snapshot(state, dependencies.of_schedule(self._uow, state))
+    @atomic
+    def newest_time(self, before: Micros | None = None) -> Micros | None:
+        return clock_repair.newest_time(self._uow, before)
 
-    def _held(self, hold: Lease) -> Row | None:
-        row = self._uow.rows.get(hold.occurrence_id)
-        holds = row is not None and row.occurrence.fence == hold.fence and row.occurrence.phase in LEASED
-        return row if holds else None
+    @atomic
+    def due_since(self, routes: Collection[str]) -> Micros | None:
+        return self._first_time(self._indexes(routes))
 
-    def _until(self, now: Micros, lease: Micros) -> Micros:
-        """When a lease ends; whoever asked for it may have waited a while for its turn."""
-        return max(now, self._uow.now()) + lease
+    @atomic
+    def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
+        return clock_repair.planned_ahead(self._uow, now=now, until=until, after=after, limit=limit)
+
+    @atomic
+    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+        return clock_repair.mend(self._uow, now=now, after=after, lease=lease)
+
+    @atomic
+    def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
+        uid = self._uow.ids.get((tenant, schedule_id))
+        if uid is None and deleted:
+            uid = self._uow.last_deleted.get((tenant, schedule_id))
+        return None if uid is None else self.find_uid(uid)
+
+    @atomic
+    def find_uid(self, uid: str) -> StoredSchedule | None:
+        entry = self._uow.entries.get(uid)
+        return None if entry is None else entry.to_stored(self._uow.now())
+
+    @atomic
+    def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
+        same_name = self._uow.names.get((tenant, user, name))
+        return self.find_uid(same_name[0][1]) if same_name else None
+
+    @atomic
+    def schedules(
+        self,
+        tenant: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        deleted: bool = False,
+        wanted: ScheduleFilter | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredSchedule]:
+        wanted = wanted or schedule_lists.ANY
+        return schedule_lists.page(
+            self._uow, tenant, wanted, after=after, limit=limit, deleted=deleted, newest_first=newest_first
+        )
+
+    @atomic
+    def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
+        return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
+
+    @atomic
+    def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        row = self._uow.rows.get(occurrence_id)
+        return None if row is None else self._uow.occurrence_of(row)
+
+    @atomic
+    def occurrences(
+        self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
+    ) -> list[Occurrence]:
+        return history.occurrences(self._uow, uid, limit, before, phases)
+
+    @atomic
+    def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+        return history.occurrences_at(self._uow, uid, time, limit)
+
+    @atomic
+    def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
+        return history.runs(self._uow, uid, limit, before)
+
+    @atomic
+    def occurrence_runs(self, occurrence_id: str) -> list[Run]:
+        row = self._uow.rows.get(occurrence_id)
+        found = [] if row is None else history.runs_of(self._uow, row)
+        return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
+
+    @atomic
+    def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+        rows = [row for one in occurrence_ids if (row := self._uow.rows.get(one)) is not None]
+        return {row.id: run for row in rows if (run := history.last_run(self._uow, row)) is not None}
+
+    @atomic
+    def run(self, run_id: str) -> tuple[str, Run] | None:
+        row = self._uow.rows.get(run_id.rpartition("-")[0])
+        if row is None:
+            return None
+        uid = self._uow.state_of(row).uid
+        return next(((uid, run) for run in history.runs_of(self._uow, row) if run.id == run_id), None)
+
+    @atomic
+    def activities(self, uids: Sequence[str]) -> list[Activity]:
+        return [history.activity(self._uow, uid) for uid in uids]
+
+    @atomic
+    def events(
+        self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
+    ) -> list[Event]:
+        return self._uow.events.newest(tenant, limit, before, event_type)
+
+    @atomic
+    def event(self, tenant: str, event_id: str) -> Event | None:
+        return self._uow.events.find(tenant, event_id)
+
+    @atomic
+    def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+        return self._uow.events.prune(before=before, keep=keep, limit=limit)
+
+    @atomic
+    def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
+        for one in notes:
+            self._uow.audit_log.add(tenant, one)
+
+    @atomic
+    def notes(
+        self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
+    ) -> list[AuditEntry]:
+        return self._uow.audit_log.newest(tenant, limit, before, schedule_id)
+
+    @atomic
+    def prune_notes(self, *, before: Micros, limit: int) -> int:
+        return self._uow.audit_log.prune_notes(before, limit)
+
+    @atomic
+    def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
+        fresh = KeyRecord(fingerprint=fingerprint, created=now)
+        return self._uow.audit_log.claim_key(tenant, key, fresh, now - lifetime)
+
+    @atomic
+    def prune_keys(self, *, before: Micros, limit: int) -> int:
+        return self._uow.audit_log.prune_keys(before, limit)
+
+    @atomic
+    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
+        return self._noted(tenant, self._uow.secrets.put(tenant, secret, most), note)
+
+    @atomic
+    def secrets(self, tenant: str) -> list[Secret]:
+        return self._uow.secrets.every(tenant)
+
+    @atomic
+    def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+        return [secret for secret in self._uow.secrets.every(tenant) if secret.name in names]
+
+    @atomic
+    def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
+        return self._noted(tenant, self._uow.secrets.delete(tenant, name), note)
+
+    @atomic
+    def own_key(self) -> bytes:
+        return self._uow.secrets.own_key
+
+    def _noted(self, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
+        """Add an audit entry, if a secret was changed."""
+        if changed is not None and note is not None:
+            self._uow.audit_log.add(tenant, note)
+        return changed
+
+    def _indexes(self, routes: Collection[str]) -> list[DueIndex[str] | WaitLines]:
+        """The due indexes of the rows that can be claimed for some routes."""
+        uow, known = self._uow, set(routes)
+        indexes: list[DueIndex[str] | WaitLines] = [uow.ready[route] for route in known & uow.ready.keys()]
+        return [*indexes, *(uow.leases[route] for route in known & uow.leases.keys())]
+
+    def _first_time(self, indexes: Sequence[DueIndex[str] | WaitLines]) -> Micros | None:
+        return min((first[0] for one in indexes if (first := one.first()) is not None), default=None)
 
 
 def _do_nothing() -> None:
-    """Nobody is told, so there is nothing to end."""
+    """There is no listener to remove."""

@@ -1,219 +1,481 @@
-"""The dictionaries of the memory store, and the agendas that find what is due among them.
+"""The unit of work of the memory store: dictionaries, and the indexes that find what is due among them.
 
-A live row is filed in one agenda at most: of the pending rows of its route and owner by the time it is ready, or of its
-route's leased rows by the end of the lease. A row that nobody can claim now or later, as it waits or is held, is in
-none. So the cost of a claim follows what is due, whatever is stored.
+A changed row is put into its indexes when a finder or the end of a verb needs them. A live row is in one due index at
+most: that of the pending rows of its route and owner, by the time it is ready, or that of the leased rows of its route,
+by the end of the lease. A row that waits in line for a slot or a concurrency key is in the index of that line. So the
+cost of a claim depends on what is due, not on what is stored.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import evolve
-from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.policies.delivery import MIN_PATIENCE, patience
+from noonmark.core.ids import TRIGGER
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.run import in_place_of
 from noonmark.stores.memory.audit_log import AuditLog
 from noonmark.stores.memory.due_index import DueIndex, WaitLines
-from noonmark.stores.memory.nodes import Register
+from noonmark.stores.memory.events import EventLog
+from noonmark.stores.memory.nodes import NodeRegister
+from noonmark.stores.memory.records import ScheduleEntry, listed_at
 from noonmark.stores.memory.secret_store import SecretStore
-from noonmark.stores.system_events import NOTHING_MORE
+from noonmark.stores.rules import unit_of_work as rules
+from noonmark.stores.rules.records import DELIVERING, LEASED, PHASES, ConcurrencyKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from noonmark.core.audit import AuditEntry
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Snapshot
-    from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
-    from noonmark.core.system_events import SystemEvent
-    from noonmark.stores.memory.records import EventStream, Key, Row, ScheduleState, Turn
-    from noonmark.stores.system_events import More
+    from noonmark.stores.memory.records import Listed
+    from noonmark.stores.rules.records import EventStream, Row, ScheduleState, Unreadable
+    from noonmark.stores.rules.unit_of_work import (
+        FireQuestion,
+        Identity,
+        ListenerQuestion,
+        ReadEvent,
+        Subscription,
+        Topic,
+    )
 
 
-Listed = tuple[int, str, str]
-"""Where a schedule stands in the list of its tenant: creation, id, uid."""
-Noted = tuple["SystemEvent", "Schedule", "Occurrence | None", "More"]
-"""Something that has happened to a schedule, or to one of its occurrences."""
-DELIVERING = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
+class UnitOfWork(rules.UnitOfWork):
+    """Everything that is stored; one transaction follows another, under the lock of the store."""
 
-
-class UnitOfWork:
-    """Everything that is stored; `now` is the store's clock."""
-
-    def __init__(self, now: Callable[[], Micros]) -> None:
-        """Nothing is stored yet."""
-        self.now = now
+    def __init__(self, now: Callable[[], Micros]) -> None:  # noqa: PLR0915 - one line per index
+        super().__init__(now)
         self.rows: dict[str, Row] = {}
-        self.states: dict[str, ScheduleState] = {}
-        self.ids: dict[tuple[str, str], str] = {}
+        self.runs: dict[int, tuple[Run, ...]] = {}
+        """The runs of rows, by key."""
+        self.entries: dict[str, ScheduleEntry] = {}
+        """The schedules, by uid."""
+        self.ids: dict[Identity, str] = {}
+        """The uids of schedules that are not deleted."""
+        self.last_deleted: dict[Identity, str] = {}
+        """The uid of the schedule of an id that was deleted last."""
         self.names: defaultdict[tuple[str, str, str | None], list[tuple[Micros, str]]] = defaultdict(list)
         self.listed: defaultdict[str, list[Listed]] = defaultdict(list)
         """The schedules of a tenant that are not deleted, oldest first."""
         self.deleted: defaultdict[str, list[Listed]] = defaultdict(list)
-        """Those that are."""
-        self.last_deleted: dict[tuple[str, str], str] = {}
-        """The uid of the schedule of an id that was deleted last."""
         self.ready: defaultdict[str, WaitLines] = defaultdict(WaitLines)
+        """Pending rows by route and owner."""
         self.leases: defaultdict[str, DueIndex[str]] = defaultdict(DueIndex)
-        self.plans: DueIndex[str] = DueIndex()
+        """Leased rows by route."""
         self.deadlines: DueIndex[str] = DueIndex()
-        self.nodes = Register()
-        self.journal = AuditLog()
-        self.vault = SecretStore()
+        self.plans: DueIndex[str] = DueIndex()
+        """Schedules by the time to plan them."""
         self.by_age: DueIndex[str] = DueIndex()
+        """Ended rows by their end."""
         self.by_count: DueIndex[str] = DueIndex()
-        self.newest_end: Micros | None = None
-        """The latest end of the occurrences that have ended."""
-        self.holders: defaultdict[Key, set[str]] = defaultdict(set)
-        self.in_line: dict[str, None] = {}
-        """What is pending and has begun to wait for something; perhaps it has its turn by now."""
-        self.waiting: defaultdict[Key, list[Turn]] = defaultdict(list)
-        self.followers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        """Who depends on the schedule of a tenant and an id."""
-        self.listeners: defaultdict[tuple[str, str], dict[str, dict[str, list[str]]]] = defaultdict(dict)
-        """The schedules of a tenant whose trigger names an event type, by discriminator, their uids in order."""
-        self.streams: dict[str, EventStream] = {}
-        """The events of each tenant."""
-        self.behind: DueIndex[str] = DueIndex()
-        """The streams that have events to match, by the moment they are matched up to."""
-        self.events_by_age: DueIndex[str] = DueIndex()
-        self.events_by_count: DueIndex[str] = DueIndex()
-        self.facts: list[Noted] = []
-        """What has happened in this step, and is told at its end."""
-        self.graphs: defaultdict[str, int] = defaultdict(int)
-        """How often what depends on what has changed in a tenant."""
+        """Schedules by how many of their rows have ended, most first."""
+        self.waiting: dict[str, None] = {}
+        """Pending rows that have begun to wait for something; some have their turn by now."""
+        self.slot_lines: defaultdict[int, DueIndex[str]] = defaultdict(DueIndex)
+        """The rows in line for the slot of a schedule that no pause holds."""
+        self.key_lines: defaultdict[int, DueIndex[str]] = defaultdict(DueIndex)
+        """The rows in line for a concurrency key that no pause holds."""
+        self.keys: dict[tuple[str, str], ConcurrencyKey] = {}
+        self.events = EventLog(now)
+        self.nodes = NodeRegister()
+        self.audit_log = AuditLog()
+        self.secrets = SecretStore()
+        self._followers: defaultdict[Identity, set[int]] = defaultdict(set)
+        """The schedules that depend on a schedule."""
+        self._graph_versions: defaultdict[str, int] = defaultdict(int)
+        self._listeners: defaultdict[Topic, dict[str, dict[str, list[int]]]] = defaultdict(dict)
+        """The schedules that listen for a topic, by discriminator, in order."""
+        self._by_key: dict[int, ScheduleEntry] = {}
+        self._rows_by_key: dict[int, Row] = {}
+        self._keys_by_number: dict[int, ConcurrencyKey] = {}
+        self._due: dict[int, DueIndex[str]] = {}
+        """The due index that a row is in."""
+        self._line: dict[int, DueIndex[str]] = {}
+        """The line that a row is in."""
+        self._occurrences: dict[int, Occurrence] = {}
+        """Rows as occurrences, until they change."""
+        self._changed_rows: dict[int, Row] = {}
+        self._changed_entries: dict[int, ScheduleEntry] = {}
+        self._last_row = 0
 
-    def note(
-        self, fact: SystemEvent, schedule: Schedule, one: Occurrence | None = None, more: More = NOTHING_MORE
-    ) -> None:
-        """Something has happened that somebody may want to hear."""
-        self.facts.append((fact, schedule, one, more))
+    def pack(self, value: object) -> Any:  # noqa: ANN401 - the value itself
+        return value
+
+    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401, ARG002 - likewise
+        return stored
+
+    # Rows
+
+    def load_rows(self, ids: Iterable[str]) -> None:
+        """All of them are loaded."""
+
+    def row(self, occurrence_id: str) -> Row | None:
+        return self.rows.get(occurrence_id)
+
+    def loaded_row(self, occurrence_id: str) -> Row | None:
+        return self.rows.get(occurrence_id)
+
+    def row_of_key(self, key: int) -> Row | None:
+        return self._rows_by_key.get(key)
+
+    def occurrence_of(self, row: Row) -> Occurrence:
+        """The occurrence of a row."""
+        if row.key in self._changed_rows:
+            return self.occurrence(row, self._by_key[row.schedule].schedule)
+        known = self._occurrences.get(row.key)
+        if known is None:
+            known = self._occurrences[row.key] = self.occurrence(row, self._by_key[row.schedule].schedule)
+        return known
+
+    def live_rows(self, state: ScheduleState) -> list[Row]:
+        self.write()
+        return list(self._by_key[state.schedule].live.values())
+
+    def slot_line(self, state: ScheduleState) -> list[Row]:
+        self.write()
+        rows = self._by_key[state.schedule].live.values()
+        return sorted((row for row in rows if row.is_queued), key=lambda row: row.turn)
+
+    def first_for_slot(self, state: ScheduleState) -> Row | None:
+        self.write()
+        return self._first(self.slot_lines, state.schedule)
+
+    def first_for_key(self, key: ConcurrencyKey) -> Row | None:
+        self.write()
+        return self._first(self.key_lines, key.key)
+
+    def rows_awaiting_upstreams(self, state: ScheduleState, ended: Row | None = None) -> list[Row]:
+        self.write()
+        now = self.now()
+        found = [
+            row
+            for row in self._by_key[state.schedule].live.values()
+            if row.awaits_upstreams(now) and (ended is None or _may_end_wait(ended, row))
+        ]
+        return sorted(found, key=lambda row: (row.nominal, row.id))
+
+    def projections(self, states: Sequence[ScheduleState]) -> list[Row]:
+        self.write()
+        rows = (row for state in states for row in self._by_key[state.schedule].live.values())
+        return sorted((row for row in rows if row.origin == TRIGGER), key=lambda row: row.nominal)
+
+    def rows_beyond(self, state: ScheduleState, after: Micros) -> list[Row]:
+        return [row for row in self._fires(state.schedule) if row.last_nominal > after]
+
+    def newest_fires(self, questions: Sequence[FireQuestion]) -> dict[int, tuple[Micros, Phase]]:
+        found: dict[int, tuple[Micros, Phase]] = {}
+        for number, schedule, after, until in questions:
+            fires = [
+                (min(row.last_nominal, until), row.nominal, row.phase)
+                for row in self._fires(schedule)
+                if row.nominal <= until and row.last_nominal > after
+            ]
+            if fires:
+                last, _, phase = max(fires)
+                found[number] = (last, PHASES[phase])
+        return found
+
+    def reserve(self, ids: Collection[str]) -> None:
+        """Rows are numbered as they are added."""
+
+    def key_for(self, occurrence_id: str) -> int:  # noqa: ARG002 - any number will do
+        self._last_row += 1
+        return self._last_row
+
+    def add_row(self, row: Row) -> None:
+        self.rows[row.id] = self._rows_by_key[row.key] = self._changed_rows[row.key] = row
+
+    def changed(self, row: Row) -> None:
+        if row.key in self._rows_by_key:
+            self._changed_rows[row.key] = row
+
+    def remove_row(self, row: Row) -> None:
+        self.write()
+        entry = self._by_key[row.schedule]
+        del self.rows[row.id], self._rows_by_key[row.key]
+        self.runs.pop(row.key, None)
+        self._occurrences.pop(row.key, None)
+        if row.ended is None:
+            del entry.live[row.id]
+            self._discard(row)
+            return
+        del entry.ended[row.id]
+        self.by_age.discard(row.id)
+        self._file_count(entry)
+
+    def add_run(self, row: Row, run: Run) -> None:
+        runs = self.runs.get(row.key, ())
+        before = next((one for one in runs if one.id == run.id), None)
+        self.runs[row.key] = (*[one for one in runs if one is not before], in_place_of(before, run))
+
+    # Schedules
+
+    def load_states(self, uids: Iterable[str]) -> dict[str, ScheduleState]:
+        return {uid: self.entries[uid].state for uid in uids if uid in self.entries}
+
+    def states_of(self, keys: Iterable[int]) -> list[ScheduleState]:
+        return [self._by_key[key].state for key in keys]
 
     def state_of(self, row: Row) -> ScheduleState:
-        """The schedule of a row."""
-        return row.state
+        return self._by_key[row.schedule].state
 
-    def keep_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
-        """Store a schedule as it is from now on; one that is deleted can be found by its uid alone."""
-        self._unlist(state.schedule)
-        listed, place = self.listed[schedule.owner.tenant], listed_at(schedule)
-        # Only what comes and goes: to move about in a long list is not cheap.
-        if schedule.uid not in self.states:
-            insort(listed, place)
-        if schedule.phase is SchedulePhase.DELETED and (index := bisect_left(listed, place)) < len(listed):
-            del listed[index : index + (listed[index] == place)]
-        if schedule.phase is SchedulePhase.DELETED and state.schedule.phase is not SchedulePhase.DELETED:
+    def changed_state(self, state: ScheduleState) -> None:
+        self._changed_entries[state.schedule] = self._by_key[state.schedule]
+
+    def schedule_of(self, state: ScheduleState) -> Schedule:
+        return self._by_key[state.schedule].current_schedule()
+
+    def schedules_of(self, states: Iterable[ScheduleState]) -> dict[int, Schedule | Unreadable]:
+        return {state.schedule: self.schedule_of(state) for state in states}
+
+    def states_named(self, identities: Collection[Identity]) -> dict[Identity, ScheduleState]:
+        return {one: self.entries[self.ids[one]].state for one in identities if one in self.ids}
+
+    def known_ids(self, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
+        return {one for one in identities if one in self.ids}, {one for one in identities if self._followers.get(one)}
+
+    def next_schedule_key(self, count: int) -> int:  # noqa: ARG002 - numbers cost nothing
+        return len(self.entries) + 1
+
+    def add_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
+        entry = ScheduleEntry(state, schedule)
+        self.entries[schedule.uid] = self._by_key[state.schedule] = self._changed_entries[state.schedule] = entry
+        self.tenants[state.schedule] = schedule.owner.tenant
+        insort(self.listed[schedule.owner.tenant], listed_at(schedule))
+        self._list(schedule)
+
+    def replace_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
+        entry = self._by_key[state.schedule]
+        self._unlist(entry.schedule)
+        if schedule.phase is SchedulePhase.DELETED and entry.schedule.phase is not SchedulePhase.DELETED:
+            listed, place = self.listed[schedule.owner.tenant], listed_at(schedule)
+            del listed[bisect_left(listed, place)]
             insort(self.deleted[schedule.owner.tenant], place)
-            self.last_deleted[_id(schedule)] = schedule.uid
-        state.schedule = schedule
-        self.states[schedule.uid] = state
-        if schedule.phase is not SchedulePhase.DELETED:
-            self.ids[_id(schedule)] = schedule.uid
-            if schedule.declaration.name is not None:
-                insort(self.names[_name(schedule)], (schedule.created, schedule.uid))
-        self.file_plan(state)
+            self.last_deleted[_identity(schedule)] = schedule.uid
+        entry.schedule = schedule
+        self._list(schedule)
+        self.changed_state(state)
 
-    def file_plan(self, state: ScheduleState) -> None:
-        """Put the schedule where planning looks, or take it away from there."""
-        if state.plan_at is None or state.fault is not None or state.schedule.phase is not SchedulePhase.ACTIVE:
-            self.plans.discard(state.schedule.uid)
+    def tenants_of(self, keys: Iterable[int]) -> Mapping[int, str]:  # noqa: ARG002 - all are known
+        return self.tenants
+
+    def last_heartbeats(self, routes: Collection[str]) -> tuple[Micros | None, Mapping[str, Micros]]:  # noqa: ARG002 - all are at hand
+        return max((one.seen for one in self.nodes.nodes.values()), default=None), self.nodes.served
+
+    def add_audit_entry(self, tenant: str, entry: AuditEntry) -> None:
+        self.audit_log.add(tenant, entry)
+
+    # Concurrency keys
+
+    def concurrency_key(self, tenant: str, name: str) -> ConcurrencyKey:
+        key = self.keys.get((tenant, name))
+        if key is None:
+            number = len(self.keys) + 1
+            key = self.keys[tenant, name] = self._keys_by_number[number] = ConcurrencyKey(number, tenant, name, 0, 0)
+        return key
+
+    def concurrency_key_of(self, key: int) -> ConcurrencyKey | None:
+        return self._keys_by_number.get(key)
+
+    def changed_key(self, key: ConcurrencyKey) -> None:
+        """It has no index."""
+
+    # Dependencies
+
+    def downstream(self, state: ScheduleState) -> list[tuple[ScheduleState, bool]]:
+        identity = _identity(self._by_key[state.schedule].schedule)
+        if self.ids.get(identity, state.uid) != state.uid or identity not in self._followers:
+            return []
+        entries = [self._by_key[key] for key in sorted(self._followers[identity])]
+        return [(entry.state, entry.schedule.declaration.trigger is None) for entry in entries]
+
+    def set_upstreams(self, state: ScheduleState, tenant: str, upstreams: Sequence[str]) -> None:
+        entry = self._by_key[state.schedule]
+        for upstream in entry.upstreams:
+            self._followers[tenant, upstream].discard(state.schedule)
+        for upstream in upstreams:
+            self._followers[tenant, upstream].add(state.schedule)
+        entry.upstreams = tuple(upstreams)
+
+    def graph_version(self, tenant: str) -> int:
+        return self._graph_versions[tenant]
+
+    def raise_graph_version(self, tenant: str) -> None:
+        self._graph_versions[tenant] += 1
+
+    # Events
+
+    def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
+        return {topic for topic in topics if self._listeners.get(topic)}
+
+    def subscribed_tenants(self, event_type: str) -> list[str]:
+        return sorted(tenant for (tenant, one), found in self._listeners.items() if found and one == event_type)
+
+    def add_subscriptions(self, added: Sequence[tuple[ScheduleState, str, Subscription]]) -> None:
+        for state, tenant, subscription in added:
+            event_type, (fields, wanted) = subscription
+            self._by_key[state.schedule].subscriptions.append(subscription)
+            insort(self._listeners[tenant, event_type].setdefault(fields, {}).setdefault(wanted, []), state.schedule)
+
+    def replace_subscriptions(self, state: ScheduleState, tenant: str, subscriptions: Sequence[Subscription]) -> None:
+        entry = self._by_key[state.schedule]
+        for event_type, (fields, wanted) in entry.subscriptions:
+            of_type = self._listeners[tenant, event_type]
+            keys = of_type[fields][wanted]
+            del keys[bisect_left(keys, state.schedule)]
+            if not keys:
+                del of_type[fields][wanted]
+            if not of_type[fields]:
+                del of_type[fields]
+        entry.subscriptions.clear()
+        self.add_subscriptions([(state, tenant, one) for one in subscriptions])
+
+    def listener_fields(self, tenant: str, types: Collection[str]) -> dict[str, list[str]]:
+        return {one: [fields for fields in self._listeners.get((tenant, one), {}) if fields] for one in types}
+
+    def listeners(self, tenant: str, questions: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
+        found = []
+        for event_type, (fields, wanted), after in questions:
+            keys = self._listeners.get((tenant, event_type), {}).get(fields, {}).get(wanted, [])
+            begin = bisect_right(keys, after)
+            found.append(keys[begin : begin + limit])
+        return found
+
+    def known_event_ids(self, tenant: str, event_ids: Collection[str | None]) -> set[str | None]:
+        return self.events.known_ids(tenant, event_ids)
+
+    def newest_moment(self, tenant: str) -> Micros:
+        return self.events.newest_moment(tenant)
+
+    def events_after(self, tenant: str, after: Micros) -> list[Micros]:
+        return [moment for moment in self.events.moments(tenant) if moment > after]
+
+    def last_event_until(self, tenant: str, until: Micros) -> Micros | None:
+        return max((moment for moment in self.events.moments(tenant) if moment <= until), default=None)
+
+    def move_events(self, tenant: str, moments: Mapping[Micros, Micros], newest: Micros, matched_until: Micros) -> None:
+        self.events.move(tenant, moments, newest, matched_until)
+
+    def add_events(self, tenant: str, added: Sequence[Event]) -> None:
+        self.events.add(tenant, added)
+
+    def streams_behind(self, limit: int) -> list[EventStream]:
+        return self.events.streams_behind(limit)
+
+    def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
+        return self.events.unmatched(stream.tenant, limit)
+
+    def load_streams(self, tenants: Sequence[str]) -> dict[str, EventStream]:
+        return self.events.load(tenants)
+
+    def changed_streams(self, streams: Iterable[EventStream]) -> None:
+        for stream in streams:
+            self.events.match(stream)
+
+    def miss_node(self, node: str, seen: Micros) -> bool:
+        return self.nodes.miss(node, seen)
+
+    # Indexes
+
+    def write(self) -> None:
+        """Put everything that was changed into its indexes."""
+        if self._changed_rows:
+            rows, self._changed_rows = self._changed_rows, {}
+            for row in rows.values():
+                self._occurrences.pop(row.key, None)
+                if row.key in self._rows_by_key:
+                    self._file(row)
+        if self._changed_entries:
+            entries, self._changed_entries = self._changed_entries, {}
+            for entry in entries.values():
+                entry.schedule = entry.current_schedule()
+                self.file_plan(entry)
+
+    def file_plan(self, entry: ScheduleEntry) -> None:
+        """Put a schedule where planning looks, or take it away from there."""
+        state = entry.state
+        if state.plan_at is None or state.fault is not None or state.phase != SchedulePhase.ACTIVE:
+            self.plans.discard(state.uid)
         else:
-            self.plans.put(state.schedule.uid, state.plan_at)
-
-    def snapshot(self, state: ScheduleState, upstreams: Standings | None, *, since: Micros | None = None) -> Snapshot:
-        """The schedule as planning reads it, or as rewinding to a time does."""
-        route, served_since = state.schedule.declaration.target.route, self.now() - _patience(state.schedule)
-        nodes_live = self.nodes.is_any_alive(served_since)
-        unserved = nodes_live and not self.is_served(route, served_since)
-        return state.snapshot(unserved=unserved, upstreams=upstreams, since=since)
-
-    def is_served(self, route: str, since: Micros) -> bool:
-        """Whether a node has said after an instant that it serves a route."""
-        beat = self.nodes.served.get(route)
-        return beat is not None and beat > since
-
-    def unserved(
-        self, agendas: Mapping[str, DueIndex[str] | WaitLines], now: Micros
-    ) -> list[DueIndex[str] | WaitLines]:
-        """The agendas of routes that nobody serves; only those are worth a look for what lacks its target."""
-        return [one for route, one in agendas.items() if not self.is_served(route, now - MIN_PATIENCE)]
-
-    def is_due(self, row: Row, *, now: Micros, until: Micros) -> bool:
-        """Whether a claim may take a row: a pending one whose time comes by `until`, a leased one free by `now`."""
-        if row.occurrence.phase is not Phase.PENDING:
-            return row.lease_end is not None and row.lease_end <= now
-        return row.ready is not None and row.ready <= until and not self.state_of(row).holds_back(row)
-
-    def lacks_target(self, row: Row, now: Micros) -> bool:
-        """Whether a row could have been claimed for longer than its schedule has patience, but by nobody."""
-        since = now - _patience(self.state_of(row).schedule)
-        time = row.ready if row.occurrence.phase is Phase.PENDING else row.lease_end
-        return time is not None and time < since and not self.is_served(row.occurrence.route, since)
-
-    def add(self, row: Row) -> None:
-        """Store a row that is live."""
-        self.rows[row.occurrence.id] = row
-        self.state_of(row).live[row.occurrence.id] = row
-        self.file(row)
+            self.plans.put(state.uid, state.plan_at)
 
     def file(self, row: Row) -> None:
-        """Put a row where claims look, after anything about it has changed."""
-        one = row.occurrence
-        phase = one.phase
-        due_index: DueIndex[str] | None = None
-        if row.lease_end is not None and (phase is Phase.CLAIMED or phase is Phase.DISPATCHING):
-            due_index = self.leases[one.route]
-            due_index.put(one.id, row.lease_end, one.nominal)
-        elif row.ready is not None and phase is Phase.PENDING and not row.state.holds_back(row):
-            due_index = self.ready[one.route].put(row.state.owner, one.id, row.ready, one.nominal)
-        if row.filed is not None and row.filed is not due_index:
-            row.filed.discard(one.id)
-        row.filed = due_index
-        if one.waiting_for is not None and phase is Phase.PENDING:
-            self.in_line[one.id] = None
+        """Put a live row where claims look."""
+        due_index = line = None
+        if row.phase == Phase.PENDING:
+            if not row.held:
+                if row.ready is not None:
+                    due_index = self.ready[row.route].put(row.owner, row.id, row.ready, row.nominal)
+                elif row.is_queued:
+                    line = self.slot_lines[row.schedule]
+                if row.wanted is not None:
+                    line = self.key_lines[row.wanted]
+                if line is not None:
+                    line.put(row.id, row.due, row.nominal)
+        elif row.lease_end is not None and row.phase in LEASED:
+            due_index = self.leases[row.route]
+            due_index.put(row.id, row.lease_end, row.nominal)
+        _move(self._due, row, due_index)
+        _move(self._line, row, line)
+        if row.waiting_for is not None and row.phase == Phase.PENDING:
+            self.waiting[row.id] = None
         else:
-            self.in_line.pop(one.id, None)
-        if one.deadline is not None and phase in DELIVERING:
-            self.deadlines.put(one.id, one.deadline)
+            self.waiting.pop(row.id, None)
+        if row.deadline is not None and row.phase in DELIVERING:
+            self.deadlines.put(row.id, row.deadline)
         else:
-            self.deadlines.discard(one.id)
+            self.deadlines.discard(row.id)
 
-    def archive(self, row: Row, ended: Micros) -> None:
-        """Move a row that has ended from the live ones to the others."""
-        one, state = row.occurrence, self.state_of(row)
-        row.ready = row.lease_end = None
-        del state.live[one.id]
-        state.ended[one.id] = row
-        self.file(row)
-        self.by_age.put(one.id, ended)
-        self.newest_end = ended if self.newest_end is None else max(self.newest_end, ended)
-        self.by_count.put(one.uid, -len(state.ended))
-
-    def forget(self, row: Row) -> None:
-        """Remove a row, live or ended."""
-        one, state = row.occurrence, self.state_of(row)
-        del self.rows[one.id]
-        if one.phase not in FINAL:
-            del state.live[one.id]
-            self.in_line.pop(one.id, None)
-            if row.filed is not None:
-                row.filed.discard(one.id)
+    def _file(self, row: Row) -> None:
+        entry = self._by_key[row.schedule]
+        if row.ended is None:
+            entry.live[row.id] = row
+            self.file(row)
             return
-        del state.ended[one.id]
-        self.by_age.discard(one.id)
-        if one.ended == self.newest_end:
-            self.newest_end = self.by_age.last()
-        if state.ended:
-            self.by_count.put(one.uid, -len(state.ended))
+        if row.id not in entry.ended:
+            entry.live.pop(row.id, None)
+            entry.ended[row.id] = row
+            self._discard(row)
+            self._file_count(entry)
+        self.by_age.put(row.id, row.ended)
+
+    def _file_count(self, entry: ScheduleEntry) -> None:
+        if entry.ended:
+            self.by_count.put(entry.state.uid, -len(entry.ended))
         else:
-            self.by_count.discard(one.uid)
+            self.by_count.discard(entry.state.uid)
+
+    def _discard(self, row: Row) -> None:
+        _move(self._due, row, None)
+        _move(self._line, row, None)
+        self.waiting.pop(row.id, None)
+        self.deadlines.discard(row.id)
+
+    def _first(self, lines: Mapping[int, DueIndex[str]], key: int) -> Row | None:
+        first = lines[key].first() if key in lines else None
+        return None if first is None else self.rows[first[2]]
+
+    def _fires(self, key: int) -> list[Row]:
+        """The rows of the trigger of a schedule that are not superseded."""
+        self.write()
+        entry = self._by_key[key]
+        rows = (*entry.live.values(), *entry.ended.values())
+        return [row for row in rows if row.origin == TRIGGER and row.phase != Phase.SUPERSEDED]
+
+    def _list(self, schedule: Schedule) -> None:
+        if schedule.phase is not SchedulePhase.DELETED:
+            self.ids[_identity(schedule)] = schedule.uid
+            if schedule.declaration.name is not None:
+                insort(self.names[_name(schedule)], (schedule.created, schedule.uid))
 
     def _unlist(self, schedule: Schedule) -> None:
-        if self.ids.get(_id(schedule)) == schedule.uid:
-            del self.ids[_id(schedule)]
+        if self.ids.get(_identity(schedule)) == schedule.uid:
+            del self.ids[_identity(schedule)]
             if schedule.declaration.name is None:
                 return
             same_name = self.names[_name(schedule)]
@@ -222,22 +484,27 @@ class UnitOfWork:
                 del self.names[_name(schedule)]
 
 
-def give_back(row: Row) -> None:
-    """Nobody holds a row any more, or is asked to stop it."""
-    row.occurrence = evolve(row.occurrence, node=None, started=None, stop=None, deadline=None)
-    row.lease_end = None
+def _move(indexes: dict[int, DueIndex[str]], row: Row, index: DueIndex[str] | None) -> None:
+    """Take a row out of the index that it was in, if that is another one now."""
+    before = indexes.get(row.key)
+    if before is index:
+        return
+    if before is not None:
+        before.discard(row.id)
+    if index is None:
+        del indexes[row.key]
+    else:
+        indexes[row.key] = index
 
 
-def listed_at(schedule: Schedule) -> Listed:
-    """Where a schedule stands in the list of its tenant."""
-    return (schedule.created, schedule.schedule_id, schedule.uid)
+def _may_end_wait(ended: Row, row: Row) -> bool:
+    """Whether a row that waits for an upstream may wait for this row of it."""
+    if row.awaits_after is None:
+        return True
+    return ended.origin == TRIGGER and ended.nominal <= row.nominal and ended.last_nominal > row.awaits_after
 
 
-def _patience(schedule: Schedule) -> Micros:
-    return patience(schedule.declaration.misfire_policy.grace)
-
-
-def _id(schedule: Schedule) -> tuple[str, str]:
+def _identity(schedule: Schedule) -> Identity:
     return (schedule.owner.tenant, schedule.schedule_id)
 
 

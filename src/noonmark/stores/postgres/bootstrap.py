@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.sql.version import TABLE, VERSION, stored_version
+from noonmark.stores.sql.schema.version import TABLE, VERSION, stored_version
 
 if TYPE_CHECKING:
     from noonmark.stores.postgres.address import Address

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, Double, Integer, SmallInteger
 
 from noonmark.stores.postgres.dumpers import ARRAYS, Array
-from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.schema.tables import metadata
 from noonmark.stores.sql.session import varying_places
 
 if TYPE_CHECKING:

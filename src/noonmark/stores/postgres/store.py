@@ -17,11 +17,11 @@ from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.connections import ConnectionPool, RetryableError, breaks_connection, translate_error
 from noonmark.stores.postgres.listener import NotificationListener
 from noonmark.stores.postgres.session import PostgresSession
+from noonmark.stores.rules.system_events import publish
 from noonmark.stores.sql.schedule_documents import ScheduleCache
+from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sql.store import SqlStore
-from noonmark.stores.sql.system_events import tell
 from noonmark.stores.sql.unit_of_work import UnitOfWork
-from noonmark.stores.sql.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -125,8 +125,8 @@ class PostgresStore(SqlStore):
         def do(uow: UnitOfWork) -> T:
             answer = work(uow)
             uow.write()
-            tell(uow)
-            if (tells and _took_effect(answer)) or uow.woke:
+            publish(uow)
+            if (tells and _took_effect(answer)) or uow.wakes_nodes:
                 uow.session.execute(_NOTIFY, self._address.channel)
             return answer
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres.connections import connect_libpq, summary
-from noonmark.stores.sql.upgrade import WAY_OUT, run
+from noonmark.stores.sql.schema.upgrade import WAY_OUT, run
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

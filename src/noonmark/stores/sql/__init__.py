@@ -1,1 +1,1 @@
-"""What the SQL stores share: the schema, as SQLAlchemy Core metadata, and its migrations."""
+"""What the SQL stores share."""

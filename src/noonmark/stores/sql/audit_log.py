@@ -1,4 +1,4 @@
-"""Notes of what callers did, and the keys under which they asked for it."""
+"""Audit entries, and the idempotency keys of requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OLD_KEYS = """
 
 
 def note_values(key: int, tenant: str, note: AuditEntry) -> tuple[Any, ...]:
-    """The columns of a note."""
+    """The columns of an entry."""
     return (
         key, tenant, note.at, storable(note.caller), note.operation, note.schedule_id, note.uid, note.revision_before,
         note.revision_after, _storable(note.reason), _storable(note.request_id),
@@ -36,7 +36,7 @@ def note_values(key: int, tenant: str, note: AuditEntry) -> tuple[Any, ...]:
 
 
 def newest(session: Session, tenant: str, limit: int, before: int | None, schedule_id: str | None) -> list[AuditEntry]:
-    """The notes of a tenant, newest first."""
+    """The entries of a tenant, newest first."""
     where, values = "tenant = ?", [tenant]
     if schedule_id is not None:
         where, values = f"{where} AND schedule_id = ?", [tenant, schedule_id]
@@ -48,12 +48,12 @@ def newest(session: Session, tenant: str, limit: int, before: int | None, schedu
 
 
 def prune_notes(session: Session, *, before: Micros, limit: int) -> int:
-    """Forget notes that are old."""
+    """Delete old entries."""
     return _forget(session, "notes", session.query(_OLD_NOTES, before, limit))
 
 
 def claim_key(session: Session, tenant: str, key: str, fresh: KeyRecord, *, since: Micros) -> KeyRecord:
-    """Keep who used a key, unless somebody has since then; tells what is kept."""
+    """Store the use of a key, unless one since then is stored; returns what is stored."""
     for fingerprint, created in session.query(_KEY, tenant, key):
         if type(created) is int and created >= since and isinstance(fingerprint, str):
             return KeyRecord(fingerprint=fingerprint, created=created)
@@ -63,7 +63,7 @@ def claim_key(session: Session, tenant: str, key: str, fresh: KeyRecord, *, sinc
 
 
 def prune_keys(session: Session, *, before: Micros, limit: int) -> int:
-    """Forget keys that are old."""
+    """Delete old keys."""
     return _forget(session, "idempotency_keys", session.query(_OLD_KEYS, before, limit))
 
 

@@ -1,4 +1,4 @@
-"""Repair: the newest time that is stored, and putting right what a clock that was ahead has written."""
+"""Clock repair by statements; `stores.rules.clock_repair` states the rule for one row."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.policies.retry import LONGEST_RETRY
-from noonmark.stores.sql import snapshots
-from noonmark.stores.sql.claim_queries import FIRST_LEASED, FIRST_READY
+from noonmark.stores.rules import snapshots
+from noonmark.stores.sql.claims import FIRST_LEASED, FIRST_READY
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 _ANY = 2**62
-"""Later than any time. In SQLite, damaged text is later still, and stays out."""
-# Only rows that hold together: another is damaged, and the database itself would refuse to have it written.
+"""Later than any time. In SQLite, damaged text is later still, and is left out."""
+# Only consistent rows: the constraints of the database refuse to write a damaged one.
 _COUNTED = "attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0"
 _IS_LEASED = f"lease_end IS NOT NULL AND phase IN ('claimed', 'dispatching') AND ended IS NULL AND {_COUNTED}"
 _HAS_ENDED = f"""
@@ -47,7 +47,7 @@ _AHEAD = """
 PLANNED_AHEAD, _UIDS_AHEAD = f"SELECT * {_AHEAD}", f"SELECT uid {_AHEAD}"
 _LEASED = f"{_IS_LEASED} AND lease_end > ?"
 _ENDED = f"{_HAS_ENDED} AND ended > ?"
-# Rows that would wait: which, by how much later than anything, and what of them becomes now.
+# Rows that would wait: a condition, a margin, and the columns that become now.
 _WAITING: tuple[tuple[str, Micros, tuple[str, ...]], ...] = (
     (f"{_IS_PENDING} AND ready > due AND ready > ?", 0, ("ready",)),
     (f"{_IS_PENDING} AND origin <> 'trigger' AND attempt = 0 AND due > ?", 0, ("due", "ready")),
@@ -83,19 +83,20 @@ def due_since(session: Session, routes: Collection[str]) -> Micros | None:
 
 
 def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
-    """Schedules that are accounted for beyond a time. A page has as many as were asked for, if there are."""
+    """Schedules that are accounted for beyond a time; a page is full unless it is the last."""
     found: list[Snapshot] = []
     while len(found) < limit:
         uids = uow.session.query(_UIDS_AHEAD, until, after, limit)
-        found += snapshots.since(uow, uow.states_in(PLANNED_AHEAD, until, after, limit), now)
+        ahead = uow.states_in(PLANNED_AHEAD, until, after, limit)
+        found += snapshots.of_sound(uow, ahead, since=now)[0]
         if len(uids) < limit:
             break
-        [after] = uids[-1]  # of which some may be damaged, and left out
+        [after] = uids[-1]  # some of them may be damaged, and left out
     return found
 
 
 def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
-    """Set back every time that lies too far ahead."""
+    """Set back every time that is too far ahead; returns how many."""
     count = 0
     for condition, column, time in ((_LEASED, "lease_end", now + lease), (_ENDED, "ended", now)):
         count += _set(session, condition, after, {column: time})
@@ -117,7 +118,7 @@ def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
 
 
 def _set(session: Session, condition: str, after: Micros, times: dict[str, Micros]) -> int:
-    """Set times of the occurrences that have one after another; says how many."""
+    """Set times of the occurrences that meet a condition; returns how many."""
     query = f"SELECT key FROM occurrences WHERE {condition} /* quick: occurrences */"  # noqa: S608 - our own text
     keys = [key for (key,) in session.query(query, after)]
     if keys:

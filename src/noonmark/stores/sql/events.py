@@ -1,33 +1,24 @@
-"""Events: those of a tenant in the order in which they were emitted, and what becomes of them.
-
-What was matched is told by one moment per tenant: to match an event is to move that moment on, and no event is ever
-written a second time.
-"""
+"""Events in the tables: reading them, storing them and pruning them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import ids
-from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.event import Event
-from noonmark.stores.sql import plan_writes
-from noonmark.stores.sql.event_matching import Pages
-from noonmark.stores.sql.records import Unreadable, from_json, to_json, trail
+from noonmark.stores.rules.records import EventStream, Unreadable, unpack_chain
+from noonmark.stores.sql.records import from_json, to_json
 from noonmark.stores.sql.row_checks import FURTHEST, number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.chain import Chain
     from noonmark.core.instants import Micros
-    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.stores.damage import DamageLog
-    from noonmark.stores.sql.records import ScheduleState
+    from noonmark.stores.rules.unit_of_work import ReadEvent
     from noonmark.stores.sql.session import Session
-    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "behind", "tenant")
 _SELECTED = "emitted, event_id, event_type, source, payload, behind"
@@ -43,8 +34,8 @@ _BEHIND = """
 _WAITING = f"""
     tenant = ? AND emitted > ? AND emitted <= {FURTHEST} AND CAST(emitted AS bigint) = emitted ORDER BY emitted LIMIT ?
 """
-"""Not beyond all times: a damaged value may be, and matched, it would leave none for those that follow. And no fraction
-of a moment, which nobody can read, and which would stand before all others for ever."""
+"""Damaged moments are left out: one beyond all times would, once matched, leave none for later events, and a fraction
+cannot be read and would stay first for ever."""
 _LAST = f"SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= {FURTHEST}"  # noqa: S608 - our own text
 _AHEAD = f"SELECT key, emitted FROM events WHERE tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted"  # noqa: S608 - likewise
 _LAST_UNTIL = "SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= ?"
@@ -75,79 +66,91 @@ _COUNT = """
 """
 
 
-@dataclass(slots=True, eq=False)
-class EventStream:
-    """How far a tenant's events are matched, as a transaction works on it."""
-
-    tenant: str
-    matched_until: Micros
-    cursor: int
-    """How far the listeners of the first that waits have been asked: all keys up to this one."""
-    matched: int
-    waiting: list[Micros]
-    """The moments of the first events that wait, the last one first."""
+def known_ids(session: Session, tenant: str, event_ids: Collection[str | None]) -> set[str | None]:
+    """Those event ids that are stored."""
+    return {event_id for (event_id,) in session.query(_KNOWN, list(event_ids), tenant)}
 
 
-def emit(uow: UnitOfWork, tenant: str, events: Sequence[Event]) -> list[bool]:
-    """Keep events, in their order; False where an id is known."""
-    session, now = uow.session, uow.now()
-    known = {event_id for (event_id,) in session.query(_KNOWN, [one.event_id for one in events], tenant)}
-    newest = _mended(session, tenant, now)
-    answers, rows = [], []
-    for one in events:
-        answers.append(one.event_id not in known)
-        if answers[-1]:
-            known.add(one.event_id)
-            newest = max(now, newest + 1)
-            payload = "null" if one.payload is None else to_json(one.payload)
-            behind = None if one.behind is None else to_json(one.behind.to_document())
-            rows.append((newest, one.event_id, one.event_type, one.source, payload, behind, tenant))
-    if rows:
-        session.insert("events", COLUMNS, rows)
-        session.execute(_ADVANCE, tenant, newest, now - 1)
-    return answers
+def add(session: Session, tenant: str, events: Sequence[Event]) -> None:
+    """Store events with rising moments."""
+    rows = [
+        (
+            one.emitted,
+            one.event_id,
+            one.event_type,
+            one.source,
+            "null" if one.payload is None else to_json(one.payload),
+            None if one.behind is None else to_json(one.behind.to_document()),
+            tenant,
+        )
+        for one in events
+    ]
+    session.insert("events", COLUMNS, rows)
+    session.execute(_ADVANCE, tenant, events[-1].emitted, events[0].emitted - 1)
 
 
-def unmatched(uow: UnitOfWork, limit: int) -> tuple[list[UnmatchedEvent], list[str]]:
-    """Events that were not matched yet, each with schedules that may want it; and whose streams are damaged."""
-    pages = Pages(uow, limit)
-    damaged = []
-    for tenant, until, cursor in uow.session.query(_BEHIND, limit):
-        if not pages.room:
-            break
-        waiting = _read(uow.session, _WAITING, (tenant, until, pages.room)) if _is_sound(until, cursor) else []
-        if waiting:
-            pages.add(tenant, waiting, cursor)
+def moments_after(session: Session, tenant: str, after: Micros) -> list[Micros]:
+    """The moments of the events after another moment, in order."""
+    return [emitted for _, emitted in session.query(_AHEAD, tenant, after)]
+
+
+def last_until(session: Session, tenant: str, until: Micros) -> Micros | None:
+    """The moment of the last event up to another moment."""
+    [(last,)] = session.query(_LAST_UNTIL, tenant, until)
+    return last if _is_sound(last) else None
+
+
+def move(session: Session, tenant: str, moments: Mapping[Micros, Micros], newest: Micros, until: Micros) -> None:
+    """Give events other moments, and their stream with them."""
+    if moments:
+        found = session.query(_AHEAD, tenant, min(moments) - 1)
+        session.update("events", ("key", "emitted"), [(key, moments[emitted]) for key, emitted in found])
+    session.update("event_streams", ("tenant", "newest", "matched_until"), [(tenant, newest, until)])
+
+
+def streams_behind(session: Session, limit: int) -> tuple[list[EventStream], list[object]]:
+    """The streams with unmatched events, and the tenants of those that are damaged."""
+    streams: list[EventStream] = []
+    damaged: list[object] = []
+    for tenant, until, cursor in session.query(_BEHIND, limit):
+        if _is_sound(until, cursor):
+            streams.append(EventStream(tenant, until, cursor, 0, []))
         else:
             damaged.append(tenant)
-    return pages.audiences(), damaged
+    return streams, damaged
 
 
-def mend(uow: UnitOfWork, tenants: Sequence[object]) -> None:
-    """Bring streams that say that something waits, where nothing does, in line with the events that there are."""
+def waiting(session: Session, stream: EventStream, limit: int) -> list[ReadEvent]:
+    """The first unmatched events of a stream."""
+    return _read(session, _WAITING, (stream.tenant, stream.matched_until, limit))
+
+
+def mend(session: Session, tenants: Sequence[object], damage: DamageLog) -> None:
+    """Bring streams that claim to have unmatched events, and have none, in line with the events that exist."""
     for tenant in tenants:
-        if not isinstance(tenant, str):  # damaged, and nobody's
-            uow.session.execute("UPDATE event_streams SET newest = 0, matched_until = 0 WHERE tenant = ?", tenant)
+        if not isinstance(tenant, str):  # a damaged name belongs to no tenant
+            session.execute("UPDATE event_streams SET newest = 0, matched_until = 0 WHERE tenant = ?", tenant)
             continue
-        _mended(uow.session, tenant, uow.now(), uow.schedule_cache.damage)
+        newest_moment(session, tenant, damage)
 
 
 def _is_sound(*numbers: object) -> bool:
     return all(type(one) is int and abs(one) <= FURTHEST for one in numbers)
 
 
-def _mended(session: Session, tenant: str, now: Micros, damage: DamageLog | None = None) -> Micros:
-    """The moment of the newest event of a tenant; what is damaged about its stream is mended.
+def newest_moment(session: Session, tenant: str, damage: DamageLog | None = None) -> Micros:
+    """The moment of the newest event of a tenant; a damaged stream is mended.
 
-    Where it is lost how far events were matched, all that there are count as such: none is heard twice.
+    If it is lost how far events were matched, all of them count as matched: none is delivered twice.
     """
+    now = session.now()
     found = session.query(_STREAM, tenant)
     if not found:
         [(last,)] = session.query(_LAST, tenant)
         return number(last, now - 1)
     [(newest, until, cursor, matched)] = found
     if _is_sound(newest, until, cursor, matched) and newest >= until and matched >= 0 and damage is None:
-        return int(newest) if newest <= now + LEAP else _set_back(session, tenant, until, now)
+        return int(newest)
     [(last,)] = session.query(_LAST, tenant)
     ahead = number(last, number(until, now - 1))
     sound_until = number(until, ahead)
@@ -158,40 +161,6 @@ def _mended(session: Session, tenant: str, now: Micros, damage: DamageLog | None
     mended = (tenant, newest, sound_until, number(cursor, 0, low=0), matched)
     session.update("event_streams", ("tenant", "newest", "matched_until", "cursor", "matched"), [mended])
     return newest
-
-
-def _set_back(session: Session, tenant: str, until: Micros, now: Micros) -> Micros:
-    """Give events that a clock ahead has dated moments before now, in their order; that of the newest.
-
-    Else all that follow would have to lie ahead as well, for years.
-    """
-    after = now + LEAP
-    found = session.query(_AHEAD, tenant, after)
-    [(last,)] = session.query(_LAST_UNTIL, tenant, after)
-    base = max(now - 1 - len(found), number(last, -FURTHEST))
-    moments = {emitted: base + place for place, (_, emitted) in enumerate(found, 1)}
-    if found:
-        session.update("events", ("key", "emitted"), [(key, moments[emitted]) for key, emitted in found])
-    if until > after:
-        until = max((moment for emitted, moment in moments.items() if emitted <= until), default=base)
-    newest = base + len(found)
-    session.update("event_streams", ("tenant", "newest", "matched_until"), [(tenant, newest, until)])
-    return newest
-
-
-def commit(uow: UnitOfWork, reactions: Sequence[Reaction]) -> list[bool]:
-    """Write what becomes of events; False where one, or whoever reacts to it, is no longer as it was read."""
-    streams = _streams(uow.session, [one.audience.tenant for one in reactions])
-    rows = [row for one in reactions for row in one.occurrences]
-    states = uow.read_states({row.uid for row in rows}) if rows else {}
-    uow.read_rows(row.id for row in rows)
-    uow.reserve({row.id for row in rows})
-    written = [_commit(uow, streams.get(one.audience.tenant), states, one) for one in reactions]
-    if any(written):
-        names = ("tenant", "matched_until", "cursor", "matched")
-        values = [(one.tenant, one.matched_until, one.cursor, one.matched) for one in streams.values()]
-        uow.session.update("event_streams", names, values)
-    return written
 
 
 def newest(session: Session, tenant: str, limit: int, before: Micros | None, event_type: str | None) -> list[Event]:
@@ -209,23 +178,23 @@ def one(session: Session, tenant: str, event_id: str) -> Event | None:
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
-    """Forget what is old, and what is too much."""
+    """Delete what is old, then what is too much."""
     count = _forget(session, session.query(_OLD, before, limit))
     while count < limit and (fullest := session.query(_FULLEST, keep)):
         [(tenant, _)] = fullest
-        # Counted, not believed: a damaged number would have everything forgotten.
+        # Counted again: by a damaged number, everything would be deleted.
         [(matched,)] = session.query(_COUNT, tenant, tenant)
         if matched <= keep:
             session.execute("UPDATE event_streams SET matched = ? WHERE tenant = ?", matched, tenant)
             continue
         found = session.query(_OLDEST, tenant, tenant, min(matched - keep, limit - count))
-        if not found:  # somebody has removed them by hand
+        if not found:  # they were deleted by hand
             break
         count += _forget(session, found)
     return count
 
 
-def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[tuple[Event, str]]:
+def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[ReadEvent]:
     """Events, and what is wrong with each, if it cannot be read."""
     inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"  # noqa: S608 - our own text
     found = []
@@ -241,12 +210,17 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[tup
             problem = "it has no id"
         if _is_sound(emitted):
             said = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
-            found.append((_event(*said, emitted=emitted, payload=value, behind=trail(behind, "behind")), problem))
+            found.append(
+                (
+                    _event(*said, emitted=emitted, payload=value, behind=unpack_chain(behind, "behind", from_json)),
+                    problem,
+                )
+            )
     return found
 
 
 def _is_id(event_id: str) -> bool:
-    """Whether something can be set off under this id."""
+    """Whether an occurrence can have this event id in its origin."""
     try:
         ids.event(event_id)
     except NoonmarkError:
@@ -262,8 +236,8 @@ def _event(
     )
 
 
-def _streams(session: Session, tenants: Sequence[str]) -> dict[str, EventStream]:
-    """The streams of some tenants, one mention for each event that is to be matched."""
+def load_streams(session: Session, tenants: Sequence[str]) -> dict[str, EventStream]:
+    """The streams of tenants, with as many waiting moments as the tenant is mentioned."""
     streams: dict[str, EventStream] = {}
     columns = ("tenant", "matched_until", "cursor", "matched")
     for tenant, until, cursor, matched in session.records(
@@ -283,26 +257,12 @@ def _streams(session: Session, tenants: Sequence[str]) -> dict[str, EventStream]
     return streams
 
 
-def _commit(uow: UnitOfWork, stream: EventStream | None, states: dict[str, ScheduleState], reaction: Reaction) -> bool:
-    audience = reaction.audience
-    if stream is None or not stream.waiting or stream.waiting[-1] != audience.event.emitted:
-        return False
-    if str(stream.cursor) != audience.cursor:
-        return False
-    read = {one.uid: (one.revision, one.phase) for one in audience.listeners}
-    # Of a schedule whose state is gone nothing can come, and the event must not wait for it.
-    rows = [row for row in reaction.occurrences if row.uid in states]
-    stored = [(states[row.uid], read[row.uid]) for row in rows]
-    if any((state.revision, state.phase) != then for state, then in stored):
-        return False
-    for row in rows:
-        plan_writes.add(uow, states[row.uid], row)
-    if audience.next_cursor is not None:
-        stream.cursor = int(audience.next_cursor)
-    else:
-        stream.matched_until, stream.cursor = stream.waiting.pop(), 0
-        stream.matched += 1
-    return True
+def write_streams(session: Session, streams: Iterable[EventStream]) -> None:
+    """Store how far streams are matched."""
+    names = ("tenant", "matched_until", "cursor", "matched")
+    session.update(
+        "event_streams", names, [(one.tenant, one.matched_until, one.cursor, one.matched) for one in streams]
+    )
 
 
 def _forget(session: Session, found: Sequence[tuple[Any, ...]]) -> int:

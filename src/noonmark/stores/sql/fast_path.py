@@ -1,9 +1,9 @@
-"""The plain case of admissions and settlements, all of a call in a few statements.
+"""The fast path: the usual admissions and settlements of a call in a few statements.
 
-A start is plain when it takes nothing but the slot, an end when nobody waits for what it gives back, and both when
-nothing else in the call is about the same schedule and nobody wants to hear of it as an event. A plain one touches its
-own row and its own schedule, so it does not matter that it is written before the others. Whatever a statement here
-leaves out, for whichever reason, is done one by one afterwards, and told why.
+A start is plain if it takes nothing but the slot, an end if no row waits for what it gives back, and both if nothing
+else in the call is about the same schedule and no schedule listens for it as a system event. A plain one changes only
+its own row and schedule, so it does not matter that it is written before the others. The rules in
+`stores.rules.admission` do one by one whatever a statement here leaves out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import ENDS
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
-from noonmark.stores.detail import to_detail
+from noonmark.stores.rules.completion import FAILURES, to_detail
+from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions
-from noonmark.stores.sql.completion import FAILURES
 from noonmark.stores.sql.progress import put_runs
-from noonmark.stores.sql.records import OWN, run_values, to_json
+from noonmark.stores.sql.records import run_values, to_json
 from noonmark.stores.sql.row_checks import NARROW
 from noonmark.stores.sql.session import lease_end
 
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Settlement
+    from noonmark.stores.rules.unit_of_work import Topic
     from noonmark.stores.sql.session import Session, Values
 
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
-# What may be changed is found first, and then changed: nobody else changes it in between. What its schedule must be
-# like is told, not asked for: PostgreSQL would take that for rare, and read every schedule to look for it.
+# Rows are found and locked first, and then changed. What their schedules must be like is a column, not a condition:
+# PostgreSQL would take such a condition for rare, and read every schedule.
 STARTABLE = f"""
     SELECT one.id, one.key, s.revision = ?
         AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key)
@@ -60,7 +61,7 @@ STARTED = """
         holder = CASE WHEN CAST(? AS integer) = 1 THEN one.key ELSE holder END
     FROM one WHERE schedule_states.schedule = one.schedule
 """
-# A count that is damaged, or too great, is no number between these.
+# A damaged or too large count is not in these ranges.
 ENDABLE = f"""
     SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last,
         s.queued = 0 AND s.followed = 0 AND s.live BETWEEN 1 AND {NARROW} AND s.history BETWEEN 0 AND {NARROW}
@@ -70,7 +71,7 @@ ENDABLE = f"""
     WHERE one.id IN EACH(text) AND one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
         AND holds_slot + 0 = ? /* quick: one, s */
 """  # noqa: S608 - likewise
-"""By id, and never by way of all that hold a slot: hence the sum."""
+"""The sum keeps the query on the index of ids, away from that of slot holders."""
 END = """
     UPDATE occurrences SET phase = ?, reason = ?, detail = ?, attempt = ?, ended = ?,
         ready = NULL, lease_end = NULL, node = NULL, started = NULL, stop = NULL, deadline = NULL, waiting_for = NULL,
@@ -86,20 +87,20 @@ _ENDED = """
 """
 ENDED = _ENDED.format(more="")
 LAST_ENDED = _ENDED.format(more="phase = 'completed', updated = ?, version = version + 1,")
-"""That was the end of a schedule with nothing to come. Of the others, the phase is not even written."""
+"""For the last end of a schedule with nothing to come. For others, the phase is not written."""
 
 
 def start_all(
     session: Session, admissions: Sequence[Admission], *, now: Micros, lease: Micros
 ) -> dict[str, Occurrence]:
-    """Carry out the plain starts; those that were, as they now stand."""
+    """Carry out the plain starts; returns the occurrences that have started, by id."""
     repeated = _repeated([one.claim.occurrence.uid for one in admissions])
-    told = _heard_late(session, admissions, now)
+    late = _subscribed_late(session, admissions, now)
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
     for one in admissions:
         if isinstance(one, Start) and one.concurrency is None and one.max_runs is None:
             claimed = one.claim.occurrence
-            if claimed.uid not in repeated and claimed.id not in told:
+            if claimed.uid not in repeated and claimed.id not in late:
                 is_triggered = claimed.origin == TRIGGER
                 is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
                 group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
@@ -120,13 +121,13 @@ def start_all(
 
 
 def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros) -> set[str]:
-    """Write the plain ends; the ids of those that were."""
+    """Write the plain ends; returns the ids of those that have ended."""
     repeated = _repeated([one.occurrence.uid for one in settlements])
-    heard = _heard_ends(session, settlements)
+    subscribed = _subscribed_ends(session, settlements)
     groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
     for one in settlements:
         of = one.occurrence
-        if one.phase not in _ENDS or (heard and (one.tenant, ENDED_AS[one.phase]) in heard):
+        if one.phase not in _ENDS or (subscribed and (one.tenant, ENDED_AS[one.phase]) in subscribed):
             continue
         if one.pause_after is None and not of.missed_count and of.uid not in repeated:
             group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, of.holds_slot)
@@ -139,7 +140,8 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
         found = [
             (one, key, schedule, is_last)
             for one, key, schedule, is_last, is_plain in locked
-            if is_plain and not (heard and is_last and (ends[one].tenant, SystemEvent.SCHEDULE_COMPLETED) in heard)
+            if is_plain
+            and not (subscribed and is_last and (ends[one].tenant, SystemEvent.SCHEDULE_COMPLETED) in subscribed)
         ]
         if not found:
             continue
@@ -154,26 +156,28 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
     return ended
 
 
-def _heard_late(session: Session, admissions: Sequence[Admission], now: Micros) -> frozenset[str]:
-    """The ids of those that start late, where somebody wants to hear that."""
+def _subscribed_late(session: Session, admissions: Sequence[Admission], now: Micros) -> frozenset[str]:
+    """The ids of late starts that a schedule listens for."""
     late = {
         one.claim.occurrence.id: (one.claim.schedule.owner.tenant, str(SystemEvent.STARTED_LATE))
         for one in admissions
         if is_late(one.claim.occurrence.first_due, now) and not one.claim.occurrence.has_begun
     }
-    heard = subscriptions.heard(session, set(late.values()))
-    return frozenset(one for one, fact in late.items() if fact in heard) if heard else frozenset()
+    subscribed = subscriptions.subscribed(session, set(late.values()))
+    return frozenset(one for one, fact in late.items() if fact in subscribed) if subscribed else frozenset()
 
 
-def _heard_ends(session: Session, settlements: Sequence[Settlement]) -> set[subscriptions.Heard]:
-    """What somebody wants to hear of these ends; of each, it may be that of its schedule too."""
+def _subscribed_ends(session: Session, settlements: Sequence[Settlement]) -> set[Topic]:
+    """The system events of these ends that a schedule listens for; each may be the end of its schedule too."""
     ends = {(one.tenant, one.phase) for one in settlements}
     facts = {(tenant, str(ENDED_AS[phase])) for tenant, phase in ends if phase in _ENDS}
-    return subscriptions.heard(session, facts | {(tenant, str(SystemEvent.SCHEDULE_COMPLETED)) for tenant, _ in facts})
+    return subscriptions.subscribed(
+        session, facts | {(tenant, str(SystemEvent.SCHEDULE_COMPLETED)) for tenant, _ in facts}
+    )
 
 
 def _note_ends(session: Session, found: list[Values], phase: Phase, *, holds_slot: bool, now: Micros) -> None:
-    """What the schedules remember of an end that was the same for all."""
+    """Count ends of one kind in their schedules."""
     successful, failed = int(phase is Phase.COMPLETED), int(phase in FAILURES)
     counts = (successful, failed, successful, failed, str(phase), int(holds_slot))
     ongoing = [schedule for _, _, schedule, is_last in found if not is_last]
@@ -185,14 +189,14 @@ def _note_ends(session: Session, found: list[Values], phase: Phase, *, holds_slo
 
 
 def _repeated(uids: list[str]) -> frozenset[str]:
-    """Those that come more than once."""
+    """The uids that occur more than once."""
     if len(set(uids)) == len(uids):
         return frozenset()
     return frozenset(uid for uid, count in Counter(uids).items() if count > 1)
 
 
 def _started(start: Start, now: Micros) -> Occurrence:
-    """The occurrence that a claim was about, once it has started."""
+    """The occurrence of a claim after its start."""
     was = start.claim.occurrence
     return evolve(
         was,

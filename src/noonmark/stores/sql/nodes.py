@@ -1,4 +1,4 @@
-"""Nodes: who was heard of, which routes they serve, and who of them leads."""
+"""Nodes: when they were seen, the routes they serve, and the leader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Heartbeat, Le
 from noonmark.stores.sql.row_checks import FURTHEST, RowCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import NodeRecord
@@ -33,46 +33,60 @@ _LEAD = f"""
         until = ?
     WHERE leadership.node IS NULL OR leadership.node = ? OR leadership.until <= ? OR leadership.until > ?
 """  # noqa: S608 - likewise
-"""No lease is longer than a day: one that ends later is damaged, and nobody would ever lead again."""
+"""No lease is longer than a day: one that ends later is damaged, and would keep every node from leading."""
 
 
 _MISS = """
     UPDATE nodes SET lease = ? WHERE name = ? AND seen = ? AND left_at IS NULL AND lease <> ? RETURNING name
 """
+_HEARTBEATS = """
+    SELECT NULL AS route, max(seen) AS seen FROM nodes WHERE seen <= ? UNION ALL
+    SELECT route, seen FROM served_routes WHERE route IN EACH(text)
+"""
 
 
-def beat(session: Session, told: Heartbeat, *, now: Micros) -> None:
-    """A node is alive."""
-    routes = json.dumps(told.routes)
-    said = (told.node, routes, told.capacity, told.load, told.version, told.started, told.lease, now, None)
+def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
+    """Store a heartbeat."""
+    routes = json.dumps(heartbeat.routes)
+    said = (
+        heartbeat.node,
+        routes,
+        heartbeat.capacity,
+        heartbeat.load,
+        heartbeat.version,
+        heartbeat.started,
+        heartbeat.lease,
+        now,
+        None,
+    )
     session.put("nodes", _SAID, [said])
     session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
-    if told.routes:
-        # In one order everywhere: no two nodes may wait for each other.
-        session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(told.routes)])
+    if heartbeat.routes:
+        # In the same order everywhere, so that no two nodes deadlock.
+        session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(heartbeat.routes)])
 
 
 def leave(session: Session, node: str, *, now: Micros) -> None:
-    """A node has stopped."""
+    """Store that a node has stopped."""
     session.execute("UPDATE nodes SET left_at = ? WHERE name = ?", now, node)
     session.execute("UPDATE leadership SET node = NULL WHERE node = ?", node)
 
 
 def miss(session: Session, node: str, seen: Micros) -> bool:
-    """A node was lost; False unless it is the one that was last heard of then, and that is news."""
+    """Mark a node as lost; False if it is marked, has left, or was seen at another time."""
     return bool(session.query(_MISS, MISSED, node, seen, MISSED))
 
 
 def lead(session: Session, node: str, *, now: Micros, lease: Micros) -> Leadership:
-    """Take the lease of the leader, or renew it, unless it is somebody else's."""
+    """Take or renew the lease of the leader, unless another node holds it."""
     until = now + lease
     session.execute(_LEAD, node, until, node, now, node, until, node, now, until + NODE_LISTED)
     [(term, leader, until)] = session.query(_LEADER)
     return Leadership(term=term, leader=leader, until=until)
 
 
-def told(session: Session, *, now: Micros) -> list[NodeRecord]:
-    """Those that were heard of lately, and those of whose loss nobody was told yet, by name."""
+def records(session: Session, *, now: Micros) -> list[NodeRecord]:
+    """The nodes that were seen lately, and those whose loss is not reported yet, by name."""
     leader = None
     for _, node, until in session.query(_LEADER):
         leader = node if isinstance(until, int) and now < until else None
@@ -80,7 +94,7 @@ def told(session: Session, *, now: Micros) -> list[NodeRecord]:
 
 
 def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Iterator[NodeRecord]:
-    """The records that can be read; the others are worth no more than nodes that were never heard of."""
+    """The records that can be read; damaged ones are left out."""
     for columns in rows:
         name, routes, capacity, load, version, started, lease, seen, left = columns
         if _JUDGE.problems(columns) or seen > now + NODE_LISTED:
@@ -100,3 +114,13 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
                 lease=lease,
             )
             yield node_record(said, seen=seen, left=left, is_leader=name == leader, now=now)
+
+
+def last_heartbeats(
+    session: Session, routes: Collection[str], latest: Micros
+) -> tuple[Micros | None, dict[str, Micros]]:
+    """When any node was last seen up to a time, and when each route was last served."""
+    found = session.gather("route, seen", f"({_HEARTBEATS})", latest, list(routes))
+    seen: dict[str | None, Micros] = {route: seen for route, seen in found if type(seen) is int and seen <= latest}
+    newest = seen.pop(None, None)
+    return newest, {route: time for route, time in seen.items() if route is not None}

@@ -1,4 +1,4 @@
-"""Progress: what deliveries that go on have put out so far, and what is left of that when they are cut off."""
+"""Progress: the output so far of deliveries that go on."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _OUTCOME, _RESULT = RUN_COLUMNS.index("outcome"), RUN_COLUMNS.index("result")
 
 
 def write(session: Session, interims: Sequence[Interim]) -> list[bool]:
-    """Keep the runs of those that are still delivered under the same fence."""
+    """Store the open runs of rows that are still delivered under the same fence."""
     ids = list({one.occurrence.id for one in interims})
     found = session.gather("id, key, schedule, fence", f"({_GOING_ON}) AS found", ids)
     rows = {(one, fence): (key, schedule) for one, key, schedule, fence in found}
-    told = [(rows.get((one.occurrence.id, one.occurrence.fence)), one.run) for one in interims]
-    runs = {run.id: run_values(*row, run, to_json(run.result)) for row, run in told if row is not None}
+    found_runs = [(rows.get((one.occurrence.id, one.occurrence.fence)), one.run) for one in interims]
+    runs = {run.id: run_values(*row, run, to_json(run.result)) for row, run in found_runs if row is not None}
     if runs:
         session.put("runs", RUN_COLUMNS, list(runs.values()), key=2)
-    return [row is not None for row, _ in told]
+    return [row is not None for row, _ in found_runs]
 
 
 def put_runs(session: Session, runs: Sequence[Values]) -> None:
-    """Add runs, each in the place of the one that was open; cut off without a word, it keeps what that had put out."""
+    """Store runs, each in place of the same run while it was open; one that was cut off keeps the output so far."""
     mute = {run[:2] for run in runs if run[_RESULT] is None and run[_OUTCOME] in CUT_OFF}
     if mute:
         found = session.gather("occurrence, fence, result", _PUT_OUT, [key for key, _ in mute])
-        kept = {(key, fence): said for key, fence, said in found}
-        runs = [_with_result(run, kept.get(run[:2])) if run[:2] in mute else run for run in runs]
+        output = {(key, fence): said for key, fence, said in found}
+        runs = [_with_result(run, output.get(run[:2])) if run[:2] in mute else run for run in runs]
     session.put("runs", RUN_COLUMNS, runs, key=2)
 
 

@@ -1,8 +1,8 @@
 """Row checks: what each column of each table may hold, and what is wrong with a row that holds something else.
 
-A file can be damaged, and anybody with SQL can write anything. SQLite keeps any kind of value in any column, and no
-database sees that a number makes no sense. Whoever reads rows has them judged one by one, so that one of them is set
-aside by itself. The usual row is judged by its types, which were seen before, in a microsecond or two.
+A file can be damaged, and SQL by hand can write anything. SQLite stores any type of value in any column, and a database
+does not know that a number makes no sense. So each row is checked when it is read, and a damaged one does not fail the
+others. The usual row is checked by its types, in a microsecond or two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FURTHEST = 2**60
-"""No instant and no key lies beyond, so that there is room to count on from any of them."""
+"""No instant and no key is beyond this, so that there is room to count on from each of them."""
 NARROW = 2**31 - 2**10
 """As far as a count goes where the database keeps it in 32 bits."""
 _MOST_KNOWN = 1_024
@@ -208,7 +208,7 @@ class RowCheck:
         return found
 
 
-def told(problems: Mapping[str, str]) -> str:
+def describe_problems(problems: Mapping[str, str]) -> str:
     """What is wrong with a row, in a sentence."""
     return "; ".join(f"{name} {problem}" for name, problem in problems.items())
 

@@ -1,8 +1,8 @@
 """Salvage: give a record with damaged cells values that a transaction can work with, without failing others.
 
-What can be counted again is, and what is only told to people begins anew; then the schedule goes on. Of anything else
-nobody knows what it was, and the schedule is set aside: it has a fault, and is planned no more until it is edited. An
-occurrence is ended. Either is written only with what else is written of the record: reading changes nothing.
+What can be counted again is counted, and what is only shown to people starts anew; then the schedule goes on. If other
+values are damaged, the schedule gets a fault, and is not planned until it is edited. An occurrence is ended. Either is
+written only together with another change of the record: reading changes nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
-from noonmark.stores.sql.records import ROW_COLUMNS, SLOT_COLUMNS, STATE_COLUMNS
-from noonmark.stores.sql.row_checks import KINDS, RowCheck, number, told
+from noonmark.stores.sql.records import KEY_COLUMNS, ROW_COLUMNS, STATE_COLUMNS
+from noonmark.stores.sql.row_checks import KINDS, RowCheck, describe_problems, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
-    from noonmark.stores.sql.records import ConcurrencySlot, Row, ScheduleState
+    from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
     from noonmark.stores.sql.session import Session
 
 STATES = RowCheck("schedule_states", STATE_COLUMNS)
 ROWS = RowCheck("occurrences", ROW_COLUMNS)
-SLOTS = RowCheck("concurrency_keys", SLOT_COLUMNS)
+KEYS = RowCheck("concurrency_keys", KEY_COLUMNS)
 GOES_ON = frozenset({
     "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
     "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
@@ -41,14 +41,14 @@ _COUNTS = """
     FROM occurrences WHERE schedule = ?
 """
 _FENCES = 1_000_000
-"""So far beyond those that are there is nobody's fence."""
-_PLACE_COUNTS = """
+"""Far beyond the fence of any row."""
+_KEY_COUNTS = """
     SELECT (SELECT count(*) FROM occurrences WHERE place = ?), (SELECT count(*) FROM occurrences WHERE wanted = ?)
 """
 
 
 def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, str]) -> None:
-    """Put something that can be worked with in the place of what is damaged."""
+    """Replace damaged values of a schedule state."""
     now = session.now()
     spare = {
         "uid": f"damaged-{state.schedule}",
@@ -68,11 +68,11 @@ def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, st
         if "fences" in problems:
             state.fences = number(fence, 0) + _FENCES
     if not GOES_ON.issuperset(problems):
-        state.fault = state.fault or told(problems)
+        state.fault = state.fault or describe_problems(problems)
 
 
 def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
-    """The same for a row, which says what is wrong with it."""
+    """Replace damaged values of a row, and note the damage on it."""
     time = next((one for one in (row.nominal, row.due, row.first_due) if number(one, -1, low=0) >= 0), now)
     is_over = row.ended is not None and "ended" not in problems
     spare = {
@@ -84,12 +84,12 @@ def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
         **dict.fromkeys(("nominal", "due", "first_due"), time),
     }
     _put(row, "occurrences", problems, spare)
-    row.damage = told(problems)
+    row.damage = describe_problems(problems)
 
 
-def mend_place(session: Session, place: ConcurrencySlot) -> None:
-    """Count again who holds and who wants a place under a key."""
-    [(place.taken, place.waiting)] = session.query(_PLACE_COUNTS, place.key, place.key)
+def mend_key(session: Session, key: ConcurrencyKey) -> None:
+    """Count again the rows that hold and want a place under a concurrency key."""
+    [(key.taken, key.waiting)] = session.query(_KEY_COUNTS, key.key, key.key)
 
 
 def _put(record: ScheduleState | Row, table: str, problems: Mapping[str, str], spare: Mapping[str, object]) -> None:

@@ -1,7 +1,7 @@
-"""Schedules as text, in parts that many schedules share, so that reading one costs little.
+"""Schedules as text, in parts that many schedules share, so that reading one is cheap.
 
-The trigger is one part, the target with all policies another; what people read has columns of its own. Each part that
-was read before is known, and so is each schedule that was read lately and has not changed since.
+The trigger is one part, the target with all policies another; names and labels have columns of their own. Parts and
+schedules that were read before are cached.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedul
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
 from noonmark.stores.damage import DamageLog
-from noonmark.stores.sql.records import Unreadable, from_json
-from noonmark.stores.sql.row_checks import RowCheck, told
+from noonmark.stores.rules.records import Unreadable
+from noonmark.stores.sql.records import from_json
+from noonmark.stores.sql.row_checks import RowCheck, describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,9 +67,9 @@ _POLICIES = tuple(
 _policies_of: Callable[[Declaration], tuple[Any, ...]] = attrgetter(*_POLICIES)
 _encode = json.JSONEncoder().encode
 _KNOWN = 8_192
-"""So many schedules, and so many different parts, are remembered."""
+"""How many schedules, and how many parts, are cached."""
 _ANY_TRIGGER = {"type": "event", "event_type": "any"}
-"""The terms are read with this trigger in place of their own: every policy is written out, none depends on it."""
+"""The terms are parsed with this trigger: every policy is written out, and none depends on it."""
 
 
 def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
@@ -86,9 +87,9 @@ def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
 
 
 def label_line(name: str, value: str) -> str:
-    """A label as it stands in the text of all labels, on a line of its own.
+    """A label in the text of all labels, on a line of its own.
 
-    Text in JSON has no ends of lines, so one is found here where there is such a label, and nowhere else.
+    JSON text has no line ends within, so the line is found only where there is such a label.
     """
     return f"\n{_encode(name)}: {_encode(value)}"
 
@@ -98,7 +99,7 @@ def _lines(labels: Mapping[str, str]) -> str:
 
 
 class ScheduleCache:
-    """The schedules that were read lately."""
+    """A cache of schedules."""
 
     def __init__(self) -> None:
         """Nothing was read yet."""
@@ -107,12 +108,12 @@ class ScheduleCache:
         self.damage = DamageLog()
 
     def forget(self) -> None:
-        """Begin anew, after a transaction that was undone: its versions will be used again."""
+        """Clear the cache after a rollback: its versions will be used again."""
         with self._lock:
             self._known.clear()
 
     def keep(self, fresh: Mapping[int, tuple[int, Schedule]]) -> None:
-        """Remember schedules, by key, as they are at a version."""
+        """Cache schedules, by key, each at a version."""
         with self._lock:
             known = self._known
             for key in fresh:
@@ -155,7 +156,7 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
     problems = _JUDGE.problems(columns[: len(COLUMNS)])
     problems = problems or {name: one for name, one in _STATE.problems(columns[-5:]).items() if name != "version"}
     if problems:
-        raise Unreadable(told(problems))
+        raise Unreadable(describe_problems(problems))
     try:
         declared = _declared(trigger, terms)
         if name is not None or declared_id is not None or description or labels is not None:
@@ -208,7 +209,7 @@ def _terms(text: str) -> Declaration:
 
 
 def _written(declared: Declaration) -> tuple[str | None, str]:
-    """The two parts of a document. Policies are much the same everywhere, targets are not: they are joined as text."""
+    """The two parts of a document. Policies repeat, targets do not: the parts are joined as text."""
     trigger = None if declared.trigger is None else _encode(declared.trigger.to_document())
     target = _encode(declared.target.to_document())
     return trigger, f'{{"target": {target}, {_policies(_policies_of(declared))[1:]}'

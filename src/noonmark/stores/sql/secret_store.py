@@ -1,4 +1,4 @@
-"""Secrets, as they were sealed, and the key of the store itself."""
+"""Encrypted secrets, and the key of the store itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text
 _COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"
 _REMOVE = "DELETE FROM secrets WHERE tenant = ? AND name = ?"
 NOBODY = ""
-"""Whose the key of the store is: no tenant is called that, so none reaches it."""
+"""The owner of the key of the store: no tenant has this name."""
 _OWN = "SELECT sealed FROM secrets WHERE tenant = ? AND name = 'own'"
 _DRAW = """
     INSERT INTO secrets (tenant, name, hosts, sealed, created, updated) VALUES (?, 'own', '[]', ?, ?, ?)
@@ -32,8 +32,8 @@ _DRAW = """
 """
 
 
-def keep(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret | None:
-    """Keep a secret in the place of the one of that name; None where it is new, and there are too many."""
+def put(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret | None:
+    """Store a secret, in place of one of the same name; None if it is new and there are too many."""
     known = some(session, tenant, [secret.name])
     if known:
         secret = replace(secret, created=known[0].created)
@@ -54,8 +54,8 @@ def some(session: Session, tenant: str, names: Collection[str]) -> list[Secret]:
     return _readable(session.query(_SOME, tenant, list(names)))
 
 
-def forget(session: Session, tenant: str, name: str) -> Secret | None:
-    """Remove a secret; what it was."""
+def delete(session: Session, tenant: str, name: str) -> Secret | None:
+    """Delete a secret and return it."""
     known = some(session, tenant, [name])
     if known:
         session.execute(_REMOVE, tenant, name)
@@ -63,13 +63,13 @@ def forget(session: Session, tenant: str, name: str) -> Secret | None:
 
 
 def find_own_key(session: Session) -> bytes | None:
-    """The key of the store; None as long as nobody has needed it."""
+    """The key of the store; None until it is first needed."""
     found = session.query(_OWN, NOBODY)
     return own_key.read(found[0][0]) if found else None
 
 
 def draw_own_key(session: Session) -> bytes:
-    """Keep a key for the store, unless somebody was faster; tells what is kept."""
+    """Store a new key of the store, unless there is one; returns the stored key."""
     now = session.now()
     session.execute(_DRAW, NOBODY, own_key.draw().hex(), now, now)
     [(kept,)] = session.query(_OWN, NOBODY)
@@ -77,7 +77,7 @@ def draw_own_key(session: Session) -> bytes:
 
 
 def _readable(rows: Sequence[Values]) -> list[Secret]:
-    """The secrets that can be read: of a damaged one nobody can say where it may go, and it is as if it was not set."""
+    """The secrets that can be read; a damaged one counts as not set, since its allowed hosts are unknown."""
     found = []
     for columns in rows:
         name, hosts, sealed, created, updated = columns

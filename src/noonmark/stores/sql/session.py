@@ -1,6 +1,6 @@
-"""A session: one transaction on one connection, as the shared parts of the SQL stores use it.
+"""A session: one transaction on one connection.
 
-Statements are written once, in SQL that both databases understand but for these words, which each puts in its own way:
+Statements are written once, in SQL that both databases understand, except for these words, which each translates:
 
 - `?` is a parameter, in the order in which they are given;
 - `IN EACH(type)` looks a value up in a parameter that is a list;
@@ -8,7 +8,7 @@ Statements are written once, in SQL that both databases understand but for these
 - `ROWS(type, ..) AS j` is a parameter that is a list of tuples, as rows with the columns `j.c0`, `j.c1`, ..;
 - `group_concat(x)` is the values of a column as text, with commas between them;
 - `CROSS JOIN .. ON` is a join in the order in which it is written; PostgreSQL finds that order itself;
-- `/* quick: a, b */` at the end: leave out the rows of these tables that somebody else is changing.
+- `/* quick: a, b */` at the end: skip the rows of these tables that another transaction has locked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Values = tuple[Any, ...]
 
 
 class Session(Protocol):
-    """Reads and writes in one transaction. Nobody else changes what is read as a record meanwhile."""
+    """Reads and writes in one transaction. No other transaction changes what is read as a record meanwhile."""
 
     is_narrow: bool
     """Whether a count has 32 bits, and a greater one is an error."""
@@ -36,7 +36,7 @@ class Session(Protocol):
         """The rows of a statement."""
 
     def gather(self, columns: str, source: str, *parameters: object) -> list[Values]:
-        """The same where there may be many: columns of a source, those of a subquery in its order."""
+        """Columns of a source, for many rows; those of a subquery in its order."""
 
     def execute(self, text: str, *parameters: object) -> None:
         """Carry out a statement."""
@@ -64,7 +64,7 @@ class Session(Protocol):
 
 
 def lease_end(session: Session, now: Micros, lease: Micros) -> Micros:
-    """When a lease that was asked for then ends; whoever asked may have waited a while for its turn."""
+    """When a lease ends that was asked for at `now`; the transaction may have waited since."""
     return max(now, session.now()) + lease
 
 

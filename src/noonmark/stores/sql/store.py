@@ -7,32 +7,18 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from noonmark.core.admission import times_in_question
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
-from noonmark.ports.records import KeyRecord
-from noonmark.stores.sql import (
-    admission,
-    audit_log,
-    claim_queries,
-    clock_repair,
-    dependencies,
-    fast_path,
-    history,
-    inspection,
-    leases,
-    nodes,
-    plan_writes,
-    runs,
-    schedule_lists,
-    secret_store,
-    snapshots,
-    system_events,
-    upstreams,
-)
-from noonmark.stores.sql import events as emitted
+from noonmark.ports.records import Admitted, KeyRecord
+from noonmark.stores.rules import admission, dependencies, plan_writes, system_events
+from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules.snapshots import by_uid
+from noonmark.stores.sql import audit_log, claims, clock_repair, fast_path, nodes, secret_store
+from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import progress as going_on
-from noonmark.stores.sql.backlog import count as count_backlog
+from noonmark.stores.sql.dependencies import graph
+from noonmark.stores.sql.reads import history, inspection, runs, schedules
+from noonmark.stores.sql.reads.backlog import count as count_backlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -51,7 +37,6 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
         Activity,
-        Admitted,
         Backlog,
         Graph,
         Heartbeat,
@@ -122,58 +107,49 @@ class SqlStore(ABC):
         """The tenants that a careful transaction must name, found by a query with a list of values."""
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
-        """Keep new schedules, each with its first plan."""
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._careful(tenants, lambda uow: plan_writes.create_all(uow, plans), tells=True)
 
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
-        """What some schedules depend on, directly and through others."""
-        return self._read(lambda uow: dependencies.graph(uow, tenant, schedule_ids))
+        return self._read(lambda uow: graph(uow.session, tenant, schedule_ids))
 
     def snapshot(self, uid: str) -> Snapshot | None:
-        """What an edit needs to know of a schedule."""
-        return self._read(lambda uow: snapshots.by_uid(uow, uid))
+        return self._read(lambda uow: by_uid(uow, uid))
 
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
-        """Active schedules whose time to plan has come, earliest first."""
         while True:
-            found, faults = self._read(lambda uow: snapshots.plannable(uow, now, limit))
+            found, faults = self._read(lambda uow: schedules.plannable(uow, now, limit))
             if not faults:
                 return found
-            # They would be found again and again, and stand before the others.
+            # They would be found again and again, before the others.
             for fault in faults.items():
                 self._quick(partial(_note_fault, fault=fault))
 
     def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
-        """Write each plan whose snapshot still holds."""
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._careful(tenants, lambda uow: plan_writes.commit_all(uow, plans), tells=True)
 
     def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
-        """Decide on a schedule while its row is locked."""
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
         return self._careful(tenants, lambda uow: plan_writes.commit_change(uow, uid, decide), tells=True)
 
     def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
-        """Keep occurrences that the trigger did not name."""
         tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))
         return self._careful(tenants, lambda uow: plan_writes.add_all(uow, occurrences), tells=True)
 
     def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        """Keep events, in their order."""
-        return self._careful({tenant}, lambda uow: emitted.emit(uow, tenant, events), tells=True)
+        return self._careful({tenant}, lambda uow: event_rules.emit(uow, tenant, events), tells=True)
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        """Events that were not matched yet, each with schedules that may want it."""
-        found, damaged = self._read(lambda uow: emitted.unmatched(uow, limit))
+        found, damaged = self._read(lambda uow: (event_rules.unmatched(uow, limit), uow.damaged_streams))
         if damaged:
-            self._careful(damaged, lambda uow: emitted.mend(uow, damaged))
+            tenants = [tenant for tenant in damaged if isinstance(tenant, str)]
+            self._careful(tenants, lambda uow: stored_events.mend(uow.session, damaged, self._schedule_cache.damage))
         return found
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
-        """Write what becomes of events, where nothing has happened since."""
         tenants = {one.audience.tenant for one in reactions}
-        return self._careful(tenants, lambda uow: emitted.commit(uow, reactions))
+        return self._careful(tenants, lambda uow: event_rules.commit(uow, reactions))
 
     def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -187,169 +163,139 @@ class SqlStore(ABC):
         only: str | None = None,
         shares: Shares | None = None,
     ) -> list[Claim]:
-        """Lease what is due, and what others let go."""
-
-        def claim(uow: UnitOfWork) -> tuple[list[Claim], leases.Faults]:
-            # A node whose own clock runs ahead must not take what others still hold.
+        def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
+            # A node whose clock is ahead must not take what others still hold.
             at = min(now, uow.now())
             if only is not None:
-                found = claim_queries.only_due(uow.session, only, routes, now=at, until=until)[:limit]
+                found = claims.only_due(uow.session, only, routes, now=at, until=until)[:limit]
             elif shares is not None:
-                found = claim_queries.due_in_turn(uow.session, routes, shares, now=at, until=until, limit=limit)
+                found = claims.due_in_turn(uow.session, routes, shares, now=at, until=until, limit=limit)
             else:
-                found = claim_queries.due(uow.session, routes, now=at, until=until, limit=limit)
+                found = claims.due(uow.session, routes, now=at, until=until, limit=limit)
             if not found and only is None:
-                leases.end_strays(uow.session, routes, now=at, until=until)
-            return leases.take(uow, found, node, now=at, lease=lease)
+                claims.end_strays(uow.session, routes, now=at, until=until)
+            return claims.take(uow, found, node, now=at, lease=lease)
 
-        claims, faults = self._quick(claim)
+        leased, faults = self._quick(claim)
         self._end_damaged(faults)
-        return claims
+        return leased
 
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        """Carry out admissions whose claim still holds: the plain ones quickly, then the others."""
         started = self._quick(lambda uow: fast_path.start_all(uow.session, admissions, now=now, lease=lease))
         others = [one for one in admissions if one.claim.occurrence.id not in started]
         tenants = {one.claim.schedule.owner.tenant for one in others}
 
         def admit(uow: UnitOfWork) -> list[Admitted | LeaseLost | Busy]:
-            return admission.admit_others(uow, admissions, started, now=now, lease=lease)
+            return admission.admit_all(uow, admissions, started, now=now, lease=lease)
 
-        return self._careful(tenants, admit) if others else admission.all_started(admissions, started)
+        if others:
+            return self._careful(tenants, admit)
+        return [Admitted(occurrence=started[one.claim.occurrence.id]) for one in admissions]
 
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
-        """The upstreams of each claim's schedule."""
-
-        def read(uow: UnitOfWork) -> list[Standings]:
-            states = uow.read_states({claim.schedule.uid for claim in claims})
-            return upstreams.read(
-                uow, [(states.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
-            )
-
-        return self._read(read)
+        return self._read(lambda uow: dependencies.of_claims(uow, claims))
 
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
-        """Extend the leases that are still held."""
-        return self._quick(lambda uow: leases.renew(uow, holds, now=now, lease=lease))
+        return self._quick(lambda uow: claims.renew(uow, holds, now=now, lease=lease))
 
     def release(self, holds: Sequence[Lease]) -> None:
-        """Give claimed rows back untouched."""
         tenants = self._tenants(_TENANTS_OF_ROWS, (hold.occurrence_id for hold in holds))
-        self._careful(tenants, lambda uow: leases.release(uow, holds), tells=True)
+        self._careful(tenants, lambda uow: admission.release(uow, holds), tells=True)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Write the end of deliveries whose fence still holds: the plain ones quickly, then the others."""
         ended = self._quick(lambda uow: fast_path.end_all(uow.session, settlements, now=uow.now()))
         others = [one.occurrence.id for one in settlements if one.occurrence.id not in ended]
         if not others:
             return [True] * len(settlements)
         tenants = self._tenants(_TENANTS_OF_ROWS, others)
-        # Whoever ends something looks for what that frees, but not one that is about to stop and hands its work back.
+        # A node that ends a run looks for what that frees; one that stops and hands its runs back does not.
         tells = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
-        return self._careful(tenants, lambda uow: admission.settle_others(uow, settlements, ended), tells=tells)
+        return self._careful(tenants, lambda uow: admission.settle_all(uow, settlements, ended), tells=tells)
 
     def request_stop(self, occurrence_id: str) -> bool:
-        """Ask whoever delivers it to stop; False when nobody does."""
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
-        return self._careful(tenants, lambda uow: leases.request_stop(uow, occurrence_id), tells=True)
+        return self._careful(tenants, lambda uow: admission.request_stop(uow, occurrence_id), tells=True)
 
     def cancel(self, occurrence_id: str) -> bool:
-        """End what has not been started; False when there is no such row."""
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
         return self._careful(tenants, lambda uow: admission.cancel(uow, occurrence_id), tells=True)
 
     def routes(self, source: str) -> list[str]:
-        """The routes of the schedules from a source."""
-        return self._glance(lambda uow: snapshots.routes(uow.session, source))
+        return self._glance(lambda uow: schedules.routes(uow.session, source))
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
-        """Remember that a node is alive, and what it serves."""
         self._quick(lambda uow: nodes.beat(uow.session, beat, now=now))
 
     def leave(self, node: str) -> None:
-        """Remember that a node has stopped."""
-        # What it ended in the end may have freed somebody's turn, and it does not look for that any more.
+        # Its last ends may have freed a slot, and it does not look for that any more.
         self._careful((), lambda uow: nodes.leave(uow.session, node, now=uow.now()), tells=True)
 
     def nodes(self) -> list[NodeRecord]:
-        """The nodes that were heard of within the last day."""
-        return self._read(lambda uow: nodes.told(uow.session, now=uow.now()))
+        return self._read(lambda uow: nodes.records(uow.session, now=uow.now()))
 
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
-        """Remember that a node was told to be lost, and tell it."""
-        tenants = self._glance(lambda uow: system_events.listening_for(uow.session, event))
-        return self._careful(tenants, lambda uow: system_events.tell_lost(uow, node, seen, event, tenants))
+        tenants = self._glance(lambda uow: uow.subscribed_tenants(event.event_type))
+        return self._careful(tenants, lambda uow: system_events.publish_lost_node(uow, node, seen, event, tenants))
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
-        """Take the lease of the leader, or renew it."""
-
         def lead(uow: UnitOfWork) -> Leadership:
-            # A node whose own clock runs ahead must not take what another still holds.
+            # A node whose clock is ahead must not take what another still holds.
             return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
 
         return self._quick(lead)
 
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
-        """Lease what nobody could serve for too long."""
+        def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
+            found = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
+            return claims.take(uow, found, node, now=now, lease=lease)
 
-        def claim(uow: UnitOfWork) -> tuple[list[Claim], leases.Faults]:
-            found = claim_queries.lacking(uow.session, now=min(now, uow.now()), limit=limit)
-            return leases.take(uow, found, node, now=now, lease=lease)
-
-        claims, faults = self._quick(claim)
+        leased, faults = self._quick(claim)
         self._end_damaged(faults)
-        return claims
+        return leased
 
     def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
-        """Deliveries whose deadline has come, earliest first."""
         found, faults, strays = self._read(lambda uow: history.overdue(uow, now=now, limit=limit))
         self._end_damaged(faults, strays)
         return found
 
     def next_time(self, routes: Collection[str]) -> Micros | None:
-        """When anything can next be planned, is overdue, or can be claimed."""
         return self._glance(lambda uow: history.next_time(uow.session, routes, now=uow.now()))
 
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget what is old, and what is too much."""
         return self._quick(lambda uow: history.prune(uow.session, before=before, keep=keep, limit=limit))
 
     def _end_damaged(self, faults: Mapping[int, str], strays: Sequence[int] = ()) -> None:
-        """End rows that cannot be read, each by itself, and those that belong to no schedule."""
+        """End damaged rows, each in its own transaction, and rows that belong to no schedule."""
         for key, problem in faults.items():
             try:
                 self._careful(
-                    self._tenants(_TENANTS_OF_KEYS, [key]), partial(leases.end_unreadable, faults={key: problem})
+                    self._tenants(_TENANTS_OF_KEYS, [key]), partial(claims.end_unreadable, faults={key: problem})
                 )
             except NoonmarkError:
                 raise
             except Exception:
-                # Something about its schedule is damaged as well. It would be found again and again.
+                # Its schedule is damaged as well. The row would be found again and again.
                 logger.exception("damaged occurrence %s cannot be ended with all that follows, and is ended alone", key)
                 self._quick(partial(_end_alone, keys=[key]))
         if strays:
             self._quick(partial(_end_alone, keys=strays))
 
     def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
-        """The schedule of that id."""
-
         def find(uow: UnitOfWork) -> StoredSchedule | None:
-            found = snapshots.kept(uow, snapshots.BY_ID, tenant, schedule_id)
+            found = schedules.find(uow, schedules.BY_ID, tenant, schedule_id)
             if found is None and deleted:
-                return snapshots.kept(uow, snapshots.DELETED_BY_ID, tenant, schedule_id)
+                return schedules.find(uow, schedules.DELETED_BY_ID, tenant, schedule_id)
             return found
 
         return self._read(find)
 
     def find_uid(self, uid: str) -> StoredSchedule | None:
-        """The schedule of that uid, deleted or not."""
-        return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_UID, uid))
+        return self._read(lambda uow: schedules.find(uow, schedules.BY_UID, uid))
 
     def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
-        """The owner's oldest schedule of that name that is not deleted."""
-        return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_NAME, tenant, user, name))
+        return self._read(lambda uow: schedules.find(uow, schedules.BY_NAME, tenant, user, name))
 
     def schedules(
         self,
@@ -361,163 +307,129 @@ class SqlStore(ABC):
         wanted: ScheduleFilter | None = None,
         newest_first: bool = False,
     ) -> list[StoredSchedule]:
-        """A page of the tenant's schedules."""
-        choice = schedule_lists.choice(tenant, wanted, deleted=deleted)
+        choice = schedules.choice(tenant, wanted, deleted=deleted)
         if choice is None:
             return []
         return self._read(
-            lambda uow: schedule_lists.page(uow, choice, tenant, after=after, limit=limit, newest_first=newest_first)
+            lambda uow: schedules.page(uow, choice, tenant, after=after, limit=limit, newest_first=newest_first)
         )
 
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
-        """How many there are."""
-        choice = schedule_lists.choice(tenant, wanted, deleted=deleted)
-        return 0 if choice is None else self._read(lambda uow: schedule_lists.count(uow, choice))
+        choice = schedules.choice(tenant, wanted, deleted=deleted)
+        return 0 if choice is None else self._read(lambda uow: schedules.count(uow, choice))
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
-        """One occurrence as it stands."""
         return self._read(lambda uow: history.one(uow, occurrence_id))
 
     def occurrences(
         self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
-        """A schedule's occurrences, newest nominal time first."""
         return self._read(lambda uow: history.of_schedule(uow, uid, limit, before, phases))
 
     def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
-        """A schedule's occurrences that stand for a time."""
         return self._read(lambda uow: history.standing_for(uow, uid, time, limit))
 
     def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
-        """A schedule's runs, newest start first."""
         return self._read(lambda uow: runs.of_schedule(uow, uid, limit, before))
 
     def occurrence_runs(self, occurrence_id: str) -> list[Run]:
-        """The runs of one occurrence, newest start first."""
         return self._read(lambda uow: runs.of_occurrence(uow, occurrence_id))
 
     def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
-        """The last run of each of some occurrences that has ended or was accepted, without its result."""
         return self._read(lambda uow: runs.last_of(uow, occurrence_ids))
 
     def run(self, run_id: str) -> tuple[str, Run] | None:
-        """One run, and the uid of its schedule."""
         return self._read(lambda uow: runs.one(uow, run_id))
 
     def progress(self, interims: Sequence[Interim]) -> list[bool]:
-        """Keep what deliveries that go on have put out so far."""
         return self._quick(lambda uow: going_on.write(uow.session, interims))
 
     def activities(self, uids: Sequence[str]) -> list[Activity]:
-        """What each of some schedules does at present."""
         return self._read(lambda uow: runs.activities(uow, uids))
 
     def events(
         self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
     ) -> list[Event]:
-        """The tenant's events, newest first."""
-        return self._read(lambda uow: emitted.newest(uow.session, tenant, limit, before, event_type))
+        return self._read(lambda uow: stored_events.newest(uow.session, tenant, limit, before, event_type))
 
     def event(self, tenant: str, event_id: str) -> Event | None:
-        """The tenant's event of that id."""
-        return self._read(lambda uow: emitted.one(uow.session, tenant, event_id))
+        return self._read(lambda uow: stored_events.one(uow.session, tenant, event_id))
 
     def backlog(self, now: Micros, limit: int) -> Backlog:
-        """How much is due and not claimed, and how much waits."""
         return self._read(lambda uow: count_backlog(uow.session, now, limit))
 
     def newest_time(self, before: Micros | None = None) -> Micros | None:
-        """The newest time that something was written."""
         return self._read(lambda uow: clock_repair.newest_time(uow.session, before))
 
     def due_since(self, routes: Collection[str]) -> Micros | None:
-        """Since when the first row can be claimed."""
         return self._read(lambda uow: clock_repair.due_since(uow.session, routes))
 
     def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
-        """Schedules that are accounted for beyond a time."""
         return self._read(lambda uow: clock_repair.planned_ahead(uow, now=now, until=until, after=after, limit=limit))
 
     def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
-        """Set back every time that lies too far ahead."""
         return self._quick(lambda uow: clock_repair.mend(uow.session, now=now, after=after, lease=lease))
 
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget events that are old, or too many."""
-        return self._quick(lambda uow: emitted.prune(uow.session, before=before, keep=keep, limit=limit))
+        return self._quick(lambda uow: stored_events.prune(uow.session, before=before, keep=keep, limit=limit))
 
     def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
-        """Keep notes that come with no plan."""
-
         def note(uow: UnitOfWork) -> None:
             for one in notes:
-                uow.add_note(tenant, one)
+                uow.add_audit_entry(tenant, one)
 
         self._careful({tenant}, note)
 
     def notes(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
-        """The tenant's notes, newest first."""
         return self._read(lambda uow: audit_log.newest(uow.session, tenant, limit, before, schedule_id))
 
     def prune_notes(self, *, before: Micros, limit: int) -> int:
-        """Forget notes that are old."""
         return self._quick(lambda uow: audit_log.prune_notes(uow.session, before=before, limit=limit))
 
     def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
-        """Keep who used a key, unless somebody has lately; tells what is kept."""
         fresh = KeyRecord(fingerprint=fingerprint, created=now)
         return self._careful(
             {tenant}, lambda uow: audit_log.claim_key(uow.session, tenant, key, fresh, since=now - lifetime)
         )
 
     def prune_keys(self, *, before: Micros, limit: int) -> int:
-        """Forget keys that are old."""
         return self._quick(lambda uow: audit_log.prune_keys(uow.session, before=before, limit=limit))
 
     def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
-        """Keep a secret, unless there are too many."""
-
         def keep(uow: UnitOfWork) -> Secret | None:
-            kept = secret_store.keep(uow.session, tenant, secret, most=most)
+            kept = secret_store.put(uow.session, tenant, secret, most=most)
             return _noted(uow, tenant, kept, note)
 
         return self._careful({tenant}, keep)
 
     def secrets(self, tenant: str) -> list[Secret]:
-        """The tenant's secrets, by name."""
         return self._read(lambda uow: secret_store.every(uow.session, tenant))
 
     def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
-        """Those that have one of the names, by name."""
         return self._read(lambda uow: secret_store.some(uow.session, tenant, names))
 
     def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
-        """Remove a secret; what it was."""
         return self._careful(
-            {tenant}, lambda uow: _noted(uow, tenant, secret_store.forget(uow.session, tenant, name), note)
+            {tenant}, lambda uow: _noted(uow, tenant, secret_store.delete(uow.session, tenant, name), note)
         )
 
     def set_aside(self, uid: str, problem: str) -> None:
-        """Plan a schedule no more."""
         self._quick(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))
         self._schedule_cache.damage.note("schedule_states", uid, problem)
 
     def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
-        """Look at so many rows."""
         found = self._read(lambda uow: inspection.inspect(uow, after, limit))
         for one in found.damaged:
-            if one.column != "fault":  # that was told when it was set
+            if one.column != "fault":  # that was reported when it was set
                 self._schedule_cache.damage.note(one.table, one.key, f"{one.column} {one.problem}")
         return found
 
     def damage(self) -> Mapping[str, int]:
-        """How many rows of each table were found damaged."""
         return self._schedule_cache.damage.counts()
 
     def own_key(self) -> bytes:
-        """The key of the store itself."""
         known = self._read(lambda uow: secret_store.find_own_key(uow.session))
         if known is None:
             return self._careful({secret_store.NOBODY}, lambda uow: secret_store.draw_own_key(uow.session))
@@ -525,13 +437,13 @@ class SqlStore(ABC):
 
 
 def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:
-    leases.end_nobodys(uow.session, keys)
+    claims.end_stray_rows(uow.session, keys)
 
 
 def _noted(uow: UnitOfWork, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
-    """What was changed, if anything was; then there is a note of it."""
+    """Add an audit entry, if a secret was changed."""
     if changed is not None and note is not None:
-        uow.add_note(tenant, note)
+        uow.add_audit_entry(tenant, note)
     return changed
 
 

@@ -1,21 +1,17 @@
-"""Listening: which schedules want to hear of which events."""
+"""Subscriptions in the tables: which schedules listen for which events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from noonmark.core.filters.index import NONE, Discriminator, discriminator, is_fields
-from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.filters.index import NONE, is_fields
 from noonmark.stores.sql.row_checks import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from noonmark.core.schedule import Schedule
-    from noonmark.stores.sql.records import ScheduleState
+    from noonmark.stores.rules.unit_of_work import ListenerQuestion, Subscription, Topic
     from noonmark.stores.sql.session import Session
-    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 COLUMNS = ("event_type", "tenant", "schedule", "fields", "wanted")
 # A value for each, not a condition: PostgreSQL would read all listeners to see which of the pairs have one.
@@ -23,7 +19,7 @@ HEARD = """
     SELECT j.c0, j.c1, (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1)
     FROM ROWS(text, text) AS j
 """
-# From each tenant to the next: there may be many listeners, and nobody is to read them all.
+# From each tenant to the next: there may be many listeners.
 LISTENING = """
     WITH RECURSIVE one(tenant) AS (
         SELECT min(tenant) FROM event_listeners
@@ -35,7 +31,7 @@ LISTENING = """
         SELECT 1 FROM event_listeners WHERE event_listeners.tenant = one.tenant AND event_type = ? LIMIT 1
     ) FROM one WHERE tenant IS NOT NULL ORDER BY tenant
 """
-# From each to the next of a type, likewise: they are few beside those who listen.
+# From each field to the next of a type, likewise: they are few.
 FIELDS = """
     WITH RECURSIVE one(tenant, event_type, fields) AS (
         SELECT c0, c1, c2 FROM ROWS(text, text, text) AS j
@@ -55,27 +51,17 @@ LISTENERS = f"""
         AND schedule <= {FURTHEST} ORDER BY schedule LIMIT ?
     ) AS first_ones) FROM ROWS(bigint, text, text, text, text, bigint) AS j
 """  # noqa: S608 - our own text
-Heard = tuple[str, str]
-"""A tenant, and a type of event."""
 
 
-class EventQuestion(NamedTuple):
-    """Who is looked for: those who listen for a type of event with this discriminator, beyond a schedule."""
-
-    event_type: str
-    own: Discriminator
-    after: int
-
-
-def heard(session: Session, among: Collection[Heard]) -> set[Heard]:
-    """Those of some types for which somebody of the tenant listens."""
-    if not among:
+def subscribed(session: Session, topics: Collection[Topic]) -> set[Topic]:
+    """Those topics that a schedule of the tenant listens for."""
+    if not topics:
         return set()
-    return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(among)) if found}
+    return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(topics)) if found}
 
 
 def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str, list[str]]:
-    """For each of some types of event, the fields of all discriminators that those who listen for it have."""
+    """The fields of the discriminators of all listeners, for each event type."""
     found: dict[str, list[str]] = {one: [] for one in types}
     for event_type, fields in session.query(FIELDS, [(tenant, one, NONE.fields) for one in types]):
         if is_fields(fields):  # else it is damaged, and no event has such fields
@@ -83,8 +69,8 @@ def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str
     return found
 
 
-def listeners(session: Session, tenant: str, asked: Sequence[EventQuestion], limit: int) -> list[list[int]]:
-    """For each, the keys of the first schedules that listen so."""
+def listeners(session: Session, tenant: str, asked: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
+    """The keys of the first schedules that each question is about."""
     rows = [(place, tenant, one.event_type, *one.own, one.after) for place, one in enumerate(asked)]
     found: list[list[int]] = [[] for _ in asked]
     for place, keys in session.query(LISTENERS, limit, rows):
@@ -92,24 +78,13 @@ def listeners(session: Session, tenant: str, asked: Sequence[EventQuestion], lim
     return found
 
 
-def add_all(uow: UnitOfWork, created: Sequence[tuple[ScheduleState, Schedule]]) -> None:
-    """Remember which events new schedules listen for."""
-    rows = [(name, one.owner.tenant, state.schedule, *own) for state, one in created for name, own in _heard_by(one)]
+def add(session: Session, rows: Sequence[tuple[int, str, Subscription]]) -> None:
+    """Store subscriptions of schedules, each with its key and tenant."""
     if rows:
-        uow.session.insert("event_listeners", COLUMNS, rows)
+        values = [(event_type, tenant, key, *own) for key, tenant, (event_type, own) in rows]
+        session.insert("event_listeners", COLUMNS, values)
 
 
-def listen(uow: UnitOfWork, state: ScheduleState, before: Schedule, after: Schedule) -> None:
-    """Remember which events a schedule listens for from now on."""
-    if before.declaration.trigger is not after.declaration.trigger or _heard_by(before) != _heard_by(after):
-        uow.write()  # now, for the database forgets the discriminator of a trigger that changes: see `guards`
-        uow.session.delete("event_listeners", "schedule", [state.schedule])
-        add_all(uow, [(state, after)])
-
-
-def _heard_by(schedule: Schedule) -> list[tuple[str, Discriminator]]:
-    trigger = schedule.declaration.trigger
-    if schedule.phase is SchedulePhase.DELETED or not isinstance(trigger, EventTrigger):
-        return []
-    own = discriminator(trigger.filters)
-    return [(event_type, own) for event_type in trigger.event_types]
+def tenants(session: Session, event_type: str) -> list[str]:
+    """The tenants in which a schedule listens for an event type."""
+    return [tenant for tenant, found in session.query(LISTENING, event_type) if found and isinstance(tenant, str)]

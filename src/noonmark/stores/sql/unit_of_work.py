@@ -1,7 +1,7 @@
-"""One transaction's view of the tables: records are read in bulk, changed in Python, and written back in bulk.
+"""The unit of work of the SQL stores: records are read in bulk, changed in Python, and written in bulk.
 
-Whatever looks along a line (the next for a slot, the live rows of a schedule) first writes what has been changed so
-far, so that it sees it. The plain case looks along no line: it is told by counters that nobody waits.
+A finder writes what was changed before, so that its query sees it. The usual case needs no finder: counters say that no
+row waits.
 """
 
 from __future__ import annotations
@@ -9,59 +9,88 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from noonmark.stores.sql import salvage, schedule_documents
+from noonmark.core.ids import TRIGGER
+from noonmark.ports.records import NODE_LISTED
+from noonmark.stores.rules import unit_of_work as rules
+from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
+from noonmark.stores.sql import dependencies, events, nodes, salvage, schedule_documents, subscriptions
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
+    KEY_COLUMNS,
     ROW_COLUMNS,
-    SLOT_COLUMNS,
     STATE_COLUMNS,
-    ConcurrencySlot,
-    Row,
-    ScheduleState,
+    from_json,
+    key_values,
     row_values,
     run_values,
-    slot_values,
     state_values,
+    to_json,
 )
-from noonmark.stores.sql.row_checks import told
-from noonmark.stores.sql.salvage import ROWS, SLOTS, STATES
-from noonmark.stores.system_events import NOTHING_MORE
+from noonmark.stores.sql.row_checks import describe_problems
+from noonmark.stores.sql.salvage import KEYS, ROWS, STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.audit import AuditEntry
+    from noonmark.core.event import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.lifecycle import Phase
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
-    from noonmark.core.system_events import SystemEvent
+    from noonmark.stores.rules.records import EventStream, Unreadable
+    from noonmark.stores.rules.unit_of_work import (
+        FireQuestion,
+        Identity,
+        ListenerQuestion,
+        ReadEvent,
+        Subscription,
+        Topic,
+    )
     from noonmark.stores.sql.schedule_documents import ScheduleCache
     from noonmark.stores.sql.session import Session
-    from noonmark.stores.system_events import More
 
-R = TypeVar("R", Row, ScheduleState, ConcurrencySlot)
-Noted = tuple["SystemEvent", ScheduleState, Row | None, "More", "Schedule | None"]
-"""Something that has happened to a schedule, or to one of its rows."""
+R = TypeVar("R", Row, ScheduleState, ConcurrencyKey)
 
-_PLACE_OF = "SELECT * FROM concurrency_keys WHERE tenant = ? AND name = ?"
+_KEY_OF_NAME = "SELECT * FROM concurrency_keys WHERE tenant = ? AND name = ?"
+_IN_SLOT_LINE = "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL AND schedule = ?"
+_FIRST = "AND held = 0 ORDER BY due, nominal, id LIMIT 1"
+_WAITING = """
+    phase = 'pending' AND waiting_for = 'dependency_pending' AND schedule = ? AND (ready IS NULL OR ready > ?)
+"""
+AWAITING = f"""{_WAITING} AND (awaits_after IS NULL OR (
+    CAST(? AS integer) = 1 AND nominal >= ? AND awaits_after < ?
+)) ORDER BY nominal, id"""
+PROJECTIONS = """
+    SELECT occurrences.* FROM occurrences
+    WHERE schedule IN EACH(bigint) AND ended IS NULL AND origin = 'trigger' ORDER BY nominal, occurrences.key
+"""
+_BEYOND = "schedule = ? AND origin = 'trigger' AND phase <> 'superseded' AND coalesce(missed_last, nominal) > ?"
+_NAMED = """
+    SELECT tenant, schedule_id, schedules.key FROM ROWS(text, text) AS j CROSS JOIN schedules
+    ON tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1
+"""
+_TENANTS = "SELECT key, tenant FROM schedules WHERE key IN EACH(bigint)"
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 
-class UnitOfWork:
+class UnitOfWork(rules.UnitOfWork):
     """What a transaction has read and changed; `now` is the store's clock."""
 
     def __init__(self, session: Session, schedule_cache: ScheduleCache) -> None:
-        """Nothing was read yet."""
+        super().__init__(session.now)
         self.session = session
         self.schedule_cache = schedule_cache
-        self.now = session.now
+        self.damaged_streams: list[object] = []
+        """The tenants of event streams that are damaged."""
         self._rows: dict[int, Row] = {}
         self._by_id: dict[str, Row] = {}
         self._states: dict[int, ScheduleState] = {}
-        self._places: dict[int, ConcurrencySlot] = {}
+        self._keys: dict[int, ConcurrencyKey] = {}
         self._changed_rows: dict[int, Row] = {}
         self._changed_states: dict[int, ScheduleState] = {}
-        self._changed_places: dict[int, ConcurrencySlot] = {}
+        self._changed_keys: dict[int, ConcurrencyKey] = {}
         self._removed: list[int] = []
         self._runs: list[tuple[Any, ...]] = []
         self._schedules: list[tuple[Any, ...]] = []
@@ -69,36 +98,36 @@ class UnitOfWork:
         self._notes: list[tuple[str, AuditEntry]] = []
         self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
-        self.facts: list[Noted] = []
-        """What has happened in this transaction, and is told at its end."""
-        self.tenants: dict[int, str] = {}
-        """Whose some of the schedules are, as far as whoever asks has said so."""
-        self.woke = False
-        """Whether a row that waited was given a time, or a schedule that follows others is to be planned."""
+
+    def pack(self, value: object) -> str | None:
+        return to_json(value)
+
+    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401 - text, unless it is damaged
+        return from_json(stored, column)
 
     # Rows
 
-    def read_rows(self, ids: Iterable[str]) -> None:
-        """Read the rows of some ids, and their sheets, at once."""
+    def load_rows(self, ids: Iterable[str]) -> None:
         unknown = [one for one in dict.fromkeys(ids) if one not in self._by_id]
         if unknown:
             self._take_rows(self.session.records("occurrences", ROW_COLUMNS, "id", unknown))
 
     def rows_of(self, keys: Sequence[int]) -> list[Row]:
-        """The rows of some keys, in their order; one that is not there is left out."""
+        """The rows of keys, in their order; missing ones are left out."""
         unknown = [key for key in keys if key not in self._rows]
         if unknown:
             self._take_rows(self.session.records("occurrences", ROW_COLUMNS, "key", unknown))
         return [self._rows[key] for key in keys if key in self._rows]
 
+    def row_of_key(self, key: int) -> Row | None:
+        return next(iter(self.rows_of([key])), None)
+
     def row(self, occurrence_id: str) -> Row | None:
-        """The row of an id."""
         if occurrence_id not in self._by_id:
-            self.read_rows([occurrence_id])
+            self.load_rows([occurrence_id])
         return self._by_id.get(occurrence_id)
 
-    def known(self, occurrence_id: str) -> Row | None:
-        """The row of an id, when all that there are have been read."""
+    def loaded_row(self, occurrence_id: str) -> Row | None:
         return self._by_id.get(occurrence_id)
 
     def find(self, condition: str, *parameters: object) -> list[Row]:
@@ -112,126 +141,37 @@ class UnitOfWork:
         self._take_rows([columns for columns in found if columns[0] not in self._rows])
         return [self._rows[columns[0]] for columns in found if columns[0] in self._rows]
 
-    def live(self, state: ScheduleState) -> list[Row]:
-        """The rows of a schedule that have not ended, oldest first."""
+    def live_rows(self, state: ScheduleState) -> list[Row]:
         return self.find("schedule = ? AND ended IS NULL ORDER BY key", state.schedule)
 
-    def add(self, row: Row) -> None:
-        """A new row."""
-        self._rows[row.key] = self._by_id[row.id] = self._changed_rows[row.key] = row
+    def slot_line(self, state: ScheduleState) -> list[Row]:
+        return self.find(f"{_IN_SLOT_LINE} ORDER BY due, nominal, id", state.schedule)
 
-    def remove(self, row: Row) -> None:
-        """Forget a row."""
-        del self._rows[row.key], self._by_id[row.id]
-        self._changed_rows.pop(row.key, None)
-        if row.stored is not None:
-            self._removed.append(row.key)
+    def first_for_slot(self, state: ScheduleState) -> Row | None:
+        return next(iter(self.find(f"{_IN_SLOT_LINE} {_FIRST}", state.schedule)), None)
 
-    def changed(self, row: Row) -> None:
-        """Something about a row is different now; one that was removed stays so."""
-        if row.key in self._rows:
-            self._changed_rows[row.key] = row
+    def first_for_key(self, key: ConcurrencyKey) -> Row | None:
+        return next(iter(self.find(f"wanted = ? {_FIRST}", key.key)), None)
 
-    # Schedules
+    def rows_awaiting_upstreams(self, state: ScheduleState, ended: Row | None = None) -> list[Row]:
+        if ended is None:
+            return self.find(f"{_WAITING} ORDER BY nominal, id", state.schedule, self.now())
+        is_fire = int(ended.origin == TRIGGER)
+        return self.find(AWAITING, state.schedule, self.now(), is_fire, ended.nominal, ended.last_nominal)
 
-    def read_states(self, uids: Iterable[str]) -> dict[str, ScheduleState]:
-        """The sheets of some schedules, by uid."""
-        self._take_states(self.session.records("schedule_states", STATE_COLUMNS, "uid", list(uids)))
-        return {state.uid: state for state in self._states.values()}
+    def projections(self, states: Sequence[ScheduleState]) -> list[Row]:
+        return self.rows_in(PROJECTIONS, [state.schedule for state in states])
 
-    def states_in(self, query: str, *parameters: object) -> list[ScheduleState]:
-        """The sheets that a query of whole rows picks, in its order."""
-        found = self.session.records_in("schedule_states", STATE_COLUMNS, query, *parameters)
-        self._take_states(found)
-        return [self._states[columns[0]] for columns in found]
+    def rows_beyond(self, state: ScheduleState, after: Micros) -> list[Row]:
+        return self.find(_BEYOND, state.schedule, after)
 
-    def states_of(self, keys: Iterable[int]) -> list[ScheduleState]:
-        """The sheets of some schedules, in their order; one that is not there is left out."""
-        wanted = list(keys)
-        unknown = [key for key in dict.fromkeys(wanted) if key not in self._states]
-        if unknown:
-            self._take_states(self.session.records("schedule_states", STATE_COLUMNS, "schedule", unknown))
-        return [self._states[key] for key in wanted if key in self._states]
+    def newest_fires(self, questions: Sequence[FireQuestion]) -> dict[int, tuple[Micros, Phase]]:
+        return dependencies.newest_fires(self.session, questions)
 
-    def state_of(self, row: Row) -> ScheduleState:
-        """The schedule of a row."""
-        return self._states[row.schedule]
-
-    def changed_state(self, state: ScheduleState) -> None:
-        """Something about a schedule's state is different now."""
-        self._changed_states[state.schedule] = state
-
-    def schedule_of(self, state: ScheduleState) -> Schedule:
-        """The schedule of a sheet, as it is stored."""
-        found = self.schedule_cache.read(self.session, {state.schedule: state.version})[state.schedule]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def add_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
-        """A new schedule."""
-        self._states[state.schedule] = self._changed_states[state.schedule] = state
-        self._new_schedules.append(schedule_documents.to_columns(state.schedule, schedule))
-
-    def keep_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
-        """A schedule is different from now on."""
-        self._schedules.append(schedule_documents.to_columns(state.schedule, schedule))
-        self.schedule_cache.keep({state.schedule: (state.version, schedule)})
-
-    # Concurrency keys
-
-    def place(self, tenant: str, name: str) -> ConcurrencySlot:
-        """The concurrency key of a tenant."""
-        for place in self._places.values():
-            if (place.tenant, place.name) == (tenant, name):
-                return place
-        found = self.session.records_in("concurrency_keys", SLOT_COLUMNS, _PLACE_OF, tenant, name)
-        if found:
-            return self._take_place(found[0])
-        key = self.next_key("concurrency_keys")
-        place = self._places[key] = ConcurrencySlot(key, tenant, name, 0, 0)
-        self.changed_place(place)
-        return place
-
-    def place_of(self, key: int) -> ConcurrencySlot | None:
-        """The concurrency key of that number; None where there is none, though a row says so."""
-        if key not in self._places:
-            found = self.session.records("concurrency_keys", SLOT_COLUMNS, "key", [key])
-            return self._take_place(found[0]) if found else None
-        return self._places[key]
-
-    def changed_place(self, place: ConcurrencySlot) -> None:
-        """The numbers of a concurrency key are different now."""
-        self._changed_places[place.key] = place
-
-    # Facts
-
-    def note(
-        self,
-        fact: SystemEvent,
-        state: ScheduleState,
-        row: Row | None = None,
-        more: More = NOTHING_MORE,
-        *,
-        schedule: Schedule | None = None,
-    ) -> None:
-        """Something has happened that somebody may want to hear; to the schedule as it is stored then, if not told."""
-        self.facts.append((fact, state, row, more, schedule))
-
-    # Writing
-
-    def add_run(self, row: Row, run: Run, result: str | None) -> None:
-        """Keep a run of a row."""
-        self._runs.append(run_values(row.key, row.schedule, run, result))
-
-    def add_note(self, tenant: str, note: AuditEntry) -> None:
-        """Keep a note of what a caller did."""
-        self._notes.append((tenant, note))
-
-    def reserve(self, ids: Iterable[str]) -> None:
+    def reserve(self, ids: Collection[str]) -> None:
         """Number rows that are to be added in the order of their ids.
 
-        Rows that are due together are claimed in that order, so those of one batch then lie side by side, and writing
+        Rows that are due together are claimed in that order, so those of one batch are stored side by side, and writing
         them touches a tenth of the pages.
         """
         ordered = sorted(ids)
@@ -239,19 +179,198 @@ class UnitOfWork:
             self._reserved.update(zip(ordered, self.session.numbers("occurrences", len(ordered)), strict=True))
 
     def key_for(self, occurrence_id: str) -> int:
-        """The number of a row that is to be added."""
         key = self._reserved.pop(occurrence_id, None)
-        return self.next_key("occurrences") if key is None else key
+        return self._next_key("occurrences") if key is None else key
 
-    def next_key(self, table: str, of: int = 1) -> int:
-        """A number that no row of a table has, the first `of` so many that will be asked for."""
+    def add_row(self, row: Row) -> None:
+        self._rows[row.key] = self._by_id[row.id] = self._changed_rows[row.key] = row
+
+    def changed(self, row: Row) -> None:
+        if row.key in self._rows:
+            self._changed_rows[row.key] = row
+
+    def remove_row(self, row: Row) -> None:
+        del self._rows[row.key], self._by_id[row.id]
+        self._changed_rows.pop(row.key, None)
+        if row.stored is not None:
+            self._removed.append(row.key)
+
+    def add_run(self, row: Row, run: Run) -> None:
+        self._runs.append(run_values(row.key, row.schedule, run, to_json(run.result)))
+
+    # Schedules
+
+    def load_states(self, uids: Iterable[str]) -> dict[str, ScheduleState]:
+        self._take_states(self.session.records("schedule_states", STATE_COLUMNS, "uid", list(uids)))
+        return {state.uid: state for state in self._states.values()}
+
+    def states_in(self, query: str, *parameters: object) -> list[ScheduleState]:
+        """The states that a query of whole rows picks, in its order."""
+        found = self.session.records_in("schedule_states", STATE_COLUMNS, query, *parameters)
+        self._take_states(found)
+        return [self._states[columns[0]] for columns in found]
+
+    def states_of(self, keys: Iterable[int]) -> list[ScheduleState]:
+        wanted = list(keys)
+        unknown = [key for key in dict.fromkeys(wanted) if key not in self._states]
+        if unknown:
+            self._take_states(self.session.records("schedule_states", STATE_COLUMNS, "schedule", unknown))
+        return [self._states[key] for key in wanted if key in self._states]
+
+    def state_of(self, row: Row) -> ScheduleState:
+        return self._states[row.schedule]
+
+    def changed_state(self, state: ScheduleState) -> None:
+        self._changed_states[state.schedule] = state
+
+    def schedules_of(self, states: Iterable[ScheduleState]) -> dict[int, Schedule | Unreadable]:
+        return self.schedule_cache.read(self.session, {state.schedule: state.version for state in states})
+
+    def states_named(self, identities: Collection[Identity]) -> dict[Identity, ScheduleState]:
+        if not identities:
+            return {}
+        found = self.session.query(_NAMED, list(identities))
+        states = {state.schedule: state for state in self.states_of([key for _, _, key in found])}
+        return {(tenant, schedule_id): states[key] for tenant, schedule_id, key in found if key in states}
+
+    def known_ids(self, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
+        return dependencies.known_ids(self.session, identities)
+
+    def next_schedule_key(self, count: int) -> int:
+        return self._next_key("schedules", count)
+
+    def add_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
+        self._states[state.schedule] = self._changed_states[state.schedule] = state
+        self._new_schedules.append(schedule_documents.to_columns(state.schedule, schedule))
+
+    def replace_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
+        self._schedules.append(schedule_documents.to_columns(state.schedule, schedule))
+        self.schedule_cache.keep({state.schedule: (state.version, schedule)})
+
+    def tenants_of(self, keys: Iterable[int]) -> Mapping[int, str]:
+        unknown = [key for key in keys if key not in self.tenants]
+        if unknown:
+            found = self.session.query(_TENANTS, unknown)
+            self.tenants.update((key, tenant) for key, tenant in found if isinstance(tenant, str))
+        return self.tenants
+
+    def last_heartbeats(self, routes: Collection[str]) -> tuple[Micros | None, Mapping[str, Micros]]:
+        # A heartbeat from the future is damaged, or of a clock that was wrong: it says nothing about now.
+        return nodes.last_heartbeats(self.session, routes, self.now() + NODE_LISTED)
+
+    def add_audit_entry(self, tenant: str, entry: AuditEntry) -> None:
+        self._notes.append((tenant, entry))
+
+    # Concurrency keys
+
+    def concurrency_key(self, tenant: str, name: str) -> ConcurrencyKey:
+        for known in self._keys.values():
+            if (known.tenant, known.name) == (tenant, name):
+                return known
+        found = self.session.records_in("concurrency_keys", KEY_COLUMNS, _KEY_OF_NAME, tenant, name)
+        if found:
+            return self._take_key(found[0])
+        number = self._next_key("concurrency_keys")
+        key = self._keys[number] = ConcurrencyKey(number, tenant, name, 0, 0)
+        self.changed_key(key)
+        return key
+
+    def concurrency_key_of(self, key: int) -> ConcurrencyKey | None:
+        if key not in self._keys:
+            found = self.session.records("concurrency_keys", KEY_COLUMNS, "key", [key])
+            return self._take_key(found[0]) if found else None
+        return self._keys[key]
+
+    def changed_key(self, key: ConcurrencyKey) -> None:
+        self._changed_keys[key.key] = key
+
+    # Dependencies
+
+    def downstream(self, state: ScheduleState) -> list[tuple[ScheduleState, bool]]:
+        self.write()
+        follows = dependencies.downstream(self.session, state.schedule)
+        return [(other, follows[other.schedule]) for other in self.states_of(follows)]
+
+    def set_upstreams(self, state: ScheduleState, tenant: str, upstreams: Sequence[str]) -> None:
+        self.write()
+        dependencies.replace(self.session, state.schedule, tenant, upstreams)
+
+    def graph_version(self, tenant: str) -> int:
+        return dependencies.version(self.session, tenant)
+
+    def raise_graph_version(self, tenant: str) -> None:
+        dependencies.raise_version(self.session, tenant)
+
+    # Events
+
+    def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
+        return subscriptions.subscribed(self.session, topics)
+
+    def subscribed_tenants(self, event_type: str) -> list[str]:
+        return subscriptions.tenants(self.session, event_type)
+
+    def add_subscriptions(self, added: Sequence[tuple[ScheduleState, str, Subscription]]) -> None:
+        subscriptions.add(self.session, [(state.schedule, tenant, one) for state, tenant, one in added])
+
+    def replace_subscriptions(self, state: ScheduleState, tenant: str, subscribed: Sequence[Subscription]) -> None:
+        self.write()  # now: a trigger of the database deletes discriminators when the schedule is written
+        self.session.delete("event_listeners", "schedule", [state.schedule])
+        subscriptions.add(self.session, [(state.schedule, tenant, one) for one in subscribed])
+
+    def listener_fields(self, tenant: str, types: Collection[str]) -> dict[str, list[str]]:
+        return subscriptions.fields_of(self.session, tenant, types)
+
+    def listeners(self, tenant: str, questions: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
+        return subscriptions.listeners(self.session, tenant, questions, limit)
+
+    def known_event_ids(self, tenant: str, event_ids: Collection[str | None]) -> set[str | None]:
+        return events.known_ids(self.session, tenant, event_ids)
+
+    def newest_moment(self, tenant: str) -> Micros:
+        return events.newest_moment(self.session, tenant)
+
+    def events_after(self, tenant: str, after: Micros) -> list[Micros]:
+        return events.moments_after(self.session, tenant, after)
+
+    def last_event_until(self, tenant: str, until: Micros) -> Micros | None:
+        return events.last_until(self.session, tenant, until)
+
+    def move_events(self, tenant: str, moments: Mapping[Micros, Micros], newest: Micros, matched_until: Micros) -> None:
+        events.move(self.session, tenant, moments, newest, matched_until)
+
+    def add_events(self, tenant: str, added: Sequence[Event]) -> None:
+        events.add(self.session, tenant, added)
+
+    def streams_behind(self, limit: int) -> list[EventStream]:
+        streams, self.damaged_streams = events.streams_behind(self.session, limit)
+        return streams
+
+    def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
+        found = events.waiting(self.session, stream, limit)
+        if not found:
+            self.damaged_streams.append(stream.tenant)
+        return found
+
+    def load_streams(self, tenants: Sequence[str]) -> dict[str, EventStream]:
+        return events.load_streams(self.session, tenants)
+
+    def changed_streams(self, streams: Iterable[EventStream]) -> None:
+        events.write_streams(self.session, streams)
+
+    def miss_node(self, node: str, seen: Micros) -> bool:
+        return nodes.miss(self.session, node, seen)
+
+    # Writing
+
+    def _next_key(self, table: str, of: int = 1) -> int:
+        """A number that no row of a table has, the first of so many that will be asked for."""
         numbers = self._numbers.setdefault(table, deque())
         if not numbers:
             numbers.extend(self.session.numbers(table, of))
         return numbers.popleft()
 
     def write(self) -> None:
-        """Write everything that has changed; what is removed first, since what is added may be the same again."""
+        """Write everything that has changed; removals first, since an added row may have the same id."""
         if self._removed:
             self.session.delete("runs", "occurrence", self._removed)
             self.session.delete("occurrences", "key", self._removed)
@@ -262,7 +381,7 @@ class UnitOfWork:
         for columns in self._schedules:
             self.session.update("schedules", schedule_documents.COLUMNS, [columns])
         self._schedules.clear()
-        self._write(self._changed_places, "concurrency_keys", SLOT_COLUMNS, slot_values)
+        self._write(self._changed_keys, "concurrency_keys", KEY_COLUMNS, key_values)
         self._write(self._changed_states, "schedule_states", STATE_COLUMNS, state_values)
         self._write(self._changed_rows, "occurrences", ROW_COLUMNS, row_values)
         if self._runs:
@@ -301,26 +420,26 @@ class UnitOfWork:
             self.session.insert(table, names, added)
 
     def _take_rows(self, found: list[tuple[Any, ...]]) -> None:
-        """Each by itself: one that is damaged is mended as far as it has to be, one without a schedule is nobody's."""
+        """Take rows that were read; a damaged one is mended as far as needed, one without a schedule is left out."""
         self.states_of([columns[2] for columns in found])
         for columns in found:
             if columns[2] not in self._states:
-                self._say("occurrences", columns[0], {"schedule": "is that of no schedule"})
+                self._report("occurrences", columns[0], {"schedule": "is that of no schedule"})
                 continue
             row = Row(*columns)
             row.stored = columns
             if problems := ROWS.problems(columns, narrow=self.session.is_narrow):
                 salvage.mend_row(row, problems, self.now())
-                self._say("occurrences", row.key, problems)
+                self._report("occurrences", row.key, problems)
             self._rows[row.key] = self._by_id[row.id] = row
 
-    def _take_place(self, columns: tuple[Any, ...]) -> ConcurrencySlot:
-        self._places[columns[0]] = place = ConcurrencySlot(*columns)
-        place.stored = columns
-        if problems := SLOTS.problems(columns, narrow=self.session.is_narrow):
-            salvage.mend_place(self.session, place)
-            self._say("concurrency_keys", place.key, problems)
-        return place
+    def _take_key(self, columns: tuple[Any, ...]) -> ConcurrencyKey:
+        self._keys[columns[0]] = key = ConcurrencyKey(*columns)
+        key.stored = columns
+        if problems := KEYS.problems(columns, narrow=self.session.is_narrow):
+            salvage.mend_key(self.session, key)
+            self._report("concurrency_keys", key.key, problems)
+        return key
 
     def _take_states(self, found: list[tuple[Any, ...]]) -> None:
         for columns in found:
@@ -329,10 +448,10 @@ class UnitOfWork:
                 state.stored = columns
                 if problems := STATES.problems(columns, narrow=self.session.is_narrow):
                     salvage.mend_state(self.session, state, problems)
-                    self._say("schedule_states", state.schedule, problems)
+                    self._report("schedule_states", state.schedule, problems)
 
-    def _say(self, table: str, key: int, problems: Mapping[str, str]) -> None:
-        self.schedule_cache.damage.note(table, key, told(problems))
+    def _report(self, table: str, key: int, problems: Mapping[str, str]) -> None:
+        self.schedule_cache.damage.note(table, key, describe_problems(problems))
 
 
 def _differing(stored: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[int, ...]:
@@ -341,5 +460,5 @@ def _differing(stored: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[int, .
 
 
 def _takes_slot(table: str, places: tuple[int, ...], rows: list[tuple[Any, ...]]) -> bool:
-    """A slot has one holder at every moment, so whoever gives it up is written before whoever takes it."""
+    """A slot has one holder at any time, so the row that gives it up is written before the one that takes it."""
     return table == "occurrences" and _HOLDS_SLOT in places and any(values[_HOLDS_SLOT] for values in rows)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import Conflict, NotFound, StoreUnavailable
 from noonmark.stores.sql import nodes
-from noonmark.stores.sql.version import OUR_TABLES, VERSION
+from noonmark.stores.sql.schema.version import OUR_TABLES, VERSION
 from noonmark.stores.sqlite.bootstrap import schema_version
 from noonmark.stores.sqlite.connections import Connections
 from noonmark.stores.sqlite.errors import is_damaged, unavailable
@@ -174,7 +174,7 @@ def _is_in_order(store: str, *, force: bool, now: Callable[[], Micros]) -> bool:
     try:
         with closing(connections.connect()) as target:
             _check_is_ours(target, store)
-            alive = [one.name for one in nodes.told(SqliteSession(target, now), now=now()) if one.is_alive]
+            alive = [one.name for one in nodes.records(SqliteSession(target, now), now=now()) if one.is_alive]
     except StoreUnavailable as error:  # its table of versions is damaged, but SQLite can write to it
         if force:
             return True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.ports.records import Condition
-from noonmark.stores.sql.version import TABLE, VERSION, stored_version
+from noonmark.stores.sql.schema.version import TABLE, VERSION, stored_version
 
 if TYPE_CHECKING:
     from noonmark.stores.sqlite.connections import Connections
@@ -52,7 +52,7 @@ def make_ready(connections: Connections) -> None:
 def _upgrade(connections: Connections) -> None:
     from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - it takes a second to import
 
-    from noonmark.stores.sql.upgrade import WAY_OUT, upgrade  # noqa: PLC0415 - likewise
+    from noonmark.stores.sql.schema.upgrade import WAY_OUT, upgrade  # noqa: PLC0415 - likewise
 
     try:
         upgrade(connections.connect, VERSION)

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.instants import SECOND
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import fork_safety
-from noonmark.stores.sql import (
-    admission,
-    system_events,
-)
+from noonmark.stores.rules import admission, system_events
+from noonmark.stores.sql import fast_path
 from noonmark.stores.sql.schedule_documents import ScheduleCache
 from noonmark.stores.sql.store import SqlStore
 from noonmark.stores.sql.unit_of_work import UnitOfWork
@@ -86,11 +84,21 @@ class SqliteStore(SqlStore):
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds, all in one transaction."""
-        return self._quick(lambda uow: admission.admit_all(uow, admissions, now=now, lease=lease))
+
+        def admit(uow: UnitOfWork) -> list[Admitted | LeaseLost | Busy]:
+            started = fast_path.start_all(uow.session, admissions, now=now, lease=lease)
+            return admission.admit_all(uow, admissions, started, now=now, lease=lease)
+
+        return self._quick(admit)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds, all in one transaction."""
-        return self._quick(lambda uow: admission.settle_all(uow, settlements))
+
+        def settle(uow: UnitOfWork) -> list[bool]:
+            ended = fast_path.end_all(uow.session, settlements, now=uow.now())
+            return admission.settle_all(uow, settlements, ended)
+
+        return self._quick(settle)
 
     def changed_by_others(self) -> bool:
         """Whether another process has written since this was last asked."""
@@ -127,7 +135,7 @@ class SqliteStore(SqlStore):
                 uow = self._unit_of_work(connection)
                 answer = work(uow)
                 uow.write()
-                system_events.tell(uow)
+                system_events.publish(uow)
         except BaseException:
             self._schedule_cache.forget()
             raise

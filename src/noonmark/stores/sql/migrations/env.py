@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.schema.tables import metadata
 
 # SQLite changes a table by copying it.
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)

@@ -1,0 +1,93 @@
+"""Explanations: the state of an occurrence, and what a schedule did at an instant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core import explain
+from noonmark.core.planner import timed_trigger
+from noonmark.operations import schedule_edits
+from noonmark.operations.occurrences import find_occurrence
+from noonmark.operations.serializers import next_run, text
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.operations.models.arguments import ExplainRequest, OneOccurrence
+    from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import StoredSchedule
+    from noonmark.ports.store import Store
+
+NEIGHBOURS = 50
+"""How many rows are read before the instant, at it, and among the gaps that span it."""
+NEWEST = 5
+"""How many of the newest rows are read, which show how far times are accounted for; and of the runs before the instant,
+one of which may still have been running."""
+LAST_ID = "~"
+"""Sorts after the id of every occurrence."""
+
+
+def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
+    """Explain the state of an occurrence: each rule with its decision, and one sentence."""
+    occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
+    runs = service.store.occurrence_runs(occurrence.id)
+    explanation = explain.explain_occurrence(schedule, occurrence, runs, now=service.store.clock())
+    about = {
+        "occurrence_id": occurrence.id,
+        "schedule_id": schedule.schedule_id,
+        "phase": str(occurrence.phase),
+    }
+    return about | explanation.to_document()
+
+
+def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
+    """Explain what a schedule did, does or will do at an instant; without one, its last occurrence."""
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    return explained(service.store, stored, arguments.at)
+
+
+def explained(store: Store, stored: StoredSchedule, at: Micros | None) -> dict[str, Any]:
+    """Explain a schedule that was found."""
+    now, schedule = store.clock(), stored.schedule
+    explanation, time = (_latest(store, stored, now=now), now) if at is None else (None, at)
+    if explanation is None:
+        # A schedule that was never due is explained by its first fire.
+        time = _first_fire(stored, now=now) if at is None else at
+        explanation = _instant(store, stored, time, now=now)
+    about = {"schedule_id": schedule.schedule_id, "at": text(time), "phase": str(schedule.phase)}
+    return about | explanation.to_document()
+
+
+def _instant(store: Store, stored: StoredSchedule, time: Micros, *, now: Micros) -> explain.Explanation:
+    uid, place = stored.schedule.uid, (time, LAST_ID)
+    newest = store.occurrences(uid, NEWEST)
+    near = [
+        *(row for row in newest if row.nominal > time),
+        *store.occurrences_at(uid, time, NEIGHBOURS),
+        *store.occurrences(uid, NEIGHBOURS, before=place),
+    ]
+    rows = {row.id: row for row in near}.values()
+    exact = [run for row in rows if row.nominal == time for run in store.occurrence_runs(row.id)]
+    runs = {run.id: run for run in [*exact, *store.runs(uid, NEWEST, before=place)]}.values()
+    return explain.explain_instant(
+        stored.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=stored.counters.admitted
+    )
+
+
+def _latest(store: Store, stored: StoredSchedule, *, now: Micros) -> explain.Explanation | None:
+    """Explain the last occurrence of a schedule; None if it has had none."""
+    uid = stored.schedule.uid
+    rows = {row.id: row for row in store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
+    for run in store.runs(uid, 1):  # perhaps of a backfill, whose nominal time is long past
+        row = store.occurrence(run.occurrence_id)
+        rows |= {} if row is None else {row.id: row}
+    last = explain.latest(list(rows.values()), now=now)
+    if last is None:
+        return None
+    runs = store.occurrence_runs(last.id)
+    return explain.explain_latest(stored.schedule, last, runs, now=now, next_run=next_run(stored, now=now))
+
+
+def _first_fire(stored: StoredSchedule, *, now: Micros) -> Micros:
+    trigger = timed_trigger(stored.schedule)
+    following = None if trigger is None else trigger.next_micros(now)
+    return now if following is None else following

@@ -1,0 +1,425 @@
+"""The documents that operations answer with. The client gives them as these values, with instants as datetimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - read at run time, from the annotations
+from typing import Any, Literal
+
+Document = dict[str, Any]
+"""JSON."""
+FailureClass = Literal[
+    "target_materialization_failed",
+    "target_missing",
+    "target_busy",
+    "runtime_rejected",
+    "mob_rejected",
+    "lease_lost",
+    "transport_error",
+    "internal_error",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The owner of a schedule."""
+
+    tenant: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """How the occurrences of a schedule have ended so far."""
+
+    total: int
+    successful: int
+    failed: int
+    missed: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule: what it declares, and its state."""
+
+    schedule_id: str
+    name: str | None
+    description: str
+    labels: dict[str, str]
+    trigger: Document | None
+    target: Document
+    overlap_policy: str | Document | None = None
+    misfire_policy: str | Document | None = None
+    missing_target_policy: str | None = None
+    retry_policy: Document | None = None
+    timeout_seconds: float | None = None
+    window: Document | None = None
+    delivery: str | None = None
+    pause_on_failure: int | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    depends_on: list[Document] | None = None
+    budget: Document | None = None
+    max_runs: int | None = None
+    accepts_payload: bool | None = None
+    planning_horizon_days: int | None = None
+    planning_horizon_occurrences: int | None = None
+    enabled: bool
+    phase: str
+    revision: int
+    owner: Owner
+    source: str
+    next_run_at: datetime | None
+    next_fire_times: list[datetime]
+    last_run_at: datetime | None
+    last_phase: str | None
+    counters: Counters
+    created_at_utc: datetime
+    updated_at_utc: datetime
+    deleted_at_utc: datetime | None
+    document: Document = field(metadata={"is_whole": True})
+    """The whole document, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One planned delivery of a schedule."""
+
+    occurrence_id: str
+    schedule_id: str
+    schedule_revision: int
+    superseded_by_revision: int | None
+    """The edit that superseded it, while that is the latest one."""
+    phase: str
+    origin: str
+    nominal_at_utc: datetime
+    due_at_utc: datetime
+    attempt: int
+    attempt_count: int
+    reason: str | None
+    why: str | None
+    """The reason as a sentence."""
+    detail: Document
+    failure_class: FailureClass | None
+    """What failed, in the occurrence or its last attempt; null when nothing failed."""
+    failure_detail: str | None
+    """The error of the last run on one line, or else the sentence of the reason."""
+    missed_count: int
+    missed_from: datetime | None
+    missed_to: datetime | None
+    waiting_for: str | None
+    node: str | None
+    """The node that delivers it, or ran it last."""
+    claimed_by: str | None
+    """The same."""
+    started_at_utc: datetime | None
+    """When its delivery, or its last run, began."""
+    dispatched_at_utc: datetime | None
+    """The same."""
+    completed_at_utc: datetime | None
+    """When it ended, in any phase."""
+    deadline_utc: datetime | None
+    run_id: str | None
+    delivery_correlation_id: str
+    """Its own id, which every delivery carries."""
+    payload: Any
+    trigger_snapshot: Document | None
+    """The trigger in force for it; like the target and the policies, null when the schedule was edited since."""
+    target_snapshot: Document | None
+    """In a list, null also when it is longer than 4 KiB."""
+    misfire_policy: str | Document | None
+    overlap_policy: str | Document | None
+    missing_target_policy: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a run has used."""
+
+    tokens: int
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One attempt to deliver an occurrence; it has no end and no outcome while it runs.
+
+    The result of a running command is the last of its output so far.
+    """
+
+    run_id: str
+    occurrence_id: str
+    schedule_id: str
+    attempt: int
+    node: str
+    started_at_utc: datetime
+    ended_at_utc: datetime | None
+    duration_seconds: float | None
+    outcome: str | None
+    result: Any
+    error: str | None
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The next fires of a trigger, with the trigger in words."""
+
+    fires: list[datetime]
+    description: str
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """Past fires that run again; without an id after a dry run."""
+
+    backfill_id: str | None
+    count: int
+    occurrences: list[Occurrence]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One rule, its decision and the facts behind it."""
+
+    rule: str
+    decision: str
+    facts: Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why something ran or did not: a sentence, and each rule that was applied."""
+
+    schedule_id: str
+    phase: str | None
+    summary: str
+    steps: list[Step]
+    occurrence_id: str | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A stored event."""
+
+    event_id: str
+    event_type: str
+    source: str
+    payload: Any
+    emitted_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmittedEvent:
+    """The id of an event that is stored."""
+
+    event_id: str
+    duplicate: bool | None = None
+    """True if the id was used before for an event of another type or payload, which is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedEvent:
+    """An event, and whether it matches."""
+
+    event_id: str | None
+    """Null for a draft."""
+    event_type: str
+    source: str
+    payload: Any
+    emitted_at: datetime
+    matches: bool
+    why: str | None
+    """Why it does not match: the first filter that fails, and the value found there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The newest events, newest first, and how many of them match."""
+
+    checked: int
+    matched: int
+    events: list[MatchedEvent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A stored file."""
+
+    upload_id: str
+    filename: str
+    path: str
+    """The path that the sender gave; not a place on disk."""
+    content_type: str
+    size: int
+    sha256: str
+    bucket: str
+    created_at_utc: datetime
+    event_id: str
+    """The event that announces it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node, as of its last heartbeat."""
+
+    node: str
+    is_alive: bool
+    is_leader: bool
+    routes: list[str]
+    capacity: int
+    load: int
+    version: str
+    started_at_utc: datetime
+    seen_at_utc: datetime
+    left_at_utc: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A secret without its value, which no answer contains."""
+
+    name: str
+    hosts: list[str]
+    created_at_utc: datetime
+    updated_at_utc: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKey:
+    """The key that requests are signed with."""
+
+    signing_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One change: who made it, and of what."""
+
+    entry: int
+    at_utc: datetime
+    caller: str
+    operation: str
+    schedule_id: str | None
+    revision_before: int | None
+    revision_after: int | None
+    reason: str | None
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check of the doctor: of the store, its schema, its rows, or the clocks."""
+
+    check: str
+    status: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedRow:
+    """A damaged cell of the store, and how to repair it."""
+
+    table: str
+    key: str
+    column: str
+    problem: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The state of the store: `ok`, or `problems`."""
+
+    status: str
+    checks: list[Check]
+    damaged_rows: list[DamagedRow]
+    rows_checked: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """Whether the worker of this node runs, and its settings."""
+
+    status: Literal["running", "stopped"]
+    worker_status: Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleCount:
+    """How many schedules match."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    next_cursor: str | None
+    """The cursor of the next page; null on the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePage(_Page):
+    """A page of schedules."""
+
+    schedules: list[Schedule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerPage(_Page):
+    """A page of event-triggered schedules."""
+
+    triggers: list[Schedule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrencePage(_Page):
+    """A page of occurrences, latest nominal time first."""
+
+    occurrences: list[Occurrence]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage(_Page):
+    """A page of runs, latest start first."""
+
+    runs: list[Run]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage(_Page):
+    """A page of events, newest first."""
+
+    events: list[Event]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadPage(_Page):
+    """A page of uploads, newest first."""
+
+    uploads: list[Upload]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(_Page):
+    """A page of the audit log, newest first."""
+
+    entries: list[AuditEntry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeList:
+    """The nodes seen within the last day."""
+
+    nodes: list[Node]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretList:
+    """All secrets, by name."""
+
+    secrets: list[Secret]

@@ -1,0 +1,410 @@
+"""The arguments of every operation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from noonmark.core.documents import named
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.operations.models.fields import (
+    MAX_INTEGER,
+    MAX_LABEL,
+    MAX_PAGE,
+    OBJECT,
+    Arguments,
+    Boolean,
+    EventType,
+    Id,
+    Instant,
+    Json,
+    Labels,
+    Name,
+    Object,
+    PageSize,
+    Policy,
+    Reason,
+    cursor,
+    integer,
+    number,
+    raw,
+    several,
+    text,
+)
+
+USUAL_PAGE = 100
+USUAL_PREVIEW, MAX_PREVIEW = 5, 1_000
+USUAL_BACKFILL, MAX_BACKFILL = 1_000, 10_000
+"""How many fires one backfill runs."""
+USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
+MAX_OFFSET = 10_000
+MAX_KEY = 255
+KINDS = {
+    "periodic": ("interval", "cron", "calendar"),
+    "delayed": ("once",),
+    "event": ("event",),
+    **{one: (one,) for one in ("once", "interval", "cron", "calendar")},
+    "dependent": ("",),
+}
+"""The kinds of schedules that a list can be filtered by, and the types of trigger they stand for."""
+
+Text = Annotated[Any, raw({"type": "string"})]
+Label = Annotated[str, text(high=MAX_LABEL)]
+Revision = Annotated[int, integer()]
+Offset = Annotated[int, integer(0, MAX_OFFSET)]
+IdCursor = Annotated[tuple[str], cursor(str)]
+TimeCursor = Annotated[tuple[int], cursor(int)]
+TimeIdCursor = Annotated[tuple[int, str], cursor(int, str)]
+SecretName = Annotated[str, raw({"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$"})]
+Flag = Annotated[Any, raw({"type": "boolean"})]
+Key = Annotated[Any, raw({"type": "string", "minLength": 1, "maxLength": MAX_KEY})]
+Seconds = Annotated[Any, raw({"type": "number", "minimum": 0.001, "maximum": 3_155_760_000})]
+Count = Annotated[Any, raw({"type": "integer", "minimum": 1, "maximum": MAX_INTEGER})]
+SchedulePhases = Annotated[list[SchedulePhase], several(named(SchedulePhase))]
+Phases = Annotated[list[Phase], several(named(Phase))]
+TriggerKinds = Annotated[list[str], several({name: name for name in KINDS})]
+
+
+class NoArguments(Arguments):
+    """No arguments."""
+
+
+class ScheduleFields(Arguments):
+    """What a schedule declares."""
+
+    is_document: ClassVar[bool] = True
+
+    name: Name | None = None
+    trigger: Object | None = None
+    """When it fires: an object whose `type` is once, interval, cron, calendar or event."""
+    target: Object | None = None
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
+    task."""
+    description: Annotated[str, text(0, 10_000)] | None = None
+    labels: Labels | None = None
+    overlap_policy: Policy | None = None
+    """skip, queue, queue_one, allow or cancel_running."""
+    misfire_policy: Policy | None = None
+    """skip, catch_up_one, catch_up_all, catch_up_within or spread."""
+    missing_target_policy: Text | None = None
+    """mark_misfired or skip."""
+    retry_policy: Object | None = None
+    timeout_seconds: Seconds | None = None
+    window: Object | None = None
+    delivery: Text | None = None
+    """at_least_once or at_most_once."""
+    pause_on_failure: Count | None = None
+    concurrency_key: Name | None = None
+    concurrency_limit: Annotated[int, integer(1, 100_000)] | None = None
+    depends_on: Annotated[Any, raw({"type": "array", "items": OBJECT, "maxItems": 100})] | None = None
+    budget: Object | None = None
+    """`max_cost_usd` and `max_tokens` of one run."""
+    max_runs: Count | None = None
+    accepts_payload: Flag | None = None
+    """Whether a run may bring a payload although a program declared the function; only a program can set this then."""
+    planning_horizon_days: Annotated[int, integer(1, 366)] | None = None
+    planning_horizon_occurrences: Annotated[int, integer(1, 64)] | None = None
+    enabled: Flag | None = None
+
+
+class NewSchedule(ScheduleFields):
+    """A schedule to create."""
+
+    target: Object
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
+    task."""
+    schedule_id: Id | None = None
+    user_id: Name | None = None
+    """The owner: the caller, unless an admin names someone else."""
+    idempotency_key: Key | None = None
+    prohibit_overlap: Flag | None = None
+    """Another way to say the overlap policy: true is skip, false is allow."""
+
+
+class OneSchedule(Arguments):
+    """A schedule by its id."""
+
+    schedule_id: Id
+
+
+class ExpectedSchedule(OneSchedule):
+    """A schedule as the caller has read it; a change is refused if it has changed since."""
+
+    expected_revision: Revision | None = None
+    expected_updated_at_utc: Instant | None = None
+
+
+class ScheduleUpdate(ScheduleFields, ExpectedSchedule):
+    """The fields of a schedule to change; null resets a field."""
+
+
+class ScheduleAction(OneSchedule):
+    """What pauses, resumes or deletes a schedule."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+    expected_revision: Revision | None = None
+    expected_updated_at_utc: Instant | None = None
+
+
+class RunRequest(OneSchedule):
+    """A run to start now."""
+
+    payload: Json | None = None
+    overlap: Policy | None = None
+    """The overlap policy of this run alone."""
+    key: Name | None = None
+    """The same key again returns the same occurrence."""
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class BackfillRequest(OneSchedule):
+    """Past fires to run again, from the first to the last inclusive."""
+
+    from_: Instant
+    to: Instant
+    dry_run: Boolean = False
+    limit: Annotated[int, integer(1, MAX_BACKFILL)] = USUAL_BACKFILL
+    concurrency: Annotated[int, integer(1, 1_000)] | None = None
+    key: Name | None = None
+    """The same key again runs nothing twice."""
+
+
+class ScheduleLookup(OneSchedule):
+    """The schedule to get."""
+
+    include_deleted: Boolean = False
+
+
+class ScheduleFilters(Arguments):
+    """Filters; a schedule must match all of them."""
+
+    phase: SchedulePhases | None = None
+    kind: TriggerKinds | None = None
+    label: Label | None = None
+    """`name=value`."""
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    owner: Name | None = None
+    text: Name | None = None
+    name: Name | None = None
+    route: Name | None = None
+    include_deleted: Boolean = False
+
+
+class ScheduleQuery(ScheduleFilters):
+    """The schedules to list."""
+
+    workflow_id: Name | None = None
+    newest_first: Boolean = False
+    limit: PageSize = USUAL_PAGE
+    offset: Offset = 0
+    cursor: IdCursor | None = None
+
+
+class TriggerQuery(Arguments):
+    """The event-triggered schedules to list."""
+
+    event_type: EventType | None = None
+    phase: SchedulePhases | None = None
+    label: Label | None = None
+    """`name=value`."""
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    owner: Name | None = None
+    text: Name | None = None
+    name: Name | None = None
+    route: Name | None = None
+    include_deleted: Boolean = False
+    newest_first: Boolean = False
+    limit: PageSize = USUAL_PAGE
+    offset: Offset = 0
+    cursor: IdCursor | None = None
+
+
+class PreviewRequest(Arguments):
+    """A schedule or a trigger whose next fires are wanted."""
+
+    schedule_id: Id | None = None
+    trigger: Object | None = None
+    after: Instant | None = None
+    count: Annotated[int, integer(1, MAX_PREVIEW)] = USUAL_PREVIEW
+    key: Annotated[str, text(0)] = ""
+    """What `H` in a cron expression hashes."""
+
+
+class OccurrenceQuery(OneSchedule):
+    """The occurrences to list."""
+
+    include_terminal: Boolean = True
+    phase: Phases | None = None
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class RunQuery(OneSchedule):
+    """The runs to list."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class ExplainRequest(OneSchedule):
+    """The instant to explain; without one, the last occurrence."""
+
+    at: Instant | None = None
+
+
+class OneOccurrence(Arguments):
+    """An occurrence by its id."""
+
+    occurrence_id: Id
+
+
+class UsageReport(Arguments):
+    """What a run has used."""
+
+    tokens: Annotated[int, integer(0, 2**53)] = 0
+    cost_usd: Annotated[float, number(0, 1e9)] = 0
+
+
+class Completion(OneOccurrence):
+    """The result of an occurrence that awaits its completion."""
+
+    result: Json | None = None
+    usage: UsageReport | None = None
+    token: Name | None = None
+    """Proves that the caller has the work."""
+
+
+class Failure(OneOccurrence):
+    """The error of an occurrence that awaits its completion."""
+
+    error: Annotated[str, text(high=65_536, multiline=True)] = "reported as failed"
+    usage: UsageReport | None = None
+    token: Name | None = None
+    """Proves that the caller has the work."""
+
+
+class Cancellation(OneOccurrence):
+    """The occurrence to cancel."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class OneRun(Arguments):
+    """A run by its id."""
+
+    run_id: Id
+
+
+class NewEvent(Arguments):
+    """An event to emit."""
+
+    is_document: ClassVar[bool] = True
+
+    event_type: EventType
+    payload: Json | None = None
+    source: Annotated[str, text(0)] | None = None
+    """Who emits it: anything but `noonmark`, the source of system events."""
+    event_id: Id | None = None
+    """The same id again is the same event."""
+
+
+class EventQuery(Arguments):
+    """The events to list."""
+
+    event_type: EventType | None = None
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeCursor | None = None
+
+
+_EVENT_TYPES = {
+    "anyOf": [
+        EventType.__metadata__[0].schema,  # type: ignore[attr-defined] # of Annotated
+        {"type": "array", "items": EventType.__metadata__[0].schema, "minItems": 1, "maxItems": 100},  # type: ignore[attr-defined]
+    ]
+}
+
+
+class MatchRequest(Arguments):
+    """What to match events with: filters, perhaps for some event types; a trigger; or a schedule."""
+
+    event_type: Annotated[Any, raw(_EVENT_TYPES)] | None = None
+    """All types, if absent."""
+    filters: Annotated[Any, raw(OBJECT, maxProperties=100)] | None = None
+    limit: Annotated[int, integer(1, MAX_PAGE)] = USUAL_PAGE
+    """How many of the newest events are checked: 100 by default."""
+    event: Object | None = None
+    """A draft of an event to check instead of the stored ones."""
+    trigger: Object | None = None
+    """An event trigger, instead of filters."""
+    schedule_id: Id | None = None
+    """A schedule with an event trigger, instead of filters."""
+
+
+class NewSecret(Arguments):
+    """A secret, and the hosts that may receive it."""
+
+    is_document: ClassVar[bool] = True
+
+    name: SecretName
+    value: Annotated[
+        str,
+        raw(
+            {
+                "type": "string",
+                "minLength": 4,
+                "maxLength": 8_192,
+                "pattern": "^[!-~]([ -~]*[!-~])?$",
+                "writeOnly": True,
+            }
+        ),
+    ]
+    """The whole value of the header that carries it. No answer contains it."""
+    hosts: Annotated[
+        list[str],
+        raw(
+            {
+                "type": "array",
+                "items": {"type": "string", "examples": ["api.example.com"]},
+                "minItems": 1,
+                "maxItems": 20,
+            }
+        ),
+    ]
+    """Where requests may take it: api.example.com, api.example.com:8443, or *.example.com for all subdomains."""
+
+
+class OneSecret(Arguments):
+    """A secret by its name."""
+
+    is_document: ClassVar[bool] = True
+
+    name: SecretName
+
+
+class PageQuery(Arguments):
+    """A page of a list."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class OneUpload(Arguments):
+    """An upload by its id."""
+
+    upload_id: Id
+
+
+class DoctorRequest(Arguments):
+    """How many rows to check."""
+
+    rows: Annotated[int, integer(1, MAX_ROWS)] = USUAL_ROWS
+
+
+class AuditQuery(Arguments):
+    """The audit entries to list."""
+
+    schedule_id: Id | None = None
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeCursor | None = None

@@ -1,0 +1,298 @@
+"""Edits of stored schedules: create, declare, pause, resume, delete, cancel; and runs that are requested by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from noonmark.core import edits
+from noonmark.core.errors import Conflict, NotFound, RevisionConflict
+from noonmark.core.ids import manual
+from noonmark.core.instants import to_text
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.planner import first_plan
+from noonmark.core.plans import occurrence
+from noonmark.core.policies.dependencies import check_order, find_cycle
+from noonmark.core.schedule import Schedule
+from noonmark.operations.secrets import check_secrets, secret_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.policies.overrides import Overrides
+    from noonmark.core.schedule import Declaration, Owner
+    from noonmark.core.targets import Target
+    from noonmark.operations.service import AuditEntryMaker
+    from noonmark.ports.records import StoredSchedule
+    from noonmark.ports.store import Store
+
+    Decide = Callable[[Snapshot, Micros], Plan | None]
+
+MAX_TRIES = 100
+"""How often the dependencies of a schedule are looked up again because another change was written first."""
+
+
+class Expected(NamedTuple):
+    """The state of a schedule as the caller has read it; None expects nothing."""
+
+    revision: int | None = None
+    updated: Micros | None = None
+    """When it was last changed; changes of its name or description keep the revision, but not this."""
+
+    def check(self, schedule: Schedule) -> None:
+        """Raise RevisionConflict if it has changed since."""
+        if self.revision is not None and schedule.revision != self.revision:
+            raise RevisionConflict(
+                f"the schedule has revision {schedule.revision}, not {self.revision}", field="expected_revision"
+            )
+        if self.updated is not None and schedule.updated != self.updated:
+            raise RevisionConflict(
+                f"the schedule was changed at {to_text(schedule.updated)}", field="expected_updated_at_utc"
+            )
+
+
+ANY_STATE = Expected()
+
+
+def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
+    """Find a schedule by its id, perhaps a deleted one; NotFound if there is none."""
+    stored = store.find(tenant, schedule_id, deleted=deleted)
+    if stored is None:
+        raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
+    return stored
+
+
+def create(store: Store, schedule: Schedule, *, lookahead: Micros, audit: AuditEntryMaker | None = None) -> bool:
+    """Store a new schedule with its first plan; False if its id is taken."""
+    check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
+    plan = first_plan(schedule, lookahead=lookahead)
+    if audit is not None:
+        plan = replace(plan, note=audit(None, schedule, now=schedule.created))
+    for _ in range(MAX_TRIES):
+        [created] = store.create([replace(plan, graph=_check_order(store, schedule))])
+        if created or store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
+            return created
+    raise Conflict("other schedules kept changing; try again")
+
+
+def create_many(store: Store, schedules: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
+    """Store new schedules, those without dependencies in one transaction; False where an id is taken."""
+    for schedule in schedules:
+        check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
+    alone = [schedule for schedule in schedules if not schedule.declaration.depends_on]
+    plans = [first_plan(schedule, lookahead=lookahead) for schedule in alone]
+    created = dict(zip((schedule.uid for schedule in alone), store.create(plans), strict=True))
+    return [
+        created[schedule.uid] if schedule.uid in created else create(store, schedule, lookahead=lookahead)
+        for schedule in schedules
+    ]
+
+
+def new_schedule(
+    declaration: Declaration, *, uid: str, schedule_id: str, owner: Owner, source: str, now: Micros
+) -> Schedule:
+    """The first revision of a declaration."""
+    return Schedule(
+        uid=uid,
+        schedule_id=schedule_id,
+        owner=owner,
+        declaration=declaration,
+        revision=1,
+        phase=SchedulePhase.ACTIVE if declaration.enabled else SchedulePhase.PAUSED,
+        source=source,
+        created=now,
+        updated=now,
+    )
+
+
+def change(
+    store: Store,
+    uid: str,
+    decide: Decide,
+    audit: AuditEntryMaker | None = None,
+    expected: Expected = ANY_STATE,
+) -> Schedule:
+    """Decide on a locked schedule and write the plan; None changes nothing. Returns the schedule as it is then.
+
+    RevisionConflict if it is not as expected.
+    """
+    checked = _Checked()
+    for _ in range(MAX_TRIES):
+        decision = _Decision(decide, audit, expected, checked)
+        written = store.change(uid, decision)
+        if decision.before is None:
+            raise NotFound("the schedule was deleted", field="schedule_id")
+        after = decision.before if decision.plan is None else decision.plan.schedule or decision.before
+        if written or decision.plan is None:
+            return after
+        checked = _checked(store, after, decision.before.declaration)
+    raise Conflict("the schedules it depends on kept changing; try again")
+
+
+class _Checked(NamedTuple):
+    """Parts of a declaration that were checked against the rest of the store; None was not checked."""
+
+    target: Target | None = None
+    upstreams: tuple[Dependency, ...] | None = None
+    graph: int | None = None
+    """The version of the dependency graph in which the upstreams make no cycle."""
+
+    def covers(self, before: Declaration, after: Declaration) -> bool:
+        """Whether everything new in a declaration that must be checked was checked."""
+        has_secrets = after.target in (before.target, self.target) or not secret_names(after.target)
+        return has_secrets and after.depends_on in ((), before.depends_on, self.upstreams)
+
+
+class _Decision:
+    """Decides on a schedule that the store has locked, and remembers the schedule and the plan.
+
+    Secrets and other schedules cannot be read under the lock. If the decision depends on them, the first call writes
+    nothing; they are looked up, and the next call decides again.
+    """
+
+    def __init__(self, decide: Decide, audit: AuditEntryMaker | None, expected: Expected, checked: _Checked) -> None:
+        self._decide, self._audit, self._expected, self._checked = decide, audit, expected, checked
+        self.before: Schedule | None = None
+        """The schedule as found; None if it does not exist or is deleted."""
+        self.plan: Plan | None = None
+
+    def __call__(self, snapshot: Snapshot, now: Micros) -> Plan | None:
+        """Decide; None writes nothing."""
+        self.before = self.plan = None
+        before = snapshot.schedule
+        if before.phase is SchedulePhase.DELETED:
+            return None
+        self.before = before
+        self._expected.check(before)
+        plan = self._decide(snapshot, now)
+        if plan is None:
+            return None
+        after = plan.schedule or before
+        if self._audit is not None:
+            plan = replace(plan, note=self._audit(before, after, now=now))
+        if after.declaration.depends_on != before.declaration.depends_on:
+            plan = replace(plan, graph=self._checked.graph)
+        self.plan = plan
+        return plan if self._checked.covers(before.declaration, after.declaration) else None
+
+
+def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
+    """Replace the declaration; the same one again changes nothing."""
+    return declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
+
+
+def declare(
+    store: Store,
+    uid: str,
+    read: Callable[[Schedule, Micros], Declaration],
+    *,
+    lookahead: Micros,
+    audit: AuditEntryMaker | None = None,
+    source: str | None = None,
+) -> Schedule:
+    """Replace the declaration by what `read` makes of the schedule; the same declaration again changes nothing.
+
+    `read` gets the exact time of the edit: a trigger relative to now is anchored at the time that is stored, so that it
+    is recognised when it is declared again. With a source, the whole declaration comes from there.
+    """
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        declaration = read(snapshot.schedule, now)
+        if snapshot.schedule.declaration == declaration and source in {None, snapshot.schedule.source}:
+            return None
+        return edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
+
+    return change(store, uid, decide, audit)
+
+
+def pause(store: Store, uid: str, audit: AuditEntryMaker | None = None, *, expected: Expected = ANY_STATE) -> Schedule:
+    """Pause a schedule: its trigger starts nothing until it is resumed."""
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        _check_goes_on(snapshot.schedule, "pause")
+        return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
+
+    return change(store, uid, decide, audit, expected)
+
+
+def resume(
+    store: Store, uid: str, *, lookahead: Micros, audit: AuditEntryMaker | None = None, expected: Expected = ANY_STATE
+) -> Schedule:
+    """Resume a schedule: plan from now on."""
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        _check_goes_on(snapshot.schedule, "resume")
+        if snapshot.schedule.phase is SchedulePhase.ACTIVE:
+            return None
+        return edits.resume(snapshot, now=now, lookahead=lookahead)
+
+    return change(store, uid, decide, audit, expected)
+
+
+def _check_goes_on(schedule: Schedule, verb: str) -> None:
+    if schedule.phase is SchedulePhase.COMPLETED:
+        raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to start again")
+
+
+def delete(store: Store, uid: str, audit: AuditEntryMaker | None = None, *, expected: Expected = ANY_STATE) -> Schedule:
+    """Delete a schedule: nothing of it starts from now on; its history is kept."""
+    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), audit, expected)
+
+
+def cancel(store: Store, stored: StoredSchedule) -> int:
+    """Delete a schedule and ask its running deliveries to stop; returns how many. NotFound if it has completed."""
+    schedule = stored.schedule
+    [activity] = store.activities([schedule.uid])
+    # A completed schedule may have another requested run, which is due at a time or waits for a running one.
+    if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and stored.next_due is None:
+        raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
+    delete(store, schedule.uid)
+    [activity] = store.activities([schedule.uid])
+    return sum([store.request_stop(one) for one in activity.delivering])
+
+
+def _checked(store: Store, after: Schedule, before: Declaration) -> _Checked:
+    """Check the new parts of a declaration against the rest of the store."""
+    target = upstreams = graph = None
+    if after.declaration.target != before.target:
+        target = after.declaration.target
+        check_secrets(store, after.owner.tenant, target)
+    if after.declaration.depends_on != before.depends_on:
+        upstreams = after.declaration.depends_on
+        graph = _check_order(store, after)
+    return _Checked(target, upstreams, graph)
+
+
+def _check_order(store: Store, schedule: Schedule) -> int | None:
+    """Refuse a dependency cycle; returns the version of the graph that was checked, None without upstreams."""
+    upstreams = schedule.declaration.depends_on
+    if not upstreams:
+        return None
+    graph = store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
+    cycle = find_cycle(schedule.schedule_id, upstreams, graph.upstreams)
+    names = _names(store, schedule.owner.tenant, cycle)
+    check_order(schedule.schedule_id, upstreams, graph.upstreams, names)
+    return graph.version
+
+
+def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
+    """The names of schedules, by id; those that have none are left out."""
+    found = [store.find(tenant, one) for one in schedule_ids]
+    declared = {one.schedule.schedule_id: one.schedule.declaration.name for one in found if one is not None}
+    return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
+
+
+def run_now(
+    schedule: Schedule,
+    *,
+    key: str,
+    payload: Any,  # noqa: ANN401 - JSON
+    now: Micros,
+    overrides: Overrides | None = None,
+) -> Occurrence:
+    """An occurrence that is requested by hand, due now; it does not move the next fire."""
+    return occurrence(schedule, now, now, origin=manual(key), payload=payload, overrides=overrides)

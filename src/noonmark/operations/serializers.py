@@ -1,0 +1,300 @@
+"""Serializers: schedules, occurrences, runs, nodes, secrets and audit entries as JSON documents.
+
+A document has the fields of its model in `models.answers`.
+"""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import SECOND, to_text
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.policies.jitter import due_at
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import run_id
+from noonmark.core.triggers import EventTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from noonmark.core.audit import AuditEntry
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.secret import Secret
+    from noonmark.ports.records import NodeRecord, StoredSchedule
+
+NEXT_FIRES = 5
+SMALL_TARGET = 4_096
+"""Longer targets are left out of the occurrences of a list."""
+TERMS = ("trigger_snapshot", "target_snapshot", "misfire_policy", "overlap_policy", "missing_target_policy")
+"""The fields of an occurrence document that come from the declaration in force for it."""
+
+
+def text(instant: Micros | None) -> str | None:
+    """Write an instant as RFC 3339, in UTC."""
+    return None if instant is None else to_text(instant)
+
+
+def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
+    """A schedule: what it declares, and its state."""
+    schedule, counters = stored.schedule, stored.counters
+    fires = _next_fires(stored, now=now)
+    return {
+        "schedule_id": schedule.schedule_id,
+        "name": None,
+        "description": "",
+        "labels": {},
+        "trigger": None,
+        **{name: value for name, value in schedule.declaration.to_document().items() if name != "schedule_id"},
+        # As it would be declared again: paused or not.
+        "enabled": schedule.phase is not SchedulePhase.PAUSED,
+        "phase": str(schedule.phase),
+        "revision": schedule.revision,
+        "owner": {"tenant": schedule.owner.tenant, "user": schedule.owner.user},
+        "source": schedule.source,
+        "next_run_at": text(_next_run(stored, fires)),
+        "next_fire_times": [to_text(time) for time in fires],
+        "last_run_at": text(counters.last_started),
+        "last_phase": None if counters.last_phase is None else str(counters.last_phase),
+        "counters": {
+            "total": counters.total,
+            "successful": counters.successful,
+            "failed": counters.failed,
+            "missed": counters.missed,
+            "skipped": counters.skipped,
+        },
+        "created_at_utc": text(schedule.created),
+        "updated_at_utc": text(schedule.updated),
+        "deleted_at_utc": text(schedule.deleted),
+    }
+
+
+def next_run(stored: StoredSchedule, *, now: Micros) -> Micros | None:
+    """When a schedule is next due by its trigger, as far as that is known."""
+    return _next_run(stored, _next_fires(stored, now=now))
+
+
+def _next_fires(stored: StoredSchedule, *, now: Micros) -> list[Micros]:
+    """The next nominal times of its trigger, limited by the runs it has left; none unless it is active."""
+    schedule = stored.schedule
+    trigger, max_runs = schedule.declaration.trigger, schedule.declaration.max_runs
+    if schedule.phase is not SchedulePhase.ACTIVE or trigger is None or isinstance(trigger, EventTrigger):
+        return []
+    left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
+    found: list[Micros] = []
+    time: Micros | None = now
+    while len(found) < left and time is not None:
+        time = trigger.next_micros(time)
+        found += [] if time is None else [time]
+    return found
+
+
+def _next_run(stored: StoredSchedule, fires: list[Micros]) -> Micros | None:
+    """When it is next due by its trigger: as planned, else its next nominal time with its jitter."""
+    trigger = stored.schedule.declaration.trigger
+    if stored.next_own is not None or trigger is None or not fires:
+        return stored.next_own
+    return due_at(trigger, stored.schedule.uid, fires[0])
+
+
+def occurrence_document(
+    occurrence: Occurrence, schedule: Schedule | None = None, run: Run | None = None
+) -> dict[str, Any]:
+    """An occurrence.
+
+    With its schedule, the document has the terms under which it runs, as long as the current declaration is in force
+    for it; with its last run, when and where that was.
+    """
+    return occurrence_documents([occurrence], schedule, {} if run is None else {occurrence.id: run})[0]
+
+
+def occurrence_documents(
+    rows: Sequence[Occurrence], schedule: Schedule | None, runs: Mapping[str, Run], *, largest: int | None = None
+) -> list[dict[str, Any]]:
+    """Occurrences of occurrence schedule; `runs` has the last run of each, by its id.
+
+    A target of more than `largest` characters is left out.
+    """
+    terms = dict.fromkeys(TERMS) if schedule is None else _terms(schedule, largest)
+    return [_occurrence(occurrence, schedule, terms, runs.get(occurrence.id)) for occurrence in rows]
+
+
+def _terms(schedule: Schedule, largest: int | None) -> dict[str, Any]:
+    """The terms of the current declaration."""
+    declared = schedule.declaration.to_document()
+    target = declared["target"]
+    if largest is not None and len(json.dumps(target)) > largest:
+        target = None
+    policies = {name: declared.get(name) for name in TERMS[2:]}
+    return {"trigger_snapshot": declared.get("trigger"), "target_snapshot": target} | policies
+
+
+def _occurrence(
+    occurrence: Occurrence, schedule: Schedule | None, terms: dict[str, Any], run: Run | None
+) -> dict[str, Any]:
+    if schedule is None or occurrence.revision != schedule.revision:
+        terms = dict.fromkeys(TERMS)
+    if occurrence.overrides is not None and occurrence.overrides.overlap_policy is not None:
+        terms = terms | {"overlap_policy": occurrence.overrides.overlap_policy.to_document()}
+    last = run if occurrence.phase in FINAL else None
+    node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
+    return {
+        "occurrence_id": occurrence.id,
+        "schedule_id": occurrence.schedule_id,
+        "schedule_revision": occurrence.revision,
+        "superseded_by_revision": _superseded_by(occurrence, schedule),
+        "phase": str(occurrence.phase),
+        "origin": str(occurrence.origin),
+        "nominal_at_utc": text(occurrence.nominal),
+        "due_at_utc": text(occurrence.due),
+        "attempt": occurrence.attempt,
+        "attempt_count": occurrence.attempt,
+        "reason": None if occurrence.reason is None else str(occurrence.reason),
+        "why": None if occurrence.reason is None else occurrence.reason.sentence,
+        "detail": _detail(occurrence.detail),
+        "failure_class": failure_class(occurrence, run),
+        "failure_detail": failure_detail(occurrence, run),
+        "missed_count": occurrence.missed_count,
+        "missed_from": text(occurrence.missed_first),
+        "missed_to": text(occurrence.missed_last),
+        "waiting_for": None if occurrence.waiting_for is None else str(occurrence.waiting_for),
+        "node": node,
+        "claimed_by": node,
+        "started_at_utc": text(started),
+        "dispatched_at_utc": text(started),
+        "completed_at_utc": text(occurrence.ended),
+        "deadline_utc": text(occurrence.deadline),
+        "run_id": last.id if last is not None else None if occurrence.started is None else run_id(occurrence),
+        "delivery_correlation_id": occurrence.id,
+        "payload": occurrence.payload,
+        **terms,
+    }
+
+
+def _began(occurrence: Occurrence) -> Micros | None:
+    """When the current delivery began: a start may be committed early, but nothing begins before it is due."""
+    return None if occurrence.started is None else max(occurrence.started, occurrence.due)
+
+
+def _superseded_by(occurrence: Occurrence, schedule: Schedule | None) -> int | None:
+    """The revision that superseded it, while no later occurrence could have."""
+    is_known = (
+        schedule is not None and occurrence.phase is Phase.SUPERSEDED and schedule.revision == occurrence.revision + 1
+    )
+    return occurrence.revision + 1 if is_known else None
+
+
+def _detail(detail: str) -> dict[str, Any]:
+    """The facts behind its reason."""
+    try:
+        facts = json.loads(detail) if detail else {}
+    except ValueError:
+        facts = {"text": detail}
+    return facts if isinstance(facts, dict) else {"text": detail}
+
+
+REJECTED, MOB_REJECTED, TRANSPORT = "runtime_rejected", "mob_rejected", "transport_error"
+CLASSES: Mapping[Reason, str] = MappingProxyType(
+    {
+        Reason.TARGET_MISSING: "target_missing",
+        Reason.OVERLAP: "target_busy",
+        Reason.QUEUE_FULL: "target_busy",
+        Reason.FAILED: REJECTED,
+        Reason.TIMED_OUT: REJECTED,
+        Reason.UNDELIVERABLE: TRANSPORT,
+        Reason.COMPLETION_TIMED_OUT: TRANSPORT,
+        Reason.LEASE_LOST: "lease_lost",
+        Reason.POISON: "lease_lost",
+        Reason.OUTCOME_UNKNOWN: "lease_lost",
+        Reason.UNREADABLE: "internal_error",
+    }
+)
+"""By reason. What was intended is not a failure: a pause, an edit, a cancellation, a policy that drops late fires."""
+TRIED = frozenset({Reason.RETRY_SCHEDULED, Reason.ATTEMPTS_EXHAUSTED})
+"""Reasons of a failed attempt, whose class follows from its outcome."""
+
+
+def failure_class(occurrence: Occurrence, run: Run | None) -> str | None:
+    """What failed, in an occurrence or its last attempt; None when nothing failed."""
+    if occurrence.reason is None:
+        return None
+    found = CLASSES.get(occurrence.reason)
+    if occurrence.reason in TRIED:
+        was_refused = occurrence.phase is Phase.DELIVERY_FAILED or (
+            run is not None and run.outcome is Outcome.DELIVERY_FAILED
+        )
+        found = TRANSPORT if was_refused else REJECTED
+    return MOB_REJECTED if found == REJECTED and occurrence.route == "mob" else found
+
+
+def failure_detail(occurrence: Occurrence, run: Run | None) -> str | None:
+    """The error of the last run on occurrence line, or else the sentence of the reason."""
+    if occurrence.reason is None or failure_class(occurrence, run) is None:
+        return None
+    said = None if run is None or run.outcome is Outcome.COMPLETED else run.summary
+    return said or occurrence.reason.sentence
+
+
+def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
+    """A run; it has no end while it goes on."""
+    usage = run.usage
+    return {
+        "run_id": run.id,
+        "occurrence_id": run.occurrence_id,
+        "schedule_id": schedule_id,
+        "attempt": run.attempt,
+        "node": run.node,
+        "started_at_utc": text(run.started),
+        "ended_at_utc": text(run.ended),
+        "duration_seconds": None if run.ended is None else (run.ended - run.started) / SECOND,
+        "outcome": None if run.outcome is None else str(run.outcome),
+        "result": run.result,
+        "error": run.error,
+        "usage": None if usage is None else {"tokens": usage.tokens, "cost_usd": usage.cost_usd},
+    }
+
+
+def node_document(node: NodeRecord) -> dict[str, Any]:
+    """A node, as of its last heartbeat."""
+    return {
+        "node": node.name,
+        "is_alive": node.is_alive,
+        "is_leader": node.is_leader,
+        "routes": list(node.routes),
+        "capacity": node.capacity,
+        "load": node.load,
+        "version": node.version,
+        "started_at_utc": text(node.started),
+        "seen_at_utc": text(node.seen),
+        "left_at_utc": text(node.left),
+    }
+
+
+def audit_document(entry: AuditEntry) -> dict[str, Any]:
+    """An entry of the audit log."""
+    return {
+        "entry": entry.key,
+        "at_utc": text(entry.at),
+        "caller": entry.caller,
+        "operation": entry.operation,
+        "schedule_id": entry.schedule_id,
+        "revision_before": entry.revision_before,
+        "revision_after": entry.revision_after,
+        "reason": entry.reason,
+        "request_id": entry.request_id,
+    }
+
+
+def secret_document(secret: Secret) -> dict[str, Any]:
+    """A secret without its value."""
+    return {
+        "name": secret.name,
+        "hosts": list(secret.hosts),
+        "created_at_utc": text(secret.created),
+        "updated_at_utc": text(secret.updated),
+    }

@@ -1,0 +1,371 @@
+"""The table of operations: each one once, with its handler, scope, route and models.
+
+REST routes, JSON-RPC methods, the OpenAPI document, the requests of the client and the reference pages are made from
+this table. Handlers are named, not imported, so that a client can read the table without loading them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import MethodNotFound, StoreUnavailable
+from noonmark.core.instants import SECOND
+from noonmark.core.json_values import shown
+from noonmark.operations.models import answers
+from noonmark.operations.models import arguments as takes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from noonmark.operations.models.fields import Arguments
+    from noonmark.operations.service import Caller, Service
+
+    Handler = Callable[[Service, Caller, Any], dict[str, Any]]
+
+
+class Scope(StrEnum):
+    """The permission that an operation needs."""
+
+    READ = "read"
+    WRITE = "write"
+    RUN = "run"
+    ADMIN = "admin"
+
+
+class Body(StrEnum):
+    """Whether a route takes a body."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. Its name is also the JSON-RPC method."""
+
+    name: str
+    handler: str
+    """`module.function` in this package. It gets the arguments as their model, or as JSON if the core reads them."""
+    scope: Scope
+    route: str
+    """The HTTP method and the path. What the path names is an argument of that name."""
+    arguments: type[Arguments]
+    answer: type
+    status: int = 200
+    body: Body | None = None
+    """None: none for GET and DELETE, optional for other methods."""
+    key: str | None = None
+    """The argument that makes a repeated request the same request."""
+    has_key_header: bool = True
+    """Whether an Idempotency-Key header gives the key."""
+    is_conditional: bool = False
+    """Whether an If-Match header may name the expected revision."""
+    is_repeatable: bool = True
+    """Whether a client may send it again when it does not know if the first request arrived."""
+    other_route: str | None = None
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the arguments, in the order of positional JSON-RPC params."""
+        return tuple(self.arguments.fields())
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it changes anything."""
+        return self.scope is not Scope.READ and not self.route.startswith("GET ")
+
+    @property
+    def call(self) -> Handler:
+        """The handler."""
+        module, _, name = self.handler.partition(".")
+        handler: Handler = getattr(import_module(f"noonmark.operations.{module}"), name)
+        return handler
+
+    @property
+    def summary(self) -> str:
+        """What it does: the first line of the handler's docstring."""
+        return (self.call.__doc__ or "").partition("\n")[0]
+
+
+READ, WRITE, RUN, ADMIN = Scope.READ, Scope.WRITE, Scope.RUN, Scope.ADMIN
+SETS_SECRET = "secret/set"  # noqa: S105 - a name
+"""Errors about a call of it repeat nothing of its arguments: the secret may be in the wrong place."""
+_SCHEDULE, _OCCURRENCE = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
+
+_ROWS = (
+    Operation(
+        "schedule/create",
+        "schedules.create_schedule",
+        WRITE,
+        "POST /schedules",
+        takes.NewSchedule,
+        answers.Schedule,
+        status=201,
+        body=Body.REQUIRED,
+        key="idempotency_key",
+    ),
+    Operation(
+        "schedule/upsert",
+        "schedules.upsert_schedule",
+        WRITE,
+        "POST /schedules/upsert",
+        takes.NewSchedule,
+        answers.Schedule,
+        body=Body.REQUIRED,
+    ),
+    Operation(
+        "schedule/update",
+        "schedules.update_schedule",
+        WRITE,
+        f"PATCH {_SCHEDULE}",
+        takes.ScheduleUpdate,
+        answers.Schedule,
+        body=Body.REQUIRED,
+        is_conditional=True,
+        is_repeatable=False,
+    ),
+    Operation(
+        "schedule/pause",
+        "schedules.pause_schedule",
+        WRITE,
+        f"POST {_SCHEDULE}/pause",
+        takes.ScheduleAction,
+        answers.Schedule,
+        is_conditional=True,
+    ),
+    Operation(
+        "schedule/resume",
+        "schedules.resume_schedule",
+        WRITE,
+        f"POST {_SCHEDULE}/resume",
+        takes.ScheduleAction,
+        answers.Schedule,
+        is_conditional=True,
+    ),
+    Operation(
+        "schedule/delete",
+        "schedules.delete_schedule",
+        WRITE,
+        f"DELETE {_SCHEDULE}",
+        takes.ScheduleAction,
+        answers.Schedule,
+        body=Body.OPTIONAL,
+        is_conditional=True,
+    ),
+    Operation(
+        "schedule/run",
+        "occurrences.run_schedule",
+        RUN,
+        f"POST {_SCHEDULE}/run",
+        takes.RunRequest,
+        answers.Occurrence,
+        status=202,
+        key="key",
+    ),
+    Operation(
+        "schedule/backfill",
+        "occurrences.backfill",
+        RUN,
+        f"POST {_SCHEDULE}/backfill",
+        takes.BackfillRequest,
+        answers.Backfill,
+        body=Body.REQUIRED,
+        key="key",
+    ),
+    Operation(
+        "occurrence/complete",
+        "occurrences.complete",
+        RUN,
+        f"POST {_OCCURRENCE}/complete",
+        takes.Completion,
+        answers.Occurrence,
+        is_repeatable=False,
+    ),
+    Operation(
+        "occurrence/fail",
+        "occurrences.fail",
+        RUN,
+        f"POST {_OCCURRENCE}/fail",
+        takes.Failure,
+        answers.Occurrence,
+        is_repeatable=False,
+    ),
+    Operation(
+        "occurrence/cancel",
+        "occurrences.cancel",
+        RUN,
+        f"POST {_OCCURRENCE}/cancel",
+        takes.Cancellation,
+        answers.Occurrence,
+        is_repeatable=False,
+    ),
+    Operation(
+        "event/emit",
+        "events.emit_event",
+        RUN,
+        "POST /events",
+        takes.NewEvent,
+        answers.EmittedEvent,
+        status=202,
+        body=Body.REQUIRED,
+        key="event_id",
+        has_key_header=False,
+    ),
+    Operation(
+        "upload/delete",
+        "uploads.delete_upload",
+        WRITE,
+        "DELETE /uploads/{upload_id}",
+        takes.OneUpload,
+        answers.Upload,
+        is_repeatable=False,
+    ),
+    Operation(
+        SETS_SECRET,
+        "secrets.set_secret",
+        WRITE,
+        "PUT /secrets/{name}",
+        takes.NewSecret,
+        answers.Secret,
+        body=Body.REQUIRED,
+    ),
+    Operation(
+        "secret/delete",
+        "secrets.delete_secret",
+        WRITE,
+        "DELETE /secrets/{name}",
+        takes.OneSecret,
+        answers.Secret,
+        is_repeatable=False,
+    ),
+    Operation(
+        "worker/start", "nodes.start_worker", ADMIN, "POST /worker/start", takes.NoArguments, answers.WorkerStatus
+    ),
+    Operation("worker/stop", "nodes.stop_worker", ADMIN, "POST /worker/stop", takes.NoArguments, answers.WorkerStatus),
+    Operation(
+        "worker/confirm-time",
+        "nodes.confirm_time",
+        ADMIN,
+        "POST /worker/confirm-time",
+        takes.NoArguments,
+        answers.WorkerStatus,
+    ),
+    Operation(
+        "schedule/get", "schedules.get_schedule", READ, f"GET {_SCHEDULE}", takes.ScheduleLookup, answers.Schedule
+    ),
+    Operation(
+        "schedule/list", "schedules.list_schedules", READ, "GET /schedules", takes.ScheduleQuery, answers.SchedulePage
+    ),
+    Operation(
+        "schedule/count",
+        "schedules.count_schedules",
+        READ,
+        "GET /schedules/count",
+        takes.ScheduleFilters,
+        answers.ScheduleCount,
+    ),
+    Operation(
+        "schedule/preview",
+        "preview.preview",
+        READ,
+        f"GET {_SCHEDULE}/preview",
+        takes.PreviewRequest,
+        answers.Preview,
+        other_route="POST /schedules/preview",
+    ),
+    Operation(
+        "schedule/occurrences",
+        "occurrences.list_occurrences",
+        READ,
+        f"GET {_SCHEDULE}/occurrences",
+        takes.OccurrenceQuery,
+        answers.OccurrencePage,
+    ),
+    Operation("schedule/runs", "runs.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
+    Operation(
+        "schedule/explain",
+        "explain.explain_schedule",
+        READ,
+        f"GET {_SCHEDULE}/explain",
+        takes.ExplainRequest,
+        answers.Explanation,
+    ),
+    Operation(
+        "occurrence/get",
+        "occurrences.get_occurrence",
+        READ,
+        f"GET {_OCCURRENCE}",
+        takes.OneOccurrence,
+        answers.Occurrence,
+    ),
+    Operation(
+        "occurrence/runs",
+        "runs.list_occurrence_runs",
+        READ,
+        f"GET {_OCCURRENCE}/runs",
+        takes.OneOccurrence,
+        answers.RunPage,
+    ),
+    Operation(
+        "occurrence/explain",
+        "explain.explain_occurrence",
+        READ,
+        f"GET {_OCCURRENCE}/explain",
+        takes.OneOccurrence,
+        answers.Explanation,
+    ),
+    Operation("run/get", "runs.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
+    Operation("event/list", "events.list_events", READ, "GET /events", takes.EventQuery, answers.EventPage),
+    Operation("secret/list", "secrets.list_secrets", READ, "GET /secrets", takes.NoArguments, answers.SecretList),
+    Operation(
+        "signing/key", "secrets.get_signing_key", ADMIN, "GET /signing-key", takes.NoArguments, answers.SigningKey
+    ),
+    Operation(
+        "event/match",
+        "events.match_events",
+        READ,
+        "POST /events/match",
+        takes.MatchRequest,
+        answers.Matched,
+        body=Body.REQUIRED,
+    ),
+    Operation(
+        "trigger/list", "schedules.list_triggers", READ, "GET /triggers", takes.TriggerQuery, answers.TriggerPage
+    ),
+    Operation("upload/list", "uploads.list_uploads", READ, "GET /uploads", takes.PageQuery, answers.UploadPage),
+    Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList),
+    Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis),
+    Operation("audit/list", "audit.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
+    Operation(
+        "worker/status", "nodes.get_worker_status", READ, "GET /worker/status", takes.NoArguments, answers.WorkerStatus
+    ),
+)
+
+OPERATIONS: Mapping[str, Operation] = {row.name: row for row in _ROWS}
+
+
+def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the arguments of an operation, perform it, and return its answer as JSON."""
+    operation = OPERATIONS.get(name)
+    if operation is None:
+        raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
+    if operation.is_change and not name.startswith("worker/"):
+        _check_clock(service)
+    model = operation.arguments
+    return operation.call(
+        service, replace(caller, operation=name), arguments if model.is_document else model.read(arguments)
+    )
+
+
+def _check_clock(service: Service) -> None:
+    """Refuse changes while the store's time may be wrong: what they schedule could lie years away."""
+    ahead = None if service.worker is None else service.worker.clock_ahead
+    if ahead is not None:
+        raise StoreUnavailable(
+            f"the store's time leapt ahead by {ahead // SECOND} s; changes are refused until it returns, has run on for"
+            " a lease, or an operator confirms it with `noonmark worker confirm-time`; try again later"
+        )

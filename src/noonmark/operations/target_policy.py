@@ -1,0 +1,60 @@
+"""Target policy: what a caller over the network may declare of a target, and what only a program may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import InvalidSchedule, NotAllowed
+from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
+from noonmark.core.targets import CommandTarget, FunctionTarget
+from noonmark.core.targets.http import HttpTarget
+
+if TYPE_CHECKING:
+    from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.operations.service import Service
+
+
+def check_declaration(service: Service, declaration: Declaration, stored: Schedule | None) -> Declaration:
+    """Return the declaration if callers may make it; an unchanged target is always allowed."""
+    if stored is not None and (refused := change_problem(stored, declaration, service.offered)) is not None:
+        raise NotAllowed(refused[1], field=refused[0])
+    target = declaration.target
+    if stored is not None and stored.declaration.target == target:
+        return declaration
+    if isinstance(target, FunctionTarget):
+        _check_function(target, stored)
+    elif isinstance(target, HttpTarget) and service.egress is not None:
+        if (problem := service.egress.url_problem(target.address)) is not None:
+            raise InvalidSchedule(problem, field="target.url")
+    elif isinstance(target, CommandTarget) and service.commands is not None:
+        _check_command(service, target)
+    return declaration
+
+
+def check_payload(service: Service, schedule: Schedule, payload: object) -> None:
+    """Refuse a payload if a program declared the function, and does not accept payloads."""
+    if payload is not None and (problem := payload_problem(schedule, service.offered)) is not None:
+        raise NotAllowed(problem, field="payload")
+
+
+def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
+    """Refuse a function by its module: documents name functions that nodes have registered."""
+    before = None if stored is None else stored.declaration.target
+    if isinstance(before, FunctionTarget) and before.function == target.function:
+        return
+    if BY_MODULE in target.function:
+        raise InvalidSchedule(
+            "must be the name under which a node has registered the function; only a program can name one by its"
+            " module",
+            field="target.function",
+        )
+
+
+def _check_command(service: Service, target: CommandTarget) -> None:
+    """Refuse a command that no node with these rules would start."""
+    assert service.commands is not None  # noqa: S101 - the caller has checked
+    for name in target.env:
+        if (problem := service.commands.env_problem(name)) is not None:
+            raise NotAllowed(problem, field=f"target.env.{name}")
+    if target.cwd is not None and (problem := service.commands.cwd_problem(target.cwd)) is not None:
+        raise NotAllowed(problem, field="target.cwd")

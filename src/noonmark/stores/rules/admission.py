@@ -1,0 +1,253 @@
+"""Admission, settlement and leases: carried out on condition that the fence still holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from noonmark.core.admission import Busy, End, Replan, Start, Wait
+from noonmark.core.interruption import lost_error
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+from noonmark.core.system_events import SystemEvent, is_late
+from noonmark.ports.records import Admitted, LeaseLost
+from noonmark.stores.rules import completion, plan_writes, slots
+from noonmark.stores.rules.completion import to_detail
+from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
+from noonmark.stores.rules.unit_of_work import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from noonmark.core.admission import Admission
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.settlement import Settlement
+    from noonmark.ports.records import Lease
+    from noonmark.stores.rules.records import Row, ScheduleState
+    from noonmark.stores.rules.unit_of_work import UnitOfWork
+
+    Answer = Admitted | LeaseLost | Busy
+
+NONE_STARTED: Mapping[str, Occurrence] = {}
+
+
+def admit_all(
+    uow: UnitOfWork,
+    admissions: Sequence[Admission],
+    started: Mapping[str, Occurrence] = NONE_STARTED,
+    *,
+    now: Micros,
+    lease: Micros,
+) -> list[Answer]:
+    """Carry out admissions, in their order, besides those that a fast path has started."""
+    ids = [one.claim.occurrence.id for one in admissions]
+    uow.load_rows(one for one in ids if one not in started)
+    return [
+        Admitted(occurrence=started[one]) if one in started else _admit(uow, admission, now=now, lease=lease)
+        for one, admission in zip(ids, admissions, strict=True)
+    ]
+
+
+def settle_all(uow: UnitOfWork, settlements: Sequence[Settlement], ended: Collection[str] = ()) -> list[bool]:
+    """Write the ends of deliveries, in their order, besides those that a fast path has written."""
+    ids = [one.occurrence.id for one in settlements]
+    uow.load_rows(one for one in ids if one not in ended)
+    return [one in ended or _settle(uow, settlement) for one, settlement in zip(ids, settlements, strict=True)]
+
+
+def cancel(uow: UnitOfWork, occurrence_id: str) -> bool:
+    """End a row that was not started; False if there is none."""
+    row = uow.row(occurrence_id)
+    if row is None or row.phase not in UNSTARTED:
+        return False
+    completion.cancel(uow, row, Reason.CANCELLED)
+    completion.complete_if_done(uow, uow.state_of(row))
+    return True
+
+
+def release(uow: UnitOfWork, leases: Sequence[Lease]) -> None:
+    """Give claimed rows back unchanged."""
+    for row in held_rows(uow, leases).values():
+        if row.phase == Phase.CLAIMED:
+            row.phase = Phase.PENDING
+            row.lease_end = row.node = None
+            uow.changed(row)
+            slots.free_key_if_held(uow, row)
+
+
+def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
+    """Ask the node that delivers a row to stop; False if no node does."""
+    row = uow.row(occurrence_id)
+    if row is None or row.phase != Phase.DISPATCHING:
+        return False
+    row.stop = Reason.CANCELLED
+    uow.changed(row)
+    return True
+
+
+def held_rows(uow: UnitOfWork, leases: Sequence[Lease]) -> dict[str, Row]:
+    """The rows whose leases are still held with these fences; of several leases of a row, the last counts."""
+    fences = {lease.occurrence_id: lease.fence for lease in leases}
+    uow.load_rows(fences)
+    rows = ((one, uow.loaded_row(one), fence) for one, fence in fences.items())
+    return {one: row for one, row, fence in rows if row is not None and row.fence == fence and row.phase in LEASED}
+
+
+def lease_row(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micros) -> None:
+    """Lease a row; the run of a delivery that was lost with its node is stored."""
+    if row.phase == Phase.DISPATCHING:
+        uow.add_run(row, _lost_run(row, now))
+        row.losses += 1
+        row.attempt -= 1
+    row.fence += 1
+    row.phase, row.node, row.started, row.lease_end = Phase.CLAIMED, node, None, until
+    uow.changed(row)
+
+
+def _lost_run(row: Row, now: Micros) -> Run:
+    return Run(
+        id=f"{row.id}-{row.fence}",
+        occurrence_id=row.id,
+        attempt=row.attempt,
+        node=row.node or "",
+        started=now if row.started is None else max(row.started, row.due),
+        ended=now,
+        outcome=Outcome.LEASE_LOST,
+        error=lost_error(row.node),
+    )
+
+
+def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros) -> Answer:
+    claimed = admission.claim.occurrence
+    row = uow.loaded_row(claimed.id)
+    if row is None or row.fence != claimed.fence:
+        return LeaseLost(occurrence_id=claimed.id)
+    if row.phase == Phase.DISPATCHING and isinstance(admission, Start):
+        return _admitted(uow, row, claimed)  # asked again: the first answer was lost
+    if row.phase != Phase.CLAIMED or uow.state_of(row).revision != admission.claim.schedule.revision:
+        return LeaseLost(occurrence_id=claimed.id)
+    uow.tenants[row.schedule] = admission.claim.schedule.owner.tenant
+    if row.damage is not None:
+        completion.end_unreadable(uow, row, row.damage)
+        return LeaseLost(occurrence_id=claimed.id)
+    match admission:
+        case Start():
+            busy = slots.take(uow, row, admission)
+            if busy is not None:
+                return busy
+            _start(uow, row, admission, now=now, lease=lease)
+        case End():
+            state = uow.state_of(row)
+            completion.end(uow, row, admission.phase, admission.reason, to_detail(admission.facts))
+            completion.complete_if_done(uow, state)
+            plan_writes.pause_if_failing(uow, state, admission.pause_after)
+        case Wait():
+            _wait(uow, row, admission, now=now)
+        case Replan():
+            _replan(uow, row, now=now)
+        case _:
+            assert_never(admission)
+    return _admitted(uow, row, claimed)
+
+
+def _admitted(uow: UnitOfWork, row: Row, claimed: Occurrence) -> Admitted:
+    occurrence = to_occurrence(row, claimed.uid, claimed.schedule_id, claimed.payload, uow.unpack)
+    return Admitted(occurrence=occurrence)
+
+
+def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
+    row = uow.loaded_row(settlement.occurrence.id)
+    if row is None or row.fence != settlement.occurrence.fence:
+        return False
+    if row.phase not in (DELIVERING if settlement.deadline is None else (Phase.DISPATCHING,)):
+        return False
+    state = uow.state_of(row)
+    uow.tenants[row.schedule] = settlement.tenant
+    uow.add_run(row, settlement.run)
+    row.attempt = settlement.attempt
+    if settlement.deadline is not None:
+        _await(uow, row, settlement, settlement.deadline)
+        return True
+    if settlement.retry_at is None:
+        detail = to_detail(settlement.facts)
+        completion.end(uow, row, settlement.phase, settlement.reason, detail, run=settlement.run)
+    elif state.phase == SchedulePhase.DELETED:
+        completion.end(uow, row, Phase.CANCELLED, Reason.DELETED, run=settlement.run)
+    else:
+        _retry(uow, row, settlement, settlement.retry_at)
+    completion.complete_if_done(uow, state)
+    plan_writes.pause_if_failing(uow, state, settlement.pause_after)
+    return True
+
+
+def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> None:
+    state = uow.state_of(row)
+    if not row.has_begun and is_late(row.first_due, now):
+        waited_for = REASONS[row.waiting_for]
+        uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=state, row=row, waited_for=waited_for))
+    row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
+    row.attempt += 1
+    row.started, row.lease_end = now, uow.lease_end(now, lease)
+    uow.changed(row)
+    state.last_started = max(now, row.due)
+    completion.note_admitted(state, row)
+    if start.max_runs is not None and state.admitted >= start.max_runs:
+        state.plan_at = _earlier(state.plan_at, now)
+    uow.changed_state(state)
+
+
+def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
+    state = uow.state_of(row)
+    if decided.replaces:
+        # Only what the schedule started by itself gives way; manual rows and rows that have begun go on waiting.
+        rivals = [other for other in slots.slot_line(uow, state) if other.is_own and not other.has_begun]
+        for rival in rivals:
+            if rival.turn < row.turn:
+                completion.end(uow, rival, Phase.SKIPPED, Reason.REPLACED)
+        if any(rival.turn > row.turn for rival in rivals):
+            completion.end(uow, row, Phase.SKIPPED, Reason.REPLACED)
+            return
+    if decided.cancel_grace is not None and (holder := slots.slot_holder(uow, state)) is not None:
+        _stop(uow, holder, by=now + decided.cancel_grace)
+    slots.wait(uow, row, decided)
+
+
+def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
+    if holder.phase in DELIVERING:
+        holder.stop, holder.deadline = Reason.REPLACED, _earlier(holder.deadline, by)
+        uow.changed(holder)
+    else:  # it waits for a retry or for its turn: no node would see the request
+        completion.cancel(uow, holder, Reason.REPLACED)
+
+
+def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:
+    """Send a row back to the planner; it has no time until then."""
+    state: ScheduleState = uow.state_of(row)
+    row.phase = Phase.PENDING
+    row.ready = row.lease_end = row.node = None
+    uow.changed(row)
+    state.plan_at, state.sent_back = _earlier(state.plan_at, now), 1
+    uow.changed_state(state)
+
+
+def _await(uow: UnitOfWork, row: Row, settlement: Settlement, deadline: Micros) -> None:
+    """The target reports later how it ended; until then there is no lease to renew."""
+    row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
+    row.deadline, row.lease_end = _earlier(row.deadline, deadline), None
+    uow.changed(row)
+
+
+def _retry(uow: UnitOfWork, row: Row, settlement: Settlement, retry_at: Micros) -> None:
+    row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
+    row.give_back()
+    row.due = row.ready = retry_at
+    uow.changed(row)
+    slots.free_key(uow, row)
+    if settlement.reason is Reason.RETRY_SCHEDULED:
+        state = uow.state_of(row)
+        uow.facts.append(Fact(event=SystemEvent.RETRYING, state=state, row=row, run=settlement.run))
+
+
+def _earlier(one: Micros | None, other: Micros) -> Micros:
+    return other if one is None else min(one, other)

@@ -1,0 +1,293 @@
+"""Plan writes: what the planner and the edits decided, on condition that nothing has happened since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core import edits
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.policies.delivery import patience
+from noonmark.core.reasons import Reason
+from noonmark.core.system_events import SystemEvent, change
+from noonmark.stores.rules import completion, dependencies, schedule_changes, slots, snapshots
+from noonmark.stores.rules.records import ScheduleState, Unreadable
+from noonmark.stores.rules.unit_of_work import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.plans import Plan, Projection, Rewound, Snapshot
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.rules.records import Row
+    from noonmark.stores.rules.unit_of_work import UnitOfWork
+
+
+def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
+    """Create schedules with their first plans; False where the id is taken."""
+    schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
+    identities = {(one.owner.tenant, one.schedule_id) for one in schedules}
+    taken, followed = uow.known_ids(identities)
+    answers, accepted = [], []
+    for plan, schedule in zip(plans, schedules, strict=True):
+        identity = (schedule.owner.tenant, schedule.schedule_id)
+        fits = identity not in taken and dependencies.is_graph_current(uow, schedule.owner.tenant, plan.graph)
+        answers.append(fits)
+        if fits:
+            accepted.append((plan, schedule))
+            if schedule.phase is not SchedulePhase.DELETED:
+                taken.add(identity)
+    # Schedules are numbered in the order of their first occurrences, as those are: see `UnitOfWork.reserve`.
+    accepted.sort(key=lambda one: one[0].planned[0].id if one[0].planned else "")
+    uow.reserve({row.id for plan, _ in accepted for row in plan.planned})
+    created = []
+    for plan, schedule in accepted:
+        state = _new_state(uow.next_schedule_key(len(accepted)), schedule, plan)
+        state.followed = int((schedule.owner.tenant, schedule.schedule_id) in followed)
+        uow.add_schedule(state, schedule)
+        created.append((state, schedule))
+        if state.followed or schedule.declaration.depends_on:
+            dependencies.bind(uow, state, None, schedule)
+            followed |= {(schedule.owner.tenant, one.schedule_id) for one in schedule.declaration.depends_on}
+        uow.tenants[state.schedule] = schedule.owner.tenant
+        _write(uow, state, plan, schedule, schedule)
+        uow.facts.append(Fact(event=SystemEvent.SCHEDULE_CREATED, state=state, schedule=schedule, note=plan.note))
+        _audit(uow, plan)
+    uow.add_subscriptions(
+        [
+            (state, schedule.owner.tenant, one)
+            for state, schedule in created
+            for one in schedule_changes.subscriptions_of(schedule)
+        ]
+    )
+    return answers
+
+
+def commit_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
+    """Write each plan, or False when the schedule or a fire that the plan counts is no longer as it was read."""
+    states = uow.load_states({plan.snapshot.schedule.uid for plan in plans})
+    uow.load_rows(one for plan in plans for one in _named(plan))
+    uow.reserve({row.id for plan in plans for row in plan.planned})
+    return [_commit(uow, states.get(plan.snapshot.schedule.uid), plan) for plan in plans]
+
+
+def commit_change(uow: UnitOfWork, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+    """Decide on a schedule as it stands, and write the decision in the same transaction."""
+    snapshot = snapshots.by_uid(uow, uid)
+    plan = None if snapshot is None else decide(snapshot, uow.now())
+    return plan is not None and commit_all(uow, [plan])[0]
+
+
+def add_all(uow: UnitOfWork, occurrences: Sequence[Occurrence]) -> list[bool]:
+    """Add occurrences; False for one that is known, or whose schedule does not exist."""
+    states = uow.load_states({one.uid for one in occurrences})
+    uow.load_rows(one.id for one in occurrences)
+    uow.reserve({one.id for one in occurrences})
+    return [add(uow, states.get(one.uid), one) for one in occurrences]
+
+
+def add(uow: UnitOfWork, state: ScheduleState | None, one: Occurrence) -> bool:
+    """Add an occurrence whose row and state are loaded."""
+    fits = state is not None and state.phase != SchedulePhase.DELETED and uow.loaded_row(one.id) is None
+    if fits and state is not None:
+        _insert(uow, state, one)
+    return fits
+
+
+def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -> None:
+    """Pause an active schedule when so many of its occurrences have failed in a row."""
+    if limit is not None and state.failures_in_row >= limit and state.phase == SchedulePhase.ACTIVE:
+        try:
+            schedule = uow.schedule_of(state)
+        except Unreadable:
+            return  # it is not planned any more
+        [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
+        plan = edits.pause(snapshot, now=uow.now())
+        _write(uow, state, plan, schedule, plan.schedule or schedule, failures=state.failures_in_row)
+
+
+def _new_state(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:
+    return ScheduleState(
+        key, schedule.uid, schedule.phase, schedule.revision, 1, schedule.updated, plan.watermark, plan.plan_at,
+        int(plan.exhausted), 0, None, _patience(schedule), None, 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None,
+        0, 0, None, None, schedule.owner.number, None,
+    )  # fmt: skip
+
+
+def _named(plan: Plan) -> list[str]:
+    """The ids of the rows that a plan names."""
+    rows = [row.id for row in (*plan.planned, *plan.closed)]
+    gaps = () if plan.rewound is None else (*plan.rewound.undone, *(gap.id for gap in plan.rewound.shortened))
+    return [*rows, *plan.removed, *plan.superseded, *plan.cancelled, *gaps]
+
+
+def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
+    before = plan.snapshot.schedule
+    if state is None or not _is_as_read(state, plan.snapshot):
+        return False
+    is_limited = (plan.schedule or before).declaration.max_runs is not None
+    if is_limited and state.admitted != plan.snapshot.runs:
+        return False
+    if plan.snapshot.upstreams is not None and plan.snapshot.upstreams.news != state.news:
+        return False
+    if not dependencies.is_graph_current(uow, before.owner.tenant, plan.graph):
+        return False
+    gone = plan.gone
+    if gone and any(one.id in gone and _has_moved_on(uow, one) for one in plan.snapshot.projections):
+        return False
+    if plan.schedule is not None and snapshots.readable(uow, state) != before:
+        return False
+    uow.tenants[state.schedule] = before.owner.tenant
+    _write(uow, state, plan, before, plan.schedule or before)
+    _audit(uow, plan)
+    return True
+
+
+def _is_as_read(state: ScheduleState, snapshot: Snapshot) -> bool:
+    """Whether a schedule was neither changed nor planned since it was read."""
+    then = (snapshot.schedule.revision, snapshot.schedule.phase, snapshot.watermark)
+    return (state.revision, state.phase, state.watermark) == then
+
+
+def _audit(uow: UnitOfWork, plan: Plan) -> None:
+    if plan.note is not None:
+        uow.add_audit_entry(plan.snapshot.schedule.owner.tenant, plan.note)
+
+
+def _patience(schedule: Schedule) -> int:
+    return patience(schedule.declaration.misfire_policy.grace)
+
+
+def _projection(uow: UnitOfWork, occurrence_id: str) -> Row | None:
+    row = uow.row(occurrence_id)
+    return row if row is not None and row.is_projection else None
+
+
+def _has_moved_on(uow: UnitOfWork, then: Projection) -> bool:
+    """Whether a projection that a plan counts has started or begun to wait since the snapshot."""
+    row = _projection(uow, then.id)
+    return row is None or (row.waiting_for is not None and then.waiting_for is None)
+
+
+def _write(
+    uow: UnitOfWork, state: ScheduleState, plan: Plan, before: Schedule, after: Schedule, *, failures: int = 0
+) -> None:
+    _write_rows(uow, state, plan)
+    was_exhausted = state.exhausted
+    state.watermark, state.plan_at, state.exhausted = plan.watermark, plan.plan_at, int(plan.exhausted)
+    uow.changed_state(state)
+    if after is not before:
+        state.phase, state.revision, state.updated = after.phase, after.revision, after.updated
+        state.patience, state.fault = _patience(after), None
+        state.version += 1
+        uow.replace_schedule(state, after)
+    if state.sent_back:
+        _give_times(uow, state)
+    if after is not before:
+        schedule_changes.apply(uow, state, before, after)
+        event = change(before, after)
+        uow.facts.append(Fact(event=event, state=state, schedule=after, note=plan.note, failures=failures))
+    # If nothing follows, removed rows leave neither an end nor a change behind.
+    if was_exhausted != state.exhausted or (state.exhausted and plan.removed):
+        dependencies.notify_downstream(uow, state)
+    completion.complete_if_done(uow, state)
+
+
+def _rewind(uow: UnitOfWork, state: ScheduleState, rewound: Rewound) -> None:
+    """Undo and shorten gaps that were closed while the clock was ahead."""
+    for undone in rewound.undone:
+        if (row := _gap(uow, undone)) is not None:
+            state.fences = max(state.fences, row.fence + 1)
+            completion.uncount(state, row, row.missed_count)
+            _forget(uow, state, row)
+    for gap in rewound.shortened:
+        if (row := _gap(uow, gap.id)) is not None:
+            completion.uncount(state, row, row.missed_count - gap.count)
+            row.missed_last, row.missed_count = gap.last, gap.count
+            uow.changed(row)
+    state.newest = rewound.newest
+
+
+def _gap(uow: UnitOfWork, occurrence_id: str) -> Row | None:
+    row = uow.row(occurrence_id)
+    return row if row is not None and row.ended is not None and row.missed_last is not None else None
+
+
+def _write_rows(uow: UnitOfWork, state: ScheduleState, plan: Plan) -> None:
+    if plan.rewound is not None:
+        _rewind(uow, state, plan.rewound)
+    for removed in plan.removed:
+        if (row := _projection(uow, removed)) is not None:
+            state.fences = max(state.fences, row.fence + 1)
+            _forget(uow, state, row)
+    for one in plan.closed:
+        _put(uow, state, one)
+    for ids, phase, reason in (
+        (plan.superseded, Phase.SUPERSEDED, Reason.EDITED),
+        (plan.cancelled, Phase.CANCELLED, Reason.DELETED),
+    ):
+        for moved in ids:
+            if (row := _projection(uow, moved)) is not None:
+                row.fence += 1
+                completion.end(uow, row, phase, reason)
+    seen = {one.id for one in plan.snapshot.projections}
+    for one in plan.planned:
+        # A row that the plan saw and that is gone has ended since, and was pruned.
+        if one.id not in seen or uow.loaded_row(one.id) is not None:
+            _put(uow, state, one)
+
+
+def _give_times(uow: UnitOfWork, state: ScheduleState) -> None:
+    """Rows that were sent back to the planner and that the plan left as they are can be claimed again."""
+    state.sent_back = 0
+    for row in uow.live_rows(state):
+        if row.ready is None and row.phase == Phase.PENDING and row.waiting_for is None:
+            row.ready = row.due
+            uow.changed(row)
+
+
+def _put(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
+    """Insert a row, in place of a projection or of a row that an edit had moved."""
+    row = uow.loaded_row(one.id)
+    if row is None:
+        _insert(uow, state, one)
+    elif row.is_projection and row.waiting_for is not None and one.phase is Phase.PENDING:
+        _rebind(uow, row, one)
+    elif row.is_projection or row.phase == Phase.SUPERSEDED:
+        _forget(uow, state, row)
+        _insert(uow, state, replace(one, fence=row.fence + 1))
+
+
+def _rebind(uow: UnitOfWork, row: Row, one: Occurrence) -> None:
+    """Change a row that waits or has just got its turn; it keeps its position or its turn."""
+    row.revision, row.origin, row.phase, row.route = one.revision, one.origin, one.phase, one.route
+    row.nominal, row.first_due, row.caught_up = one.nominal, one.first_due, one.caught_up
+    row.reason, row.detail, row.payload = one.reason, one.detail, uow.pack(one.payload)
+    row.fence += 1
+    row.give_back()
+    uow.changed(row)
+
+
+def _insert(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
+    row = uow.new_row(one, state)
+    row.fence = max(row.fence, state.fences)
+    row.held = int(state.holds_back(row))
+    state.live += 1
+    uow.add_row(row)
+    uow.changed_state(state)
+    if one.phase in FINAL:
+        completion.archive(uow, row)
+
+
+def _forget(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
+    """Remove a row, live or ended, and hand over what it held."""
+    if row.ended is None:
+        slots.leave_line(uow, row)
+        state.live = max(0, state.live - 1)
+    else:
+        state.history = max(0, state.history - 1)
+    uow.changed_state(state)
+    uow.remove_row(row)
+    slots.free_all(uow, row)

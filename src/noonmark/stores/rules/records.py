@@ -1,0 +1,305 @@
+"""Occurrences, schedule states and concurrency keys as mutable records: what the rules read and change.
+
+Values that may be large (payloads, overrides, causation chains) are in the form in which the store holds them:
+`UnitOfWork.pack` and `UnitOfWork.unpack` convert them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.chain import read_chain
+from noonmark.core.frozen import construct
+from noonmark.core.ids import TRIGGER, Origin, OriginKind
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Occurrence
+from noonmark.core.plans import Projection
+from noonmark.core.policies.overrides import Overrides, read_overrides
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.chain import Chain
+    from noonmark.core.instants import Micros
+
+    Pack = Callable[[object], Any]
+    Unpack = Callable[[Any, str], object]
+
+PHASES = {str(phase): phase for phase in Phase}
+REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
+OWN = (OriginKind.TRIGGER, OriginKind.EVENT)
+"""What a schedule starts by itself; `max_runs` counts it and a pause holds it."""
+DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
+LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
+UNSTARTED = (Phase.PENDING, Phase.CLAIMED)
+
+
+class Unreadable(Exception):
+    """A stored record is damaged; the message says what is wrong with it."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """An occurrence. In SQL, the fields are the columns, in their order."""
+
+    key: int
+    id: str
+    schedule: int
+    revision: int
+    origin: str
+    phase: str
+    route: str
+    nominal: Micros
+    due: Micros
+    first_due: Micros
+    attempt: int
+    fence: int
+    reason: str | None
+    detail: str
+    missed_count: int
+    missed_first: Micros | None
+    missed_last: Micros | None
+    caught_up: Micros | None
+    losses: int
+    waiting_for: str | None
+    holds_slot: int
+    payload: Any
+    own: Any
+    """The overrides of this occurrence, packed."""
+    ready: Micros | None
+    """When a pending row can be claimed; None while it waits for something or for the planner."""
+    held: int
+    """A pause keeps it from being claimed."""
+    node: str | None
+    lease_end: Micros | None
+    started: Micros | None
+    stop: str | None
+    deadline: Micros | None
+    place: int | None
+    """The concurrency key under which it holds a place."""
+    wanted: int | None
+    """The concurrency key it waits for."""
+    wanted_limit: int | None
+    awaits_after: Micros | None
+    """While it waits for its upstreams: fires of theirs after this time may end the wait; None means any fire."""
+    ended: Micros | None
+    owner: int
+    """The number of the owner of its schedule."""
+    behind: Any
+    """The causation chain that led to it through its upstreams, packed. Not in `own`: older nodes read that."""
+    stored: tuple[Any, ...] | None = field(default=None, init=False)
+    """The columns as the database has them; None for a row that is not written yet."""
+    damage: str | None = field(default=None, init=False)
+    """What is wrong with a damaged record; some fields are then substitutes."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it was ever started."""
+        return self.attempt > 0 or self.losses > 0 or self.reason == Reason.LEASE_LOST
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the schedule started it by itself."""
+        return self.origin.partition(":")[0] in OWN
+
+    @property
+    def is_projection(self) -> bool:
+        """Whether a plan may still move or remove it."""
+        return self.origin == TRIGGER and self.phase in UNSTARTED and not self.has_begun
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits in line for the slot."""
+        return self.phase == Phase.PENDING and self.ready is None and self.waiting_for == Reason.QUEUED
+
+    @property
+    def turn(self) -> tuple[Micros, Micros, str]:
+        """Its position in a line."""
+        return (self.due, self.nominal, self.id)
+
+    @property
+    def last_nominal(self) -> Micros:
+        """The last nominal time it stands for."""
+        return self.nominal if self.missed_last is None else self.missed_last
+
+    def awaits_upstreams(self, now: Micros) -> bool:
+        """Whether it waits for its upstreams and has not got its turn."""
+        is_waiting = self.phase == Phase.PENDING and self.waiting_for == Reason.DEPENDENCY_PENDING
+        return is_waiting and (self.ready is None or self.ready > now)
+
+    def give_back(self) -> None:
+        """End the lease, and any request to stop."""
+        self.lease_end = self.node = self.started = self.stop = self.deadline = None
+
+
+@dataclass(slots=True, eq=False)
+class ScheduleState:
+    """What changes of a schedule while it runs. In SQL, the fields are the columns, in their order."""
+
+    schedule: int
+    uid: str
+    phase: str
+    revision: int
+    version: int
+    """Rises with every change of the schedule itself, so that a cached copy is known to be stale."""
+    updated: Micros
+    watermark: Micros
+    plan_at: Micros | None
+    exhausted: int
+    sent_back: int
+    """Some of its projections have no time until it is planned."""
+    fault: str | None
+    """Why it is not planned any more."""
+    patience: Micros
+    newest: Micros | None
+    """The newest nominal time of the trigger that was admitted or has ended."""
+    fences: int
+    """The fence of a new row: higher than that of any removed row, since a new row may have the same id."""
+    holder: int | None
+    """The row that holds the slot."""
+    live: int
+    history: int
+    """How many of its rows have ended."""
+    queued: int
+    total: int
+    successful: int
+    failed: int
+    missed: int
+    skipped: int
+    admitted: int
+    failures_in_row: int
+    last_started: Micros | None
+    last_phase: str | None
+    news: int
+    """How often anything about its upstreams has changed."""
+    followed: int
+    """Other schedules depend on it, or once did."""
+    ended_at: Micros | None
+    """When an occurrence of it last ended, for its downstream schedules."""
+    completed_at: Micros | None
+    owner: int
+    leads: Any
+    """The causation chain of what its last end sets off, packed, where a schedule follows it."""
+    stored: tuple[Any, ...] | None = field(default=None, init=False)
+
+    def holds_back(self, row: Row) -> bool:
+        """Whether a pause keeps a row from being claimed."""
+        return self.phase == SchedulePhase.PAUSED and row.is_own
+
+
+@dataclass(slots=True, eq=False)
+class ConcurrencyKey:
+    """A concurrency key: how many rows hold a place under it, and how many wait for one."""
+
+    key: int
+    tenant: str
+    name: str
+    taken: int
+    waiting: int
+    stored: tuple[Any, ...] | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class EventStream:
+    """How far the events of a tenant are matched."""
+
+    tenant: str
+    matched_until: Micros
+    cursor: int
+    """The listeners of the first unmatched event are asked up to this schedule."""
+    matched: int
+    """How many events are matched."""
+    waiting: list[Micros]
+    """The moments of the first unmatched events, the last one first."""
+
+
+def new_row(one: Occurrence, *, key: int, state: ScheduleState, pack: Pack) -> Row:
+    """The record of a new occurrence, which can be claimed from its due time."""
+    own, behind = _pack_overrides(one.overrides, pack)
+    return Row(
+        key, one.id, state.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
+        one.first_due, one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first,
+        one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), pack(one.payload),
+        own, one.due, 0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, state.owner,
+        behind,
+    )  # fmt: skip
+
+
+def to_occurrence(row: Row, uid: str, schedule_id: str, payload: object, unpack: Unpack) -> Occurrence:
+    """The occurrence of a record."""
+    try:
+        return construct(
+            Occurrence,
+            id=row.id,
+            uid=uid,
+            schedule_id=schedule_id,
+            revision=row.revision,
+            origin=Origin(row.origin),
+            phase=PHASES[row.phase],
+            route=row.route,
+            nominal=row.nominal,
+            due=row.due,
+            first_due=row.first_due,
+            attempt=row.attempt,
+            fence=row.fence,
+            reason=REASONS[row.reason],
+            detail=row.detail,
+            missed_count=row.missed_count,
+            missed_first=row.missed_first,
+            missed_last=row.missed_last,
+            caught_up=row.caught_up,
+            losses=row.losses,
+            waiting_for=REASONS[row.waiting_for],
+            holds_slot=row.holds_slot == 1,
+            node=row.node,
+            started=row.started,
+            stop=REASONS[row.stop],
+            deadline=row.deadline,
+            payload=payload,
+            overrides=unpack_overrides(row.own, row.behind, unpack),
+            ended=row.ended,
+        )
+    except KeyError as error:
+        raise Unreadable(f"{error} is not a phase or reason") from None
+
+
+def to_projection(row: Row) -> Projection:
+    """What a plan needs to know of a projection."""
+    return Projection(
+        id=row.id,
+        nominal=row.nominal,
+        due=row.due,
+        first_due=row.first_due,
+        is_claimed=row.phase == Phase.CLAIMED,
+        caught_up=row.caught_up,
+        waiting_for=REASONS.get(row.waiting_for),
+    )
+
+
+def _pack_overrides(own: Overrides | None, pack: Pack) -> tuple[Any, Any]:
+    if own is None:
+        return None, None
+    if own.behind is None:
+        return pack(own.to_document()), None
+    return pack(own.to_document() or None), pack(own.behind.to_document())
+
+
+def unpack_overrides(own: object, behind: object, unpack: Unpack) -> Overrides | None:
+    """What applies to one occurrence and not to its schedule; a damaged causation chain is dropped."""
+    if own is None and behind is None:
+        return None
+    try:
+        overrides = Overrides() if own is None else read_overrides(unpack(own, "own"))
+    except ValueError as error:
+        raise Unreadable(f"its own terms cannot be read ({error})") from None
+    return replace(overrides, behind=unpack_chain(behind, "behind", unpack))
+
+
+def unpack_chain(stored: object, column: str, unpack: Unpack) -> Chain | None:
+    """A causation chain, if it can be read."""
+    try:
+        return None if stored is None else read_chain(unpack(stored, column))
+    except (Unreadable, ValueError):
+        return None

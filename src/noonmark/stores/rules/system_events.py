@@ -1,0 +1,87 @@
+"""System events: facts become events in the transaction in which they happened, where a schedule listens for them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from noonmark.core import system_events
+from noonmark.core.causation import MAX_DEPTH, MAX_FACTS
+from noonmark.stores.rules import events
+from noonmark.stores.rules.records import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from noonmark.core.event import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.rules.unit_of_work import Fact, UnitOfWork
+
+logger = logging.getLogger("noonmark.store")
+
+
+def publish(uow: UnitOfWork) -> None:
+    """Emit the facts of a transaction, in their order, after everything else was written."""
+    if not uow.facts:
+        return
+    facts, uow.facts = uow.facts, []
+    tenants = uow.tenants_of({fact.state.schedule for fact in facts})
+    # No schedule listens for facts of a schedule whose tenant is unknown.
+    owned = [(tenants.get(fact.state.schedule, ""), fact) for fact in facts]
+    subscribed = uow.subscribed({(tenant, str(fact.event)) for tenant, fact in owned})
+    wanted = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
+    published: dict[str, list[Event]] = {}
+    for (tenant, _), event in zip(wanted, _events(uow, [fact for _, fact in wanted]), strict=True):
+        if event is not None:
+            published.setdefault(tenant, []).append(event)
+    for tenant, emitted in published.items():
+        events.emit(uow, tenant, emitted)
+        uow.wakes_nodes = True
+
+
+def publish_lost_node(uow: UnitOfWork, node: str, seen: Micros, event: Event, tenants: Iterable[str]) -> bool:
+    """Emit for some tenants that a node was lost, unless that was reported before or is not true."""
+    if not uow.miss_node(node, seen):
+        return False
+    for tenant in tenants:
+        events.emit(uow, tenant, [event])
+        uow.wakes_nodes = True
+    return True
+
+
+def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
+    """The events of facts that a schedule listens for."""
+    states = {fact.state.schedule: fact.state for fact in facts if fact.schedule is None}
+    stored = uow.schedules_of(states.values()) if states else {}
+    found: list[Event | None] = []
+    for fact in facts:
+        schedule = stored[fact.state.schedule] if fact.schedule is None else fact.schedule
+        try:
+            if isinstance(schedule, Unreadable):
+                raise schedule
+            found.append(_event(uow, fact, schedule))
+        except (Unreadable, KeyError) as error:
+            logger.error(  # noqa: TRY400 - the record is damaged, not the program
+                "%s of schedule %s is not emitted, its record cannot be read: %s", fact.event, fact.state.uid, error
+            )
+            found.append(None)
+    return found
+
+
+def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
+    """The event of a fact; None if its causation chain is too long."""
+    if fact.row is None:
+        return system_events.of_schedule(fact.event, schedule, note=fact.note, failures=fact.failures)
+    occurrence = uow.occurrence(fact.row, schedule)
+    event = system_events.of_occurrence(fact.event, schedule, occurrence, run=fact.run, waited_for=fact.waited_for)
+    if event is None:
+        # Not a warning: with two listeners that take everything, it happens at the end of every job.
+        logger.info(
+            "%s of occurrence %s is not emitted: at most %d events may set each other off, and %d of them be facts",
+            fact.event,
+            occurrence.id,
+            MAX_DEPTH,
+            MAX_FACTS,
+        )
+    return event

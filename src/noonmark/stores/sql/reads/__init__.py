@@ -1,0 +1,1 @@
+"""What callers read of an SQL store."""

@@ -1,0 +1,107 @@
+"""Inspection: read every row of every table for damage, in pages by primary key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.ports.records import Damaged, Inspected
+from noonmark.stores.sql.row_checks import KINDS, RowCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from noonmark.ports.records import Position
+    from noonmark.stores.sql.session import Values
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
+
+PRIMARY = {
+    "schedules": ("key",),
+    "schedule_states": ("schedule",),
+    "occurrences": ("key",),
+    "runs": ("occurrence", "fence"),
+    "concurrency_keys": ("key",),
+    "dependencies": ("schedule", "position"),
+    "dependency_graphs": ("tenant",),
+    "event_listeners": ("schedule", "event_type"),
+    "event_streams": ("tenant",),
+    "events": ("key",),
+    "notes": ("key",),
+    "idempotency_keys": ("key",),
+    "secrets": ("key",),
+    "nodes": ("name",),
+    "leadership": ("key",),
+    "served_routes": ("route",),
+}
+"""The tables in the order in which they are looked at, and what finds a row of each."""
+_TABLES = list(PRIMARY)
+_JUDGES = {table: RowCheck(table, list(KINDS[table])) for table in PRIMARY}
+_STATES = "SELECT schedule FROM schedule_states WHERE schedule IN EACH(bigint)"
+_BELONGS = {"schedules": "key", "occurrences": "schedule", "runs": "schedule", "event_listeners": "schedule"}
+"""The column that names the schedule to which a row belongs."""
+
+
+def inspect(uow: UnitOfWork, after: Position | None, limit: int) -> Inspected:
+    """Look at rows of one table after another, as many as there may be."""
+    rows, damaged = 0, list[Damaged]()
+    table, place = (_TABLES[0], ()) if after is None else after
+    while rows < limit:
+        found = _page(uow, table, place, limit - rows)
+        damaged += _judged(uow, table, found)
+        rows += len(found)
+        if found and rows >= limit:
+            return Inspected(rows=rows, damaged=tuple(damaged), after=(table, _key(table, found[-1])))
+        following = _TABLES[_TABLES.index(table) + 1 :]
+        if not following:
+            return Inspected(rows=rows, damaged=tuple(damaged))
+        table, place = following[0], ()
+    return Inspected(rows=rows, damaged=tuple(damaged), after=(table, place))  # asked for none
+
+
+def _page(uow: UnitOfWork, table: str, place: tuple[Any, ...], limit: int) -> list[Values]:
+    keys = ", ".join(PRIMARY[table])
+    where = f"WHERE ({keys}) > ({', '.join('?' for _ in place)})" if place else ""
+    text = f"SELECT {', '.join(KINDS[table])} FROM {table} {where} ORDER BY {keys} LIMIT ?"  # noqa: S608 - our own names
+    return uow.session.query(text, *place, limit)
+
+
+def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[Damaged]:
+    """What is wrong with each row, and with rows that belong to no schedule."""
+    kinds = KINDS[table]
+    lost = _without_schedule(uow, table, found)
+    unread = _unreadable(uow, found) if table == "schedules" else {}
+    for values in found:
+        row = dict(zip(kinds, values, strict=True))
+        key = ", ".join(str(one) for one in _key(table, values))
+        problems = _JUDGES[table].all_problems(values, narrow=uow.session.is_narrow)
+        for name, kind in kinds.items():
+            if name not in problems and (problem := kind.misread(row[name])):
+                problems[name] = problem
+        belongs = _BELONGS.get(table, "")
+        if belongs and row[belongs] in lost and belongs not in problems:
+            problems[belongs] = "is that of no schedule" if table != "schedules" else "has no state"
+        if not problems and values[0] in unread:
+            problems["terms_document"] = unread[values[0]]
+        if table == "schedule_states" and isinstance(row["fault"], str):
+            problems["fault"] = f"says why it was set aside: {row['fault']}"
+        for name, problem in problems.items():
+            yield Damaged(table=table, key=key, column=name, problem=problem)
+
+
+def _without_schedule(uow: UnitOfWork, table: str, found: Sequence[Values]) -> set[Any]:
+    """The numbers of schedules that have no state."""
+    if table not in _BELONGS:
+        return set()
+    place = list(KINDS[table]).index(_BELONGS[table])
+    named = {values[place] for values in found if type(values[place]) is int}
+    return named - {schedule for (schedule,) in uow.session.query(_STATES, sorted(named))}
+
+
+def _unreadable(uow: UnitOfWork, found: Sequence[Values]) -> dict[Any, str]:
+    """What keeps schedules from being restored, though each cell may be sound."""
+    read = uow.schedule_cache.read(uow.session, {values[0]: -1 for values in found})
+    return {key: str(one) for key, one in read.items() if isinstance(one, Exception)}
+
+
+def _key(table: str, values: Values) -> tuple[Any, ...]:
+    columns = list(KINDS[table])
+    return tuple(values[columns.index(name)] for name in PRIMARY[table])

@@ -1,0 +1,175 @@
+"""Schedules as callers and planning read them.
+
+The database picks the schedules of a page, and only those are read as schedules. To find one text within another it
+takes that out, and sees whether anything has changed: unlike a pattern, it may hold any character and have any length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.json_values import storable
+from noonmark.ports.records import StoredSchedule
+from noonmark.stores.rules.records import Unreadable
+from noonmark.stores.rules.snapshots import counters, of_sound, readable
+from noonmark.stores.sql.row_checks import FURTHEST
+from noonmark.stores.sql.schedule_documents import label_line
+from noonmark.stores.text_case import lowered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.plans import Snapshot
+    from noonmark.core.schedule import Schedule
+    from noonmark.ports.records import ScheduleFilter
+    from noonmark.stores.rules.records import ScheduleState
+    from noonmark.stores.sql.session import Session
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
+
+    Choice = tuple[str, tuple[Any, ...]]
+    """A condition on schedules, and its parameters."""
+
+BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
+DELETED_BY_ID = """
+    SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 0
+    ORDER BY deleted DESC, key DESC LIMIT 1
+"""
+BY_UID = "SELECT schedule FROM schedule_states WHERE uid = ?"
+BY_NAME = """
+    SELECT key FROM schedules CROSS JOIN schedule_states ON schedule = key
+    WHERE tenant = ? AND username = ? AND name = ? AND is_listed = 1 ORDER BY created, uid LIMIT 1
+"""
+_NEXT_DUE = """
+    SELECT schedule, min(due), min(CASE WHEN origin = 'trigger' OR substr(origin, 1, 6) = 'event:' THEN due END)
+    FROM occurrences
+    WHERE schedule IN EACH(bigint) AND ended IS NULL AND (phase = 'claimed' OR phase = 'pending' AND held = 0
+    AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL)) GROUP BY schedule
+"""
+PLANNABLE = """
+    SELECT * FROM schedule_states
+    WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL AND plan_at <= ? ORDER BY plan_at, uid LIMIT ?
+"""
+_ROUTES = """
+    WITH RECURSIVE found(route) AS (
+        SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ?
+        UNION ALL
+        SELECT (SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ? AND route > found.route)
+        FROM found WHERE found.route IS NOT NULL
+    )
+    SELECT route FROM found WHERE route IS NOT NULL
+"""
+
+
+def find(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None:
+    """The schedule that a query finds, as callers read it."""
+    found = uow.session.query(query, *parameters)
+    states = uow.states_of(found[0]) if found else []
+    if found and not states:
+        raise StoreUnavailable(f"the stored state of schedule {parameters[-1]} is not there; noonmark doctor says more")
+    if not states:
+        return None
+    [state] = states
+    return to_stored(uow, [(state, readable(uow, state))])[0]
+
+
+def to_stored(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
+    """Schedules as callers read them."""
+    keys = [state.schedule for state, _ in known]
+    found = uow.session.query(_NEXT_DUE, keys, uow.now())
+    next_due = {key: (_time(due), _time(own)) for key, due, own in found}
+    times = [next_due.get(key, (None, None)) for key in keys]
+    return [
+        StoredSchedule(schedule=schedule, counters=counters(state), next_due=due, next_own=own)
+        for (state, schedule), (due, own) in zip(known, times, strict=True)
+    ]
+
+
+def _time(value: object) -> Micros | None:
+    """A time, unless it is damaged."""
+    return value if type(value) is int and abs(value) <= FURTHEST else None
+
+
+def plannable(uow: UnitOfWork, now: Micros, limit: int) -> tuple[list[Snapshot], dict[int, str]]:
+    """Schedules whose time to plan has come, and what is wrong with those that cannot be read."""
+    return of_sound(uow, uow.states_in(PLANNABLE, now, limit))
+
+
+def routes(session: Session, source: str) -> list[str]:
+    """The routes of the schedules from a source, each once."""
+    return [route for (route,) in session.query(_ROUTES, source, source)]
+
+
+_POSITION = """
+    SELECT created, schedule_id FROM schedule_states CROSS JOIN schedules ON key = schedule WHERE uid = ? AND tenant = ?
+"""
+_IN_PHASE = "(SELECT phase FROM schedule_states WHERE schedule = schedules.key) IN EACH(text)"
+_HAS_LABELS = "NOT EXISTS (SELECT 1 FROM EACH(text) AS j WHERE coalesce(replace(labels, j.value, '') = labels, TRUE))"
+_HEARS = "key IN (SELECT schedule FROM event_listeners WHERE tenant = ? AND event_type = ?)"
+_HAS_TEXT = " OR ".join(
+    f"replace(lower({column}), ?, '') <> lower({column})" for column in ("schedule_id", "name", "description")
+)
+
+
+def page(
+    uow: UnitOfWork, choice: Choice, tenant: str, *, after: str | None, limit: int, newest_first: bool
+) -> list[StoredSchedule]:
+    """A page of a tenant's schedules; damaged ones are skipped, and others fill the page."""
+    place: tuple[Any, ...] = ()
+    if after is not None:
+        found = uow.session.query(_POSITION, after, tenant)
+        if not found:
+            return []
+        [place] = found
+    chosen, values = choice
+    sign, way = ("<", " DESC") if newest_first else (">", "")
+    known: list[tuple[ScheduleState, Schedule]] = []
+    while len(known) < limit:
+        more = f" AND (created, schedule_id) {sign} (?, ?)" if place else ""
+        room = limit - len(known)
+        found = uow.session.query(
+            f"SELECT key, created, schedule_id FROM schedules WHERE {chosen}{more}"  # noqa: S608 - our own text
+            f" ORDER BY created{way}, schedule_id{way} LIMIT ?",
+            *values,
+            *place,
+            room,
+        )
+        states = uow.states_of([key for key, *_ in found])
+        read = uow.schedule_cache.read(uow.session, {state.schedule: state.version for state in states})
+        known += [(state, one) for state in states if not isinstance(one := read[state.schedule], Unreadable)]
+        if len(found) < room:
+            break
+        place = found[-1][1:]
+    return to_stored(uow, known)
+
+
+def count(uow: UnitOfWork, choice: Choice) -> int:
+    """How many there are."""
+    chosen, values = choice
+    number: int
+    [(number,)] = uow.session.query(f"SELECT count(*) FROM schedules WHERE {chosen}", *values)  # noqa: S608 - our own text
+    return number
+
+
+def choice(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> Choice | None:
+    """The condition of a filter; None if no schedule can meet it."""
+    chosen: list[tuple[str, tuple[Any, ...]]] = [(f"tenant = ? AND is_listed = {int(not deleted)}", (tenant,))]
+    if wanted is not None:
+        named = {"username": wanted.user, "route": wanted.target, "name": wanted.name}
+        lines = [label_line(name, value) for name, value in wanted.labels.items()]
+        given = [one for one in (*named.values(), *wanted.kinds, wanted.text, wanted.event_type) if one is not None]
+        if any(storable(one) != one for one in given):
+            return None
+        chosen += [(f"{column} = ?", (value,)) for column, value in named.items() if value is not None]
+        if wanted.kinds:
+            chosen.append(("trigger_type IN EACH(text)", (sorted(wanted.kinds),)))
+        if wanted.phases:
+            chosen.append((_IN_PHASE, (sorted(wanted.phases),)))
+        if wanted.event_type is not None:
+            chosen.append((_HEARS, (tenant, wanted.event_type)))
+        if lines:
+            chosen.append((_HAS_LABELS, (lines,)))
+        if wanted.text:
+            chosen.append((f"({_HAS_TEXT})", (lowered(wanted.text),) * 3))
+    return " AND ".join(one for one, _ in chosen), tuple(value for _, values in chosen for value in values)

@@ -1,0 +1,1 @@
+"""The schema of the SQL stores: tables, views, versions and how to upgrade."""

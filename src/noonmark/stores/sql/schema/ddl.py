@@ -1,0 +1,63 @@
+"""The schema as text, so that a new database needs no SQLAlchemy: `python -m noonmark.stores.sql.schema.ddl sqlite`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from noonmark.stores.sql.schema.tables import metadata
+from noonmark.stores.sql.schema.views import execution_history
+
+if TYPE_CHECKING:
+    from sqlalchemy import ForeignKeyConstraint
+
+_CHANGED = "AFTER UPDATE OF trigger_document ON schedules"
+_FORGET = "UPDATE {}event_listeners SET fields = '', wanted = '' WHERE schedule = {}"
+# Each on one line: a semicolon at the end of one would be taken for the end of all.
+_SQLITE_TRIGGER = f"""
+    CREATE TRIGGER discriminators_follow {_CHANGED} WHEN OLD.trigger_document IS NOT NEW.trigger_document
+    BEGIN {_FORGET.format("", "NEW.key")}; END
+"""
+_FORGET_FUNCTION = f"""
+    CREATE FUNCTION forget_discriminator() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    EXECUTE format($x${_FORGET.format("%I.", "$1")}$x$, TG_TABLE_SCHEMA) USING NEW.key; RETURN NULL; END $$
+"""
+_POSTGRES_TRIGGER = f"""
+    CREATE TRIGGER discriminators_follow {_CHANGED}
+    FOR EACH ROW WHEN (OLD.trigger_document IS DISTINCT FROM NEW.trigger_document)
+    EXECUTE FUNCTION forget_discriminator()
+"""
+"""A node of an older version, which runs on during an upgrade, changes the filters of an event trigger without its
+discriminator. With the old one, the trigger would not be found for the events that it wants now. So the database
+clears the discriminator of a trigger that changes: the schedule is then asked about every event of its type, until a
+node that knows of discriminators writes it."""
+DIALECTS = {"sqlite": sqlite.dialect, "postgres": postgresql.dialect}
+
+
+def ddl(name: str) -> str:
+    """Every table, index, view and guard, one after another, each closed by a semicolon at the end of a line."""
+    dialect = DIALECTS[name]()
+    statements: list[str] = []
+    for table in metadata.sorted_tables:
+        # PostgreSQL would look every reference up, and lock what it refers to; a transaction writes both ends together.
+        keys: list[ForeignKeyConstraint] | None = [] if name == "postgres" else None
+        statements.append(str(CreateTable(table, include_foreign_key_constraints=keys).compile(dialect=dialect)))
+        own = [index for index in table.indexes if index.info.get("dialect", dialect.name) == dialect.name]
+        indexes = sorted(own, key=lambda index: str(index.name))
+        statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
+    statements += [execution_history(dialect.name), *_discriminator_triggers(dialect.name)]
+    lines = [line.rstrip().replace("\t", "    ") for one in statements for line in f"{one.strip()};".splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def _discriminator_triggers(dialect: str) -> list[str]:
+    """The statements that clear the discriminator of a trigger that changes."""
+    statements = [_FORGET_FUNCTION, _POSTGRES_TRIGGER] if dialect == "postgresql" else [_SQLITE_TRIGGER]
+    return [" ".join(one.split()) for one in statements]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(ddl(sys.argv[1]))

@@ -1,0 +1,373 @@
+"""The tables of the SQL stores.
+
+Integer keys inside, identities as text outside. What a burst rewrites (`schedule_states`, `occurrences`) is kept apart
+from what is seldom written (`schedules`). Work is found in partial indexes, which hold that work and nothing else: the
+cost follows what is due. Booleans are 0 and 1, instants are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    text,
+)
+
+from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
+from noonmark.stores.sql.schema.columns import KEY, Text, count, flag, index, index_by_key, instant, listed
+
+metadata = MetaData()
+
+CROWDED = 32
+"""Schedules with fewer ended occurrences are not in the index that pruning by number reads."""
+STRETCH = 25
+"""How many bits of an instant are dropped for its stretch of time."""
+DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
+LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("username", Text, nullable=False),
+    Column("schedule_id", Text, nullable=False),
+    Column("declared_id", Text),
+    Column("name", Text),
+    Column("description", Text, nullable=False),
+    Column("labels", Text),
+    Column("trigger_type", Text, nullable=False),
+    Column("trigger_document", Text),
+    Column("terms_document", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    instant("created", required=True),
+    instant("anchored"),
+    instant("deleted"),
+    Column("is_listed", SmallInteger, nullable=False),
+)
+index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
+index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
+index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_listed = 1")
+index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
+index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
+index("schedules_by_source", schedules, "source, route", "is_listed = 1")
+
+schedule_states = Table(
+    "schedule_states",
+    metadata,
+    Column("schedule", KEY, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    Column("uid", Text, nullable=False, unique=True),
+    Column("phase", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    instant("updated", required=True),
+    instant("watermark", required=True),
+    instant("plan_at"),
+    flag("exhausted"),
+    flag("sent_back"),
+    Column("fault", Text),
+    instant("patience", required=True),
+    instant("newest"),
+    count("fences"),
+    Column("holder", BigInteger),
+    count("live"),
+    count("history"),
+    count("queued"),
+    count("total"),
+    count("successful"),
+    count("failed"),
+    count("missed"),
+    count("skipped"),
+    count("admitted"),
+    count("failures_in_row"),
+    instant("last_started"),
+    Column("last_phase", Text),
+    count("news"),
+    flag("followed"),
+    instant("ended_at"),
+    instant("completed_at"),
+    Column("owner", BigInteger, nullable=False),
+    Column("leads", Text),
+    CheckConstraint(f"phase IN ({listed(SchedulePhase)})", name="schedule_phase_is_known"),
+    CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
+    # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.
+    postgresql_with={"fillfactor": 70},
+)
+index(
+    "schedules_to_plan", schedule_states, "plan_at, uid", "phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL"
+)
+index("schedules_with_history", schedule_states, "history", f"history >= {CROWDED}")
+
+occurrences = Table(
+    "occurrences",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    instant("nominal", required=True),
+    instant("due", required=True),
+    instant("first_due", required=True),
+    count("attempt"),
+    count("fence"),
+    Column("reason", Text),
+    Column("detail", Text, nullable=False, server_default=text("''")),
+    count("missed_count"),
+    instant("missed_first"),
+    instant("missed_last"),
+    instant("caught_up"),
+    count("losses"),
+    Column("waiting_for", Text),
+    flag("holds_slot"),
+    Column("payload", Text),
+    Column("own", Text),
+    instant("ready"),
+    flag("held"),
+    Column("node", Text),
+    instant("lease_end"),
+    instant("started"),
+    Column("stop", Text),
+    instant("deadline"),
+    Column("place", BigInteger, ForeignKey("concurrency_keys.key")),
+    Column("wanted", BigInteger, ForeignKey("concurrency_keys.key")),
+    Column("wanted_limit", Integer),
+    instant("awaits_after"),
+    instant("ended"),
+    Column("owner", BigInteger, nullable=False),
+    Column("behind", Text),
+    CheckConstraint(f"phase IN ({listed(Phase)})", name="phase_is_known"),
+    CheckConstraint(
+        f"(ended IS NULL) = (phase IN ({listed(phase for phase in Phase if phase in LIVE)}))",
+        name="ended_when_final",
+    ),
+    CheckConstraint("ended IS NULL OR reason IS NOT NULL", name="final_has_a_reason"),
+    CheckConstraint(f"(lease_end IS NOT NULL) = (phase IN ({listed(LEASED)}))", name="leased_by_a_node"),
+    CheckConstraint("attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0", name="counts_are_counts"),
+)
+index_by_key(
+    "occurrences_ready",
+    occurrences,
+    "route, ready, nominal",
+    "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
+)
+# Who has something due in a stretch of half a minute: whoever steps from owner to owner passes over what else they
+# have, and does not meet those who have nothing due yet.
+index(
+    "occurrences_of_owners",
+    occurrences,
+    f"route, (ready >> {STRETCH}), owner, ready, nominal",
+    "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
+)
+index_by_key("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
+index("occurrences_live", occurrences, "schedule", "ended IS NULL")
+index("occurrences_of_schedule", occurrences, "schedule, nominal")
+index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")
+index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
+index("occurrences_in_slot", occurrences, "schedule", "holds_slot = 1", unique=True)
+index(
+    "occurrences_queued",
+    occurrences,
+    "schedule, held, due, nominal, id",
+    "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL",
+)
+index(
+    "occurrences_awaiting",
+    occurrences,
+    "schedule, nominal",
+    "phase = 'pending' AND waiting_for = 'dependency_pending'",
+)
+index("occurrences_wanting", occurrences, "wanted, held, due, nominal, id", "wanted IS NOT NULL")
+index(
+    "occurrences_with_deadline",
+    occurrences,
+    "deadline, id",
+    f"deadline IS NOT NULL AND phase IN ({listed(DELIVERING)})",
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("occurrence", BigInteger, ForeignKey("occurrences.key"), primary_key=True, autoincrement=False),
+    Column("fence", Integer, primary_key=True, autoincrement=False),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("node", Text, nullable=False),
+    instant("started", required=True),
+    instant("ended"),
+    Column("outcome", Text),
+    Column("result", Text),
+    Column("error", Text),
+    Column("tokens", BigInteger),
+    Column("cost_usd", Double),
+    sqlite_with_rowid=False,
+)
+index("runs_of_schedule", runs, "schedule, started")
+
+concurrency_keys = Table(
+    "concurrency_keys",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    count("taken"),
+    count("waiting"),
+    CheckConstraint("taken >= 0 AND waiting >= 0", name="places_are_counts"),
+)
+index("concurrency_keys_by_name", concurrency_keys, "tenant, name", unique=True)
+
+dependencies = Table(
+    "dependencies",
+    metadata,
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("tenant", Text, nullable=False),
+    Column("upstream_id", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+index("dependencies_by_upstream", dependencies, "tenant, upstream_id")
+
+dependency_graphs = Table(
+    "dependency_graphs",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("version", Integer, nullable=False),
+)
+
+event_listeners = Table(
+    "event_listeners",
+    metadata,
+    Column("tenant", Text, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False, autoincrement=False),
+    # The discriminator of its trigger. Without one, or where an older version wrote the row, both are empty.
+    Column("fields", Text, nullable=False, server_default=text("''")),
+    Column("wanted", Text, nullable=False, server_default=text("''")),
+    # Not by tenant and type: PostgreSQL would look for listeners there, and read all of a type to find one.
+    PrimaryKeyConstraint("schedule", "event_type"),
+    sqlite_with_rowid=False,
+)
+index("event_listeners_by_discriminator", event_listeners, "tenant, event_type, fields, wanted, schedule")
+
+event_streams = Table(
+    "event_streams",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    instant("newest", required=True),
+    instant("matched_until", required=True),
+    Column("cursor", BigInteger, nullable=False, server_default=text("0")),
+    count("matched"),
+    CheckConstraint("matched >= 0", name="matched_is_a_count"),
+)
+index("event_streams_behind", event_streams, "matched_until, tenant", "newest > matched_until")
+index("event_streams_by_count", event_streams, "matched")
+
+events = Table(
+    "events",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("event_id", Text, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    instant("emitted", required=True),
+    Column("behind", Text),
+)
+index("events_by_id", events, "tenant, event_id", unique=True)
+index("events_in_order", events, "tenant, emitted", unique=True)
+index("events_by_age", events, "emitted")
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    instant("noted", required=True),
+    Column("caller", Text, nullable=False),
+    Column("operation", Text, nullable=False),
+    Column("schedule_id", Text),
+    Column("uid", Text),
+    Column("revision_before", Integer),
+    Column("revision_after", Integer),
+    Column("reason", Text),
+    Column("request_id", Text),
+)
+index("notes_in_order", notes, "tenant, key")
+index("notes_of_schedule", notes, "tenant, schedule_id, key")
+index("notes_by_age", notes, "noted")
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    instant("created", required=True),
+)
+index("idempotency_keys_by_name", idempotency_keys, "tenant, name", unique=True)
+index("idempotency_keys_by_age", idempotency_keys, "created")
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("hosts", Text, nullable=False),
+    Column("sealed", Text, nullable=False),
+    instant("created", required=True),
+    instant("updated", required=True),
+)
+index("secrets_by_name", secrets, "tenant, name", unique=True)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("routes", Text, nullable=False),
+    Column("capacity", Integer, nullable=False),
+    Column("load", Integer, nullable=False),
+    Column("version", Text, nullable=False),
+    instant("started", required=True),
+    instant("lease", required=True),
+    instant("seen", required=True),
+    instant("left_at"),
+)
+index("nodes_seen", nodes, "seen")
+
+# One row: who leads, and for how long. Nobody does where the node is missing, but the term stays.
+leadership = Table(
+    "leadership",
+    metadata,
+    Column("key", SmallInteger, primary_key=True, autoincrement=False),
+    Column("term", BigInteger, nullable=False),
+    Column("node", Text),
+    instant("until", required=True),
+    CheckConstraint("key = 1", name="one_leader"),
+    CheckConstraint("term >= 1", name="terms_are_counted"),
+)
+
+served_routes = Table(
+    "served_routes", metadata, Column("route", Text, primary_key=True), instant("seen", required=True)
+)
+
+alembic_version = Table(
+    "alembic_version",
+    metadata,
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)

@@ -1,1 +1,0 @@
-"""Wire: the envelopes of the public JSON, described for people and for tools."""

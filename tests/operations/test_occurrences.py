@@ -1,0 +1,230 @@
+"""Occurrences that callers request, backfill, complete, fail and cancel."""
+
+import pytest
+
+from noonmark.core.admission import admit
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    KeyReused,
+    NotFound,
+    OverlapConflict,
+)
+from noonmark.core.instants import SECOND
+from noonmark.core.settlement import Accepted, settle
+from tests.operations.harness import FOREIGN, Harness
+
+
+@pytest.fixture
+def harness():
+    return Harness()
+
+
+def phases(harness, made):
+    found = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+    return [(one["phase"], one["reason"]) for one in found]
+
+
+class TestRunningNow:
+    def test_it_runs_with_its_payload_and_does_not_move_the_next_fire(self, harness):
+        made = harness.create()
+        one = harness("schedule/run", schedule_id=made["schedule_id"], payload={"n": 1}, key="k")
+        assert (one["phase"], one["origin"], one["payload"]) == ("pending", "manual:k", {"n": 1})
+        assert harness("schedule/get", schedule_id=made["schedule_id"])["next_run_at"] == made["next_run_at"]
+        harness.driver.run_due()
+        assert [context.payload for context in harness.calls] == [{"n": 1}]
+        assert harness("schedule/get", schedule_id=made["schedule_id"])["next_run_at"] == made["next_run_at"]
+        assert harness("occurrence/get", occurrence_id=one["occurrence_id"])["phase"] == "completed"
+
+    @pytest.mark.parametrize(
+        "trigger", [{"type": "event", "event_type": "uploaded"}, {"type": "once", "due_at_utc": "2026-03-01T12:00:00Z"}]
+    )
+    def test_what_has_no_next_fire_does_not_get_one(self, harness, trigger):
+        made = harness.create(trigger=trigger)["schedule_id"]
+        harness.driver.run_due()
+        harness("schedule/run", schedule_id=made)
+        assert harness("schedule/get", schedule_id=made)["next_run_at"] is None
+
+    def test_it_is_no_next_fire_of_what_is_paused(self, harness):
+        made = harness.create()["schedule_id"]
+        harness("schedule/run", schedule_id=made)
+        assert harness("schedule/pause", schedule_id=made)["next_run_at"] is None
+        assert harness("schedule/resume", schedule_id=made)["next_run_at"] == "2026-03-01T12:01:00Z"
+
+    def test_the_next_run_is_told_with_its_jitter_also_before_it_is_planned(self, harness):
+        made = harness.create(trigger={"type": "interval", "every_seconds": 3600, "jitter_seconds": 600})["schedule_id"]
+        planned = harness("schedule/get", schedule_id=made)
+        [row] = harness("schedule/occurrences", schedule_id=made)["occurrences"]
+        assert planned["next_run_at"] == row["due_at_utc"] > planned["next_fire_times"][0]
+        harness.clock.advance(3600 + 600)
+        store, now = harness.service.store, harness.clock.micros()
+        [claim] = store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND)
+        store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
+        unplanned = harness("schedule/get", schedule_id=made)
+        harness.driver.run_due()
+        [row] = harness("schedule/occurrences", schedule_id=made, phase="pending")["occurrences"]
+        assert unplanned["next_run_at"] == row["due_at_utc"] > unplanned["next_fire_times"][0]
+
+    def test_the_same_key_again_is_the_same_occurrence(self, harness):
+        made = harness.create()
+        ids = {harness("schedule/run", schedule_id=made["schedule_id"], key="k")["occurrence_id"] for _ in range(2)}
+        assert len(ids) == 1
+
+    @pytest.mark.parametrize("other", [{"payload": 2}, {"payload": 1, "overlap": "allow"}])
+    def test_another_request_under_the_key_is_refused(self, harness, other):
+        made = harness.create()
+        harness("schedule/run", schedule_id=made["schedule_id"], key="k", payload=1)
+        with pytest.raises(KeyReused):
+            harness("schedule/run", schedule_id=made["schedule_id"], key="k", **other)
+
+    def test_what_would_be_skipped_is_refused_unless_told_otherwise(self, harness):
+        made = harness.create()
+        running = accepted(harness, made)
+        with pytest.raises(OverlapConflict) as refused:
+            harness("schedule/run", schedule_id=made["schedule_id"])
+        assert running in refused.value.message
+        beside = harness("schedule/run", schedule_id=made["schedule_id"], overlap="allow")
+        harness.driver.run_due()
+        assert harness("occurrence/get", occurrence_id=beside["occurrence_id"])["phase"] == "completed"
+
+    def test_a_bad_overlap_policy_is_refused(self, harness):
+        made = harness.create()
+        with pytest.raises(InvalidSchedule) as refused:
+            harness("schedule/run", schedule_id=made["schedule_id"], overlap="perhaps")
+        assert refused.value.field == "overlap"
+
+
+RANGE = {"from": "2026-03-01T11:00:00Z", "to": "2026-03-01T11:05:00Z"}
+MINUTES = {"type": "cron", "expression": "* 11 * * *"}
+
+
+class TestBackfilling:
+    def test_past_times_run_in_order(self, harness):
+        made = harness.create(trigger=MINUTES)
+        asked = harness("schedule/backfill", schedule_id=made["schedule_id"], **RANGE)
+        assert asked["count"] == 6
+        for _ in range(6):
+            harness.pass_by(1)
+        assert [context.nominal_at.minute for context in harness.calls] == [0, 1, 2, 3, 4, 5]
+        assert {one["origin"] for one in asked["occurrences"]} == {f"backfill:{asked['backfill_id']}"}
+
+    def test_a_dry_run_tells_and_does_nothing(self, harness):
+        made = harness.create(trigger=MINUTES)
+        told = harness("schedule/backfill", schedule_id=made["schedule_id"], dry_run=True, **RANGE)
+        assert (told["backfill_id"], told["count"]) == (None, 6)
+        assert told["occurrences"][0]["nominal_at_utc"] == "2026-03-01T11:00:00Z"
+        harness.pass_by(1)
+        assert harness.calls == []
+
+    def test_so_many_at_a_time_whatever_the_overlap_policy_says(self, harness):
+        made = harness.create(trigger=MINUTES)
+        asked = harness("schedule/backfill", schedule_id=made["schedule_id"], concurrency=2, **RANGE)
+        claims = harness.service.store.claim(
+            "n",
+            ["function:report"],
+            now=harness.clock.micros(),
+            until=harness.clock.micros() + SECOND,
+            limit=10,
+            lease=SECOND,
+        )
+        assert len(claims) == asked["count"]
+        assert {one.occurrence.overrides.concurrency.limit for one in claims} == {2}
+
+    def test_it_may_begin_with_the_first_of_all_times(self, harness):
+        made = harness.create(
+            trigger={"type": "cron", "expression": "0 0 1 1 *", "start_at_utc": "2025-06-01T00:00:00Z"}
+        )
+        told = harness(
+            "schedule/backfill",
+            schedule_id=made["schedule_id"],
+            dry_run=True,
+            **{"from": "0001-01-01T00:00:00Z", "to": "2026-03-01T00:00:00Z"},
+        )
+        assert [one["nominal_at_utc"] for one in told["occurrences"]] == ["2026-01-01T00:00:00Z"]
+
+    def test_the_same_key_again_adds_nothing(self, harness):
+        made = harness.create(trigger=MINUTES)
+        for _ in range(2):
+            harness("schedule/backfill", schedule_id=made["schedule_id"], key="again", **RANGE)
+        rows = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+        assert len([one for one in rows if one["origin"] == "backfill:again"]) == 6
+
+    @pytest.mark.parametrize(
+        ("change", "field"),
+        [
+            ({"to": "2026-03-01T12:30:00Z"}, "to"),
+            ({"to": "2026-03-01T10:00:00Z"}, "to"),
+            ({"limit": 5}, "limit"),
+            ({"limit": 0}, "limit"),
+            ({"concurrency": 0}, "concurrency"),
+            ({"from": None}, "from"),
+            ({"from": "yesterday"}, "from"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, harness, change, field):
+        made = harness.create(trigger=MINUTES)
+        with pytest.raises(InvalidRequest) as refused:
+            harness("schedule/backfill", schedule_id=made["schedule_id"], **(RANGE | change))
+        assert refused.value.field == field
+
+    def test_what_names_no_times_has_none_to_run_again(self, harness):
+        made = harness.create(trigger={"type": "event", "event_type": "seen"})
+        with pytest.raises(Conflict):
+            harness("schedule/backfill", schedule_id=made["schedule_id"], **RANGE)
+
+
+def accepted(harness, made):
+    """An occurrence that its target took over; its id."""
+    one = harness("schedule/run", schedule_id=made["schedule_id"])
+    store, now = harness.service.store, harness.clock.micros()
+    [claim] = store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND)
+    [admitted] = store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
+    taken = settle(admitted.occurrence, claim.schedule, Accepted(started=now, accepted=now), node="n")
+    assert store.settle([taken]) == [True]
+    return one["occurrence_id"]
+
+
+class TestEnding:
+    def test_what_was_accepted_is_told_to_be_done(self, harness):
+        made = harness.create()
+        one = accepted(harness, made)
+        done = harness(
+            "occurrence/complete", occurrence_id=one, result={"rows": 3}, usage={"tokens": 5, "cost_usd": 0.5}
+        )
+        assert (done["phase"], done["reason"]) == ("completed", "succeeded")
+        [run] = harness("occurrence/runs", occurrence_id=one)["runs"]
+        assert (run["outcome"], run["result"], run["usage"]) == (
+            "completed",
+            {"rows": 3},
+            {"tokens": 5, "cost_usd": 0.5},
+        )
+        assert harness("run/get", run_id=run["run_id"]) == run
+
+    def test_or_to_have_failed(self, harness):
+        made = harness.create(retry_policy={"max_attempts": 2, "backoff_seconds": 30})
+        one = accepted(harness, made)
+        failed = harness("occurrence/fail", occurrence_id=one, error="no paper")
+        assert (failed["phase"], failed["due_at_utc"] > "2026-03-01T12:00:00Z") == ("pending", True)
+
+    def test_nothing_else_can_be_told_to_be_done(self, harness):
+        made = harness.create()
+        one = harness("schedule/run", schedule_id=made["schedule_id"])["occurrence_id"]
+        for name in ("complete", "fail"):
+            with pytest.raises(Conflict, match="it is pending"):
+                harness(f"occurrence/{name}", occurrence_id=one)
+
+    def test_what_waits_and_what_was_accepted_can_be_cancelled(self, harness):
+        made = harness.create()
+        waiting = harness("schedule/run", schedule_id=made["schedule_id"])["occurrence_id"]
+        assert harness("occurrence/cancel", occurrence_id=waiting)["phase"] == "cancelled"
+        running = accepted(harness, made)
+        assert harness("occurrence/cancel", occurrence_id=running)["phase"] == "cancelled"
+        with pytest.raises(Conflict, match="ended already"):
+            harness("occurrence/cancel", occurrence_id=running)
+
+    @pytest.mark.parametrize("name", ["get", "complete", "fail", "cancel", "explain", "runs"])
+    def test_what_belongs_to_another_tenant_is_not_there(self, harness, name):
+        one = accepted(harness, harness.create())
+        with pytest.raises(NotFound):
+            harness(f"occurrence/{name}", occurrence_id=one, caller=FOREIGN)
