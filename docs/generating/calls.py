@@ -1,4 +1,4 @@
-"""The page on compatibility: what people wrote, and the calls of others that tests carry out."""
+"""The compatibility page: its handwritten part, and the calls of other services that tests execute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLS = "<!-- From here on written by docs/generate.py: change the tables of the
 
 
 def compatibility_page() -> str:
-    """The page as people wrote it, with every documented call of other services that a test carries out."""
+    """The handwritten part, with every documented call of other services that a test executes."""
     written, mark, _ = (REFERENCE / COMPATIBILITY).read_text("utf-8").partition(CALLS)
     tables = [json.loads(path.read_text("utf-8")) for path in sorted(DOCUMENTED.glob("*.json"))]
     return written + mark + "\n" + "\n".join([*(_calls(table) for table in tables), _commands()])
@@ -33,27 +33,27 @@ def _calls(table: dict[str, Any]) -> str:
 
 
 def _commands() -> str:
-    """The commands that users of another command line know."""
+    """The commands of another command line."""
     table = runpy.run_path(str(TESTS / "cli" / "documented.py"))["COMMANDS"]
     lines = [" ".join(shlex.join(one.command).split()) for one in table]
     shown = [re.sub(r"'({\w+})'", r"\1", line) for line in lines]
     rows = [f"| {one.does} | `noonmark {line}` |" for one, line in zip(table, shown, strict=True)]
     words = (
         "Where theirs names a bundle, name a function, a URL or a program. `{id}` is the id of a schedule, and\n"
-        "`{trigger}` that of one that an event sets off. Expressions are in the zone that `--timezone` names, or in\n"
+        "`{trigger}` that of one with an event trigger. Expressions are in the zone that `--timezone` names, or in\n"
         "that of the machine.\n"
     )
     return "\n".join(["### The job runtime's commands", "", words, "| what | command |", "| --- | --- |", *rows, ""])
 
 
 def _asked(call: dict[str, Any]) -> str:
-    """The request of a call; what may be asked for in two ways has both."""
+    """The request of a call; an operation with two interfaces has both."""
     http = call.get("rest", call)
     return ", ".join(f"`{one}`" for one in (call.get("method"), f"{http['verb']} {http['path']}") if one)
 
 
 def _answered(call: dict[str, Any]) -> str:
-    """How it is answered, by codes, with what is to be known."""
+    """The status codes of the answer, with the note if there is one."""
     error, told = call.get("error"), call.get("answer", {})
     if error is not None:
         answer = f"{error['rpc']}, {error['rest']} `{error['code']}`"
