@@ -405,6 +405,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
     ) -> list[Claim]:
         """Lease rows with one of the routes: pending ones due by `until`, leased ones whose lease ended by `now`.
 
+        If `now` is ahead of the store's clock, that clock decides: a fast node must not take what others still hold.
         `only` limits the claim to the row with that id.
 
         Earliest time first, then by nominal time. With `shares`, one of every owner before a second of any; of each
