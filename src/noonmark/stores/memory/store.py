@@ -184,6 +184,7 @@ class MemoryStore:
         shares: Shares | None = None,
     ) -> list[Claim]:
         uow, known = self._uow, set(routes)
+        now = min(now, uow.now())
         if only is not None:
             found = claims.only_due(uow, only, known, now=now, until=until)[:limit]
         elif shares is not None:
