@@ -184,6 +184,7 @@ class MemoryStore:
         shares: Shares | None = None,
     ) -> list[Claim]:
         uow, known = self._uow, set(routes)
+        now = min(now, uow.now())
         if only is not None:
             found = claims.only_due(uow, only, known, now=now, until=until)[:limit]
         elif shares is not None:
@@ -261,7 +262,7 @@ class MemoryStore:
     @atomic
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         uow = self._uow
-        rows = claims.unserved(uow, now=now, limit=limit)
+        rows = claims.unserved(uow, now=min(now, uow.now()), limit=limit)
         return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in rows]
 
     @atomic
