@@ -25,7 +25,7 @@ def later_version(folder):
     package = folder / "later" / "noonmark"
     shutil.copytree(ROOT / "src" / "noonmark", package, ignore=shutil.ignore_patterns("__pycache__"))
     sql = package / "stores" / "sql"
-    replace(sql / "version.py", f'VERSION = "{VERSION}"', f'VERSION = "{LATER}"')
+    replace(sql / "schema" / "version.py", f'VERSION = "{VERSION}"', f'VERSION = "{LATER}"')
     for update in UPDATES:
         replace(sql / "fast_path.py", update, f"{update}written_by = 'later', ")
     return package.parent

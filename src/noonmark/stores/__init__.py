@@ -1,1 +1,1 @@
-"""Where the ledger is kept; one package for each kind of store, all behind `noonmark.ports.store`."""
+"""Stores behind `noonmark.ports.store`: one package for each kind, and the rules that they share."""

@@ -245,8 +245,8 @@ class UnitOfWork(rules.UnitOfWork):
     def add_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
         entry = ScheduleEntry(state, schedule)
         self.entries[schedule.uid] = self._by_key[state.schedule] = self._changed_entries[state.schedule] = entry
-        self.tenants[state.schedule] = schedule.owner.tenant
-        insort(self.listed[schedule.owner.tenant], listed_at(schedule))
+        is_deleted = schedule.phase is SchedulePhase.DELETED
+        insort((self.deleted if is_deleted else self.listed)[schedule.owner.tenant], listed_at(schedule))
         self._list(schedule)
 
     def replace_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
@@ -261,8 +261,8 @@ class UnitOfWork(rules.UnitOfWork):
         self._list(schedule)
         self.changed_state(state)
 
-    def tenants_of(self, keys: Iterable[int]) -> Mapping[int, str]:  # noqa: ARG002 - all are known
-        return self.tenants
+    def tenants_of(self, keys: Iterable[int]) -> Mapping[int, str]:
+        return {key: self._by_key[key].schedule.owner.tenant for key in keys}
 
     def last_heartbeats(self, routes: Collection[str]) -> tuple[Micros | None, Mapping[str, Micros]]:  # noqa: ARG002 - all are at hand
         return max((one.seen for one in self.nodes.nodes.values()), default=None), self.nodes.served

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Replan, Start, Wait
-from noonmark.core.interruption import lost_error
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome, Run
+from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.rules import completion, plan_writes, slots
@@ -97,25 +96,13 @@ def held_rows(uow: UnitOfWork, leases: Sequence[Lease]) -> dict[str, Row]:
 def lease_row(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micros) -> None:
     """Lease a row; the run of a delivery that was lost with its node is stored."""
     if row.phase == Phase.DISPATCHING:
-        uow.add_run(row, _lost_run(row, now))
+        lost = to_occurrence(row, uow.state_of(row).uid, "", None, uow.unpack)
+        uow.add_run(row, lost_run(lost, now=now))
         row.losses += 1
         row.attempt -= 1
     row.fence += 1
     row.phase, row.node, row.started, row.lease_end = Phase.CLAIMED, node, None, until
     uow.changed(row)
-
-
-def _lost_run(row: Row, now: Micros) -> Run:
-    return Run(
-        id=f"{row.id}-{row.fence}",
-        occurrence_id=row.id,
-        attempt=row.attempt,
-        node=row.node or "",
-        started=now if row.started is None else max(row.started, row.due),
-        ended=now,
-        outcome=Outcome.LEASE_LOST,
-        error=lost_error(row.node),
-    )
 
 
 def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros) -> Answer:

@@ -66,7 +66,7 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
 
 
 def commit_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
-    """Write each plan, or False when the schedule or a fire that the plan counts is no longer as it was read."""
+    """Write each plan; False if the schedule, or a fire that the plan counts, has changed since it was read."""
     states = uow.load_states({plan.snapshot.schedule.uid for plan in plans})
     uow.load_rows(one for plan in plans for one in _named(plan))
     uow.reserve({row.id for plan in plans for row in plan.planned})
@@ -110,10 +110,18 @@ def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -
 
 def _new_state(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:
     return ScheduleState(
-        key, schedule.uid, schedule.phase, schedule.revision, 1, schedule.updated, plan.watermark, plan.plan_at,
-        int(plan.exhausted), 0, None, _patience(schedule), None, 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None,
-        0, 0, None, None, schedule.owner.number, None,
-    )  # fmt: skip
+        schedule=key,
+        uid=schedule.uid,
+        phase=schedule.phase,
+        revision=schedule.revision,
+        version=1,
+        updated=schedule.updated,
+        watermark=plan.watermark,
+        plan_at=plan.plan_at,
+        exhausted=int(plan.exhausted),
+        patience=_patience(schedule),
+        owner=schedule.owner.number,
+    )
 
 
 def _named(plan: Plan) -> list[str]:

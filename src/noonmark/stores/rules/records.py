@@ -146,41 +146,41 @@ class ScheduleState:
     """Rises with every change of the schedule itself, so that a cached copy is known to be stale."""
     updated: Micros
     watermark: Micros
-    plan_at: Micros | None
-    exhausted: int
-    sent_back: int
+    plan_at: Micros | None = None
+    exhausted: int = 0
+    sent_back: int = 0
     """Some of its projections have no time until it is planned."""
-    fault: str | None
+    fault: str | None = None
     """Why it is not planned any more."""
-    patience: Micros
-    newest: Micros | None
+    patience: Micros = 0
+    newest: Micros | None = None
     """The newest nominal time of the trigger that was admitted or has ended."""
-    fences: int
+    fences: int = 0
     """The fence of a new row: higher than that of any removed row, since a new row may have the same id."""
-    holder: int | None
+    holder: int | None = None
     """The row that holds the slot."""
-    live: int
-    history: int
+    live: int = 0
+    history: int = 0
     """How many of its rows have ended."""
-    queued: int
-    total: int
-    successful: int
-    failed: int
-    missed: int
-    skipped: int
-    admitted: int
-    failures_in_row: int
-    last_started: Micros | None
-    last_phase: str | None
-    news: int
+    queued: int = 0
+    total: int = 0
+    successful: int = 0
+    failed: int = 0
+    missed: int = 0
+    skipped: int = 0
+    admitted: int = 0
+    failures_in_row: int = 0
+    last_started: Micros | None = None
+    last_phase: str | None = None
+    news: int = 0
     """How often anything about its upstreams has changed."""
-    followed: int
+    followed: int = 0
     """Other schedules depend on it, or once did."""
-    ended_at: Micros | None
+    ended_at: Micros | None = None
     """When an occurrence of it last ended, for its downstream schedules."""
-    completed_at: Micros | None
-    owner: int
-    leads: Any
+    completed_at: Micros | None = None
+    owner: int = 0
+    leads: Any = None
     """The causation chain of what its last end sets off, packed, where a schedule follows it."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 

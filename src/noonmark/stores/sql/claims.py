@@ -23,7 +23,6 @@ from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import LEASED, PHASES, REASONS, Unreadable, unpack_overrides
 from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import RowCheck, describe_problems
-from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -267,7 +266,7 @@ def take(
     """Lease rows; returns the claims, and what is wrong with damaged rows."""
     schedules = uow.schedule_cache.read(uow.session, {columns[4]: columns[5] for columns in found})
     claims, plain, faults = [], [], {}
-    until = lease_end(uow.session, now, lease)
+    until = uow.lease_end(now, lease)
     for columns in found:
         key, schedule = columns[3], schedules[columns[4]]
         try:
@@ -339,7 +338,7 @@ def renew(uow: UnitOfWork, holds: Sequence[Lease], *, now: Micros, lease: Micros
     fences = {hold.occurrence_id: hold.fence for hold in holds}
     held = _still_held(uow, fences, list(fences), "/* quick: one */")
     if held:
-        until = lease_end(uow.session, now, lease)
+        until = uow.lease_end(now, lease)
         uow.session.execute(_RENEW, until, [key for key, _ in held.values()])
     others = [one for one in fences if one not in held]
     if others:

@@ -24,7 +24,6 @@ from noonmark.stores.sql import subscriptions
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import run_values, to_json
 from noonmark.stores.sql.row_checks import NARROW
-from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.stores.rules.unit_of_work import Topic
     from noonmark.stores.sql.session import Session, Values
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
 # Rows are found and locked first, and then changed. What their schedules must be like is a column, not a condition:
@@ -90,10 +90,9 @@ LAST_ENDED = _ENDED.format(more="phase = 'completed', updated = ?, version = ver
 """For the last end of a schedule with nothing to come. For others, the phase is not written."""
 
 
-def start_all(
-    session: Session, admissions: Sequence[Admission], *, now: Micros, lease: Micros
-) -> dict[str, Occurrence]:
+def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, lease: Micros) -> dict[str, Occurrence]:
     """Carry out the plain starts; returns the occurrences that have started, by id."""
+    session = uow.session
     repeated = _repeated([one.claim.occurrence.uid for one in admissions])
     late = _subscribed_late(session, admissions, now)
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
@@ -114,14 +113,15 @@ def start_all(
         if not found:
             continue
         keys = [key for _, key in found]
-        session.execute(START[takes_slot], revision, now, lease_end(session, now, lease), keys)
+        session.execute(START[takes_slot], revision, now, uow.lease_end(now, lease), keys)
         session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
         started.update({one: _started(starts[one], now) for one, _ in found})
     return started
 
 
-def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros) -> set[str]:
+def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
     """Write the plain ends; returns the ids of those that have ended."""
+    session, now = uow.session, uow.now()
     repeated = _repeated([one.occurrence.uid for one in settlements])
     subscribed = _subscribed_ends(session, settlements)
     groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}

@@ -63,11 +63,6 @@ class Session(Protocol):
         """Numbers that no row of a table has, ascending."""
 
 
-def lease_end(session: Session, now: Micros, lease: Micros) -> Micros:
-    """When a lease ends that was asked for at `now`; the transaction may have waited since."""
-    return max(now, session.now()) + lease
-
-
 def varying_places(columns: Sequence[Values]) -> tuple[int, ...]:
     """The places of the columns that are not the same in all rows, and of the first, which is the key."""
     return tuple(place for place, column in enumerate(columns) if place == 0 or column.count(column[0]) != len(column))

@@ -103,6 +103,10 @@ class SqlStore(ABC):
         """
 
     @abstractmethod
+    def _claim_time(self, uow: UnitOfWork, now: Micros) -> Micros:
+        """The time by which leases of others have ended, for a node that says that it is `now`."""
+
+    @abstractmethod
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:
         """The tenants that a careful transaction must name, found by a query with a list of values."""
 
@@ -164,8 +168,7 @@ class SqlStore(ABC):
         shares: Shares | None = None,
     ) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
-            # A node whose clock is ahead must not take what others still hold.
-            at = min(now, uow.now())
+            at = self._claim_time(uow, now)
             if only is not None:
                 found = claims.only_due(uow.session, only, routes, now=at, until=until)[:limit]
             elif shares is not None:
@@ -183,7 +186,7 @@ class SqlStore(ABC):
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        started = self._quick(lambda uow: fast_path.start_all(uow.session, admissions, now=now, lease=lease))
+        started = self._quick(lambda uow: fast_path.start_all(uow, admissions, now=now, lease=lease))
         others = [one for one in admissions if one.claim.occurrence.id not in started]
         tenants = {one.claim.schedule.owner.tenant for one in others}
 
@@ -205,7 +208,7 @@ class SqlStore(ABC):
         self._careful(tenants, lambda uow: admission.release(uow, holds), tells=True)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        ended = self._quick(lambda uow: fast_path.end_all(uow.session, settlements, now=uow.now()))
+        ended = self._quick(lambda uow: fast_path.end_all(uow, settlements))
         others = [one.occurrence.id for one in settlements if one.occurrence.id not in ended]
         if not others:
             return [True] * len(settlements)
@@ -241,14 +244,13 @@ class SqlStore(ABC):
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         def lead(uow: UnitOfWork) -> Leadership:
-            # A node whose clock is ahead must not take what another still holds.
-            return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
+            return nodes.lead(uow.session, node, now=self._claim_time(uow, now), lease=lease)
 
         return self._quick(lead)
 
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
-            found = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
+            found = claims.lacking(uow.session, now=self._claim_time(uow, now), limit=limit)
             return claims.take(uow, found, node, now=now, lease=lease)
 
         leased, faults = self._quick(claim)

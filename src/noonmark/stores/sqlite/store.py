@@ -86,7 +86,7 @@ class SqliteStore(SqlStore):
         """Carry out admissions whose claim still holds, all in one transaction."""
 
         def admit(uow: UnitOfWork) -> list[Admitted | LeaseLost | Busy]:
-            started = fast_path.start_all(uow.session, admissions, now=now, lease=lease)
+            started = fast_path.start_all(uow, admissions, now=now, lease=lease)
             return admission.admit_all(uow, admissions, started, now=now, lease=lease)
 
         return self._quick(admit)
@@ -95,7 +95,7 @@ class SqliteStore(SqlStore):
         """Write the end of deliveries whose fence still holds, all in one transaction."""
 
         def settle(uow: UnitOfWork) -> list[bool]:
-            ended = fast_path.end_all(uow.session, settlements, now=uow.now())
+            ended = fast_path.end_all(uow, settlements)
             return admission.settle_all(uow, settlements, ended)
 
         return self._quick(settle)
@@ -144,6 +144,9 @@ class SqliteStore(SqlStore):
     def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, tells: bool = False) -> T:  # noqa: ARG002 - see below
         """The same: SQLite has one writer at a time, and cannot notify other processes."""
         return self._quick(work)
+
+    def _claim_time(self, uow: UnitOfWork, now: Micros) -> Micros:  # noqa: ARG002 - all nodes share the clock
+        return now
 
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:  # noqa: ARG002 - none are locked
         return ()
