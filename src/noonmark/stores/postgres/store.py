@@ -134,10 +134,6 @@ class PostgresStore(SqlStore):
         begin = f"{_WRITING}; {_LOCK.format(','.join(map(str, locks)))}"
         return self._transact(begin, do, is_careful=True)
 
-    def _claim_time(self, uow: UnitOfWork, now: Micros) -> Micros:
-        # A node whose clock is ahead must not take what others still hold.
-        return min(now, uow.now())
-
     def _tenants(self, query: str, values: Iterable[str | int]) -> set[str]:
         return {tenant for (tenant,) in self._glance(lambda uow: uow.session.query(query, list(values)))}
 

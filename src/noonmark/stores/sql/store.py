@@ -103,10 +103,6 @@ class SqlStore(ABC):
         """
 
     @abstractmethod
-    def _claim_time(self, uow: UnitOfWork, now: Micros) -> Micros:
-        """The time by which leases of others have ended, for a node that says that it is `now`."""
-
-    @abstractmethod
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:
         """The tenants that a careful transaction must name, found by a query with a list of values."""
 
@@ -168,7 +164,8 @@ class SqlStore(ABC):
         shares: Shares | None = None,
     ) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
-            at = self._claim_time(uow, now)
+            # A node whose clock is ahead must not take what others still hold.
+            at = min(now, uow.now())
             if only is not None:
                 found = claims.only_due(uow.session, only, routes, now=at, until=until)[:limit]
             elif shares is not None:
@@ -244,13 +241,13 @@ class SqlStore(ABC):
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         def lead(uow: UnitOfWork) -> Leadership:
-            return nodes.lead(uow.session, node, now=self._claim_time(uow, now), lease=lease)
+            return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
 
         return self._quick(lead)
 
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
-            found = claims.lacking(uow.session, now=self._claim_time(uow, now), limit=limit)
+            found = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
             return claims.take(uow, found, node, now=now, lease=lease)
 
         leased, faults = self._quick(claim)

@@ -145,9 +145,6 @@ class SqliteStore(SqlStore):
         """The same: SQLite has one writer at a time, and cannot notify other processes."""
         return self._quick(work)
 
-    def _claim_time(self, uow: UnitOfWork, now: Micros) -> Micros:  # noqa: ARG002 - all nodes share the clock
-        return now
-
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:  # noqa: ARG002 - none are locked
         return ()
 
