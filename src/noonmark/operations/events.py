@@ -7,7 +7,6 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.causation import concerns, is_emitted_by
-from noonmark.core.describe.filters import mismatch
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.event import parse_event
 from noonmark.core.filters.match import Matcher, compile_filters
@@ -89,6 +88,8 @@ def match_events(service: Service, caller: Caller, arguments: MatchRequest) -> d
 
 def matched(store: Store, tenant: str, arguments: MatchRequest) -> dict[str, Any]:
     """Match the events of a tenant."""
+    from noonmark.core.describe.filters import mismatch  # noqa: PLC0415 - it loads what turns cron into words
+
     now, schedule = store.clock(), None
     if arguments.schedule_id is None:
         pattern = _pattern(arguments, now)

@@ -262,7 +262,7 @@ class MemoryStore:
     @atomic
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         uow = self._uow
-        rows = claims.unserved(uow, now=now, limit=limit)
+        rows = claims.unserved(uow, now=min(now, uow.now()), limit=limit)
         return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in rows]
 
     @atomic

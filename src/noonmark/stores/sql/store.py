@@ -241,7 +241,6 @@ class SqlStore(ABC):
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         def lead(uow: UnitOfWork) -> Leadership:
-            # A node whose clock is ahead must not take what another still holds.
             return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
 
         return self._quick(lead)

@@ -50,6 +50,17 @@ def a_pending_row_can_be_claimed_from_its_due_time_or_ahead_of_it(bench: Bench) 
 
 
 @case
+def a_node_whose_clock_is_ahead_takes_no_lease_that_others_hold(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    bench.claim_one()
+    ahead = NOW + 10 * LEASE
+    claim = bench.store.claim("node-b", [ROUTE], now=ahead, until=ahead, limit=1, lease=LEASE)
+    assert claim == []
+    bench.advance(LEASE)
+    assert len(bench.store.claim("node-b", [ROUTE], now=ahead, until=ahead, limit=1, lease=LEASE)) == 1
+
+
+@case
 def only_the_routes_of_the_node_are_claimed(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.add(made, "a")
