@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 NONCE_BYTES = 12
 VERSION = "v1"
-"""How it was sealed; another way of doing so would be told by another word."""
+"""The format of a sealed value; another format would have another name."""
 MAX_KEYS = 10
 
 
@@ -53,7 +53,7 @@ class AesSeal:
 
     def _opened(self) -> tuple[AESGCM, ...]:
         if self._ciphers is None:
-            # Only when the first secret is sealed or opened: nobody else should wait for the library.
+            # Imported with the first secret: the library takes long to load.
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
 
             self._ciphers = tuple(AESGCM(key) for key in self._keys)
@@ -78,7 +78,7 @@ def read_keys(text: object) -> tuple[bytes, ...]:
 
 
 def fresh_key() -> str:
-    """A key that nobody has."""
+    """A new random key."""
     return b64encode(os.urandom(KEY_BYTES)).decode()
 
 

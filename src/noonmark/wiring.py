@@ -61,7 +61,7 @@ def file_of(url: str) -> Path | None:
 
 
 def _at_home(path: str) -> str:
-    """The path with `~/` for what it means in a shell; whoever writes it means no folder of that name."""
+    """The path with `~/` expanded as in a shell."""
     if not path.startswith("~/"):
         return path
     try:
@@ -99,7 +99,7 @@ def make_target(
     outbound: HttpTargetSettings | None = None,
     seal: Seal | None = None,
 ) -> Target:
-    """What delivers to functions, to programs, to whoever waits for an event, and to other servers.
+    """The target for functions, programs, events and HTTP requests.
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
@@ -133,7 +133,7 @@ def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -
 
 
 def upload_folder(place: str | None, store: str) -> Path | None:
-    """Where uploads are kept: in the folder that is named, or else beside the file of the store; perhaps nowhere."""
+    """Where uploads are stored: in the given folder, or else beside the file of the store, if there is one."""
     from pathlib import Path
 
     file = file_of(store)

@@ -87,7 +87,7 @@ def test_it_is_read_as_it_was_written(trail):
     [None, 7, {}, {"depth": 1}, Chain().to_document() | {"facts": "1"}, Chain().to_document() | {"marks": "~"}],
 )
 def test_what_is_damaged_is_refused(damaged):
-    with pytest.raises(ValueError, match="no trail"):
+    with pytest.raises(ValueError, match="not a chain"):
         read_chain(damaged)
 
 

@@ -367,4 +367,4 @@ def test_what_reads_alike_fires_alike():
 def test_a_type_that_is_almost_a_fact_is_a_trap(types, meant):
     warnings = describe(EventTrigger(types)).warnings
     assert [warning.removesuffix(" is").rpartition(" ")[2] for warning in warnings] == meant
-    assert all(" is no fact that Noonmark tells of itself, but " in warning for warning in warnings)
+    assert all(" is not an event that Noonmark emits, but " in warning for warning in warnings)

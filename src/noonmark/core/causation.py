@@ -1,15 +1,14 @@
-"""Chains: events that Noonmark emits by itself, one because of another, and where that ends.
+"""Causation: chains of events that set each other off, and where they end.
 
-An occurrence whose work is to emit has an event for its end, and what happens to any occurrence may be told as one: a
-fact. When such an event sets off another occurrence, the next event is one deeper. An occurrence that its upstreams
-have set off stands where they stand. What led to an event is part of its id, so that it is known wherever that is.
+An event target emits an event when it runs, and what happens to any occurrence may become a system event. If such an
+event sets off another occurrence, the next event is one step deeper. An occurrence set off by upstreams is as deep as
+they are. The chain of an event is part of its id, so that it is known wherever the id is.
 
-Work may also ask this very service, over the network, to keep an event or to run a schedule. What it asks for is then a
-step of the same chain.
+A running occurrence may also call this service over the network, to emit an event or to run a schedule. That is a step
+of the same chain.
 
-The depth bounds how long a chain is; the number of facts, and of events of one type, how broad: every listener that has
-run is a fact to all the others, or has an event for them, so each further one would multiply what is under way by their
-number.
+The depth limits how long a chain gets; the number of system events, and of events of one type, limits how broad: every
+listener that has run is an event to all the others, so each further one would multiply them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ FIRST_FACT = Chain(depth=1, facts=1)
 
 
 def chain_of_system_event(occurrence: Occurrence) -> Chain | None:
-    """The trail of a fact about an occurrence, itself counted; None when its chain has no room for it."""
+    """The chain of a fact about an occurrence, itself counted; None when its chain has no room for it."""
     behind = chain_behind(occurrence)
     fact = replace(behind, depth=behind.depth + 1, facts=behind.facts + 1)
     return fact if fact.depth <= MAX_DEPTH and fact.facts <= MAX_FACTS else None
@@ -51,15 +50,15 @@ def chain_of_emitted(occurrence: Occurrence) -> Chain:
     return replace(behind, depth=behind.depth + 1)
 
 
-def why_not_emitted(trail: Chain, event_type: str, *, repeats: bool) -> str | None:
-    """Why an event of a type may not be emitted where its trail has led; None when it may.
+def why_not_emitted(chain: Chain, event_type: str, *, repeats: bool) -> str | None:
+    """Why an event of a type may not be emitted where its chain has led; None when it may.
 
     Whoever would be set off by what it emits `repeats`: of such ones, each that hears of the others multiplies them. A
     step to another stage does not, though its event be of the same type.
     """
-    if trail.depth > MAX_DEPTH:
-        return f"it would be the last of {trail.depth} events that set each other off, and at most {MAX_DEPTH} may"
-    if repeats and trail.count(event_type) >= MAX_OF_TYPE:
+    if chain.depth > MAX_DEPTH:
+        return f"it would be the last of {chain.depth} events that set each other off, and at most {MAX_DEPTH} may"
+    if repeats and chain.count(event_type) >= MAX_OF_TYPE:
         return (
             f"{MAX_OF_TYPE} of the events that led to it are of type {event_type!r} themselves, and no more may be: "
             "give each step a type, or a filter, of its own"
@@ -77,15 +76,15 @@ def chain_of_requested(occurrence: Occurrence) -> Chain:
     return chain_of_emitted(occurrence).then(occurrence.schedule_id)
 
 
-def why_not_requested(trail: Chain) -> str | None:
-    """Why a run may not be asked for where its trail has led; None when it may."""
-    if trail.depth <= MAX_DEPTH:
+def why_not_requested(chain: Chain) -> str | None:
+    """Why a run may not be asked for where its chain has led; None when it may."""
+    if chain.depth <= MAX_DEPTH:
         return None
-    return f"it would be the last of {trail.depth} steps that set each other off, and at most {MAX_DEPTH} may"
+    return f"it would be the last of {chain.depth} steps that set each other off, and at most {MAX_DEPTH} may"
 
 
 def chain_after(occurrence: Occurrence) -> Chain | None:
-    """The trail of what an occurrence has set off as an upstream, by its end; None where no event is behind it."""
+    """The chain of what an occurrence has set off as an upstream, by its end; None where no event is behind it."""
     behind = chain_behind(occurrence)
     return None if behind == Chain() else behind.then(occurrence.schedule_id)
 
@@ -98,7 +97,7 @@ def chain_behind(occurrence: Occurrence) -> Chain:
     if kind_of(occurrence.origin) is OriginKind.EVENT and isinstance(event, dict):
         event_type, payload = str(event.get("event_type")), event.get("payload")
         source = str(event.get("source"))
-        led = _trail_of(source, event.get("event_id"), payload)
+        led = _chain_of(source, event.get("event_id"), payload)
         return (led or Chain()).marked(mark("" if led is None else _emitter(source, payload), event_type))
     return Chain()
 
@@ -115,7 +114,7 @@ def concerns(event: Event, schedule: Schedule) -> bool:
         return True
     if is_emitted_by(event, schedule) or schedule.schedule_id in chain_of(event.source, event.payload):
         return True
-    led = _trail_of(event.source, event.event_id, event.payload)
+    led = _chain_of(event.source, event.event_id, event.payload)
     return led is not None and led.leads_through(schedule.schedule_id)
 
 
@@ -124,7 +123,7 @@ def is_emitted_by(event: Event, schedule: Schedule) -> bool:
     return event.source == f"{EMITTER}{schedule.schedule_id}" and chain_in(event.event_id or "") is not None
 
 
-def _trail_of(source: str, event_id: object, payload: object) -> Chain | None:
+def _chain_of(source: str, event_id: object, payload: object) -> Chain | None:
     """The chain of an event, itself included; None if Noonmark did not emit it."""
     led = chain_in(str(event_id)) if source == NOONMARK or source.startswith(EMITTER) else None
     return None if led is None else replace(led, schedules=tuple(chain_of(source, payload)))

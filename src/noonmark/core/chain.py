@@ -1,7 +1,7 @@
-"""Trails: how an event, or an occurrence, has come about by events that Noonmark emits itself and by dependencies.
+"""The chain of an event or an occurrence: the events and dependencies that led to it.
 
-A trail is a value that can be handed on: in the id of an event, and in the record of an occurrence that its upstreams
-have set off. Since an id is short, each step is a mark there, made of the hashes of its schedule and of its event type.
+It is passed on in the id of an event, and in the record of an occurrence that upstreams set off. Since an id is short,
+each step is a mark there: hashes of its schedule and of its event type.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_STEPS = 9
-"""So many steps are remembered, the newest ones, so that an id is one that a caller might choose, too; how many events
-there were is counted apart."""
+"""How many steps are stored, the newest ones, so that an id stays as short as one of a caller. The number of events is
+counted apart."""
 _OF_SCHEDULE, _OF_TYPE = 6, 3
 """Characters of a mark for each of the two, 6 bits each."""
 _MARKS = r"(?:[0-9A-Za-z.:]{9})*"
@@ -39,13 +39,13 @@ class Chain:
     """The ids of the schedules it came through, where known: the id of an event has only marks."""
 
     def event_id(self, key: str) -> str:
-        """The id of an event of our own with this trail, itself counted."""
+        """The id of an event of our own with this chain, itself counted."""
         facts = f".{self.facts}" if self.facts else ""
         marks = f"{''.join(self.marks)}-" if self.marks else ""
         return f"evt{self.depth}{facts}_{marks}{key}"
 
     def then(self, schedule_id: str, event_type: str = "") -> Chain:
-        """The trail of what a schedule has led to, by an event of that type or as an upstream."""
+        """The chain of what a schedule has led to, by an event of that type or as an upstream."""
         return self.marked(mark(schedule_id, event_type)).through(schedule_id)
 
     def marked(self, one: str) -> Chain:
@@ -69,7 +69,7 @@ class Chain:
         return sum(one.endswith(wanted) for one in self.marks)
 
     def to_document(self) -> dict[str, Any]:
-        """The document that `read_trail` reads back."""
+        """The document that `read_chain` reads back."""
         return {
             "depth": self.depth,
             "facts": self.facts,
@@ -96,15 +96,15 @@ def read_chain(document: object) -> Chain:
             re.fullmatch(_MARKS, marks) and all(isinstance(one, str) for one in schedules)
         ):
             return Chain(depth, facts, _split(marks), tuple(schedules))
-    raise ValueError("this is no trail")
+    raise ValueError("this is not a chain")
 
 
-def joined(trails: Iterable[Chain]) -> Chain:
-    """The trail of what several have led to together: it is where the deepest one is, and has come through all.
+def joined(chains: Iterable[Chain]) -> Chain:
+    """The chain of what several have led to together: it is where the deepest one is, and has come through all.
 
     Only the events of the deepest are its own: those of the others were beside them, and not before.
     """
-    first, *others = sorted(trails, key=lambda one: (one.depth, one.facts), reverse=True)
+    first, *others = sorted(chains, key=lambda one: (one.depth, one.facts), reverse=True)
     beside = [one[:_OF_SCHEDULE] + _short("", _OF_TYPE) for other in others for one in other.marks]
     new = [one for one in dict.fromkeys(beside) if one not in first.marks]
     ids = dict.fromkeys([*(one for other in others for one in other.schedules), *first.schedules])

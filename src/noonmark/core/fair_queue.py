@@ -1,9 +1,9 @@
-"""Turns: of what is due, every owner has one taken before any owner has a second.
+"""The fair queue: of what is due, every owner has one taken before any owner has a second.
 
-Each owner has a line of its own, in the order of times. The lines of which something is due stand in a ring; whoever
-was served goes to its end. An owner who comes late waits for the others to be served once, however much they have.
+Each owner has a line, ordered by time. Lines with something due form a ring; a served line goes to its end. An owner
+that comes late waits until the others are served once, however much they have.
 
-Turns alone do not help where what was taken stays for long. So of places that are held, nobody has more than are free.
+Turns alone do not help if what was taken stays for long. So no owner may hold more places than are free.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def rounds(lines: Sequence[Sequence[T]], limit: int) -> list[T]:
 
 
 class Places:
-    """So many places, which their holders keep for as long as they like.
+    """A number of places, which owners hold for as long as they like.
 
-    One owner alone has half of them, two have a third each, and so on: whoever comes next finds one, unless there are
+    One owner alone gets half of them, two get a third each, and so on: the next owner finds one, unless there are
     nearly as many owners as places.
     """
 

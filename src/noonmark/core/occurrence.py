@@ -25,20 +25,20 @@ class Occurrence:
 
     `nominal` is the time the trigger named, `due` that time with jitter or the time of a retry, `first_due` the due
     time before any retry. One row may stand for a gap of many missed fires: then it says how many, from when to when.
-    `fence` rises with every claim, so that whoever lost one cannot settle it.
+    `fence` rises with every claim, so that a node that lost its lease cannot settle it.
 
     `caught_up` is the moment at which the misfire policy took it up after all. `losses` counts the leases that ran out
     while it was being delivered. `waiting_for` is set from the moment it first had to wait until it starts, so that the
     wait is never taken for lateness. `holds_slot` is set from its start to its end, retries included, unless its
     schedule lets occurrences overlap.
 
-    `node` is who claimed it, and `started` when this delivery began; both until it is given back or has ended. `stop`
-    is why whoever delivers it is asked to stop. `deadline` is when its delivery has to have ended, where it must: once
-    the target accepted the work, or once it was asked to give up the slot. Both outlive a lost lease, but no retry.
+    `node` is the node that claimed it, and `started` the start of this delivery; both until it is released or has
+    ended. `stop` is the reason of a stop request. `deadline` is when its delivery has to end: set once the target
+    accepted the work, or once it was asked to give up the slot. Both survive a lost lease, but not a retry.
 
-    `payload` is what whoever asked for the run sent along; of an occurrence that an event set off, it is that event.
-    `own` is what whoever asked for it said about overlap and limits, instead of what its schedule says.
-    `ended` is when it got its final phase, by the clock of its store.
+    `payload` comes from the caller of a manual run; for an occurrence of an event, it is that event. `overrides` are
+    the caller's overlap policy and limits, instead of the schedule's. `ended` is when it got its final phase, by the
+    store's clock.
     """
 
     id: str

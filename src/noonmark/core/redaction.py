@@ -1,9 +1,8 @@
-"""Concealing: what holds a secret is not kept, in whatever way its receiver has written it.
+"""Redaction: a text that holds a secret is not stored, however its receiver encoded it.
 
-A text that others said is read in every way in which texts are written into others: percent-encoded, as HTML, with
+A text from outside is read in every way in which texts are embedded in others: percent-encoded, as HTML, with
 backslashes as in JSON and in the `repr` of Python, and as any of these within another. Where one of the readings holds
-a secret, nothing of that text is kept. So there is no list of forms that could lack one, and nothing is cut out of a
-text in which something else of it is left.
+a secret, nothing of that text is stored. So no list of forms can lack one, and no part of a secret is left after a cut.
 
 A secret is found by its last characters. All of them are looked for at once, so that a text costs what it is long,
 however many secrets there are.

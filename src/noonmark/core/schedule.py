@@ -1,4 +1,4 @@
-"""Schedules: what a caller declares, and what is kept of it.
+"""Schedules: what a caller declares, and what is stored.
 
 `parse_schedule` is the only reader of schedule documents. It reads the whole document before it complains, so that
 its error lists everything that is wrong. `Declaration.to_document` writes every policy out, so that the document

@@ -1,7 +1,7 @@
-"""Signatures: how a receiver knows that a request is ours, and how we know that it speaks of one that we sent.
+"""Signatures: they prove to a receiver that a request is ours, and to us that a callback belongs to it.
 
-A request is signed over the time, the occurrence and the body, with a key that only the two sides have. Whoever takes
-work over is given a token that ends this one delivery and no other. It is computed, so that nobody has to keep it.
+A request is signed over the time, the occurrence and the body, with a key that only the two sides have. A receiver of
+asynchronous work gets a token that ends this one delivery and no other. It is computed, so it need not be stored.
 
 All keys follow from one that a store has drawn for itself, which no receiver ever sees, and from settings, if there are
 any: so a key that was handed out leads to no other one.

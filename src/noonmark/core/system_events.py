@@ -1,7 +1,7 @@
-"""Facts: what Noonmark tells of itself, as events. There is one for each kind of thing that somebody may want to hear.
+"""System events: the events that Noonmark emits about schedules, occurrences and nodes.
 
-A store keeps such an event in the transaction that makes it true, and only where a schedule of the tenant listens for
-its type. The list is closed; everything in it is also on record where it happened.
+A store writes such an event in the transaction that makes it true, and only if a schedule of the tenant listens for its
+type. The list is closed; everything in it is also on record where it happened.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def of_occurrence(
     Every such fact has the same fields, so that a message which names them never lacks one. None when its chain has no
     room for it.
     """
-    trail = chain_of_system_event(one)
-    if trail is None:
+    chain = chain_of_system_event(one)
+    if chain is None:
         return None
     payload = {
         "occurrence_id": one.id,
@@ -113,10 +113,10 @@ def of_occurrence(
         "missed_from": None if one.missed_first is None else to_text(one.missed_first),
         "missed_to": None if one.missed_last is None else to_text(one.missed_last),
         **_error(run),
-        "depth": trail.depth,
-        "chain": [*trail.schedules, schedule.schedule_id],
+        "depth": chain.depth,
+        "chain": [*chain.schedules, schedule.schedule_id],
     }
-    return _event(fact, payload, trail.event_id(fact_id(fact, one.id, one.attempt)))
+    return _event(fact, payload, chain.event_id(fact_id(fact, one.id, one.attempt)))
 
 
 def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | None = None, failures: int = 0) -> Event:

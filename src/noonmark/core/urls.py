@@ -1,8 +1,8 @@
 """URLs: the one place where the text of a URL is read.
 
-Whoever judges where a request may go, whether a secret may go with it, and who dials, has the same value from here: two
-readers of one text can disagree on its host, and a request then goes where nobody has looked. The grammar is narrower
-than that of RFC 3986, and what it does not know is refused. No message repeats any of the text: a webhook's path is
+The egress policy, the binding of secrets and the connection all use the same value: two parsers of one text can
+disagree on its host, and a request then goes where no check has looked. The grammar is narrower than that of RFC 3986;
+everything else is refused. No message repeats any of the text: a webhook's path is
 often its password.
 """
 

@@ -94,7 +94,7 @@ def _store_check(found: Condition) -> dict[str, Any]:
     journal = found.journal_bytes or 0
     problems = list(found.problems)
     if journal > LARGE_JOURNAL:
-        problems.append(f"its journal has {journal // 2**20} MB: somebody has been reading for long")
+        problems.append(f"its journal has {journal // 2**20} MB: a reader has been open for long")
     about = f"{found.kind} {found.version}".strip()
     if found.journal_bytes is not None:
         about += f", {journal // 2**20} MB in its journal"
@@ -142,7 +142,7 @@ def _clock_check(service: Service) -> dict[str, Any]:
     elif apart < 0:
         problems.append(
             f"the store remembers a time {_seconds(apart)} ahead of now: its clock was ahead once, or is behind; nodes"
-            " set such times back once nobody has written any for a lease"
+            " set such times back once none was written for a lease"
         )
     problems += [
         f"node {node.name} was last seen {_seconds(node.seen - now)} in the future"

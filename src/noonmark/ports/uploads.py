@@ -15,18 +15,18 @@ Place: TypeAlias = tuple[int, str]
 
 
 class Receiving(Protocol):
-    """One file that is coming in. Whoever takes it drops it in the end, whether or not it is kept.
+    """An upload in progress. Always call `drop` in the end, whether or not it was stored.
 
-    What is neither kept nor dropped is gone when a server next starts.
+    An upload that is neither stored nor dropped is deleted at the next start of a server.
     """
 
     def write(self, data: bytes) -> None:
         """Append; PayloadTooLarge or QuotaExceeded as soon as it exceeds a limit."""
 
     def keep(self, *, filename: str, path: str, content_type: str, now: Micros) -> Upload:
-        """Keep all that has come, for good, and with all it is to be known by.
+        """Store what has come, with its metadata.
 
-        The same file under the same id again is the one that is kept already; another one is KeyReused.
+        The same file under the same id again is the stored one; another file is KeyReused.
         """
 
     def drop(self) -> None:

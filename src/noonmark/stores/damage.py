@@ -1,4 +1,4 @@
-"""Damage: what a process has found damaged in its store, told once for each row, and counted for those who watch."""
+"""Damaged rows that this process has found: each is logged once, and counted for metrics."""
 
 from __future__ import annotations
 

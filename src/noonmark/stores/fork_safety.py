@@ -1,11 +1,11 @@
-"""Forking: a process that is forked begins with nothing that belongs to its parent.
+"""Fork safety: a forked process starts with nothing that belongs to its parent.
 
 SQLite must not be carried across a fork. In the child the library believes that it has the locks of the parent, and so
-takes none; then one of the two removes the journal that the other writes to, and what was acknowledged is lost. So
-nobody is inside a store while the process is forked, and nothing is open; both processes open it again on demand.
+takes none; then one of the two removes the journal that the other writes to, and acknowledged commits are lost. So no
+thread is inside a store during a fork, and nothing is open; both processes open it again on demand.
 
-The same holds for connections of the program itself, which nobody but the program can close. So a new process remembers
-which files were open, and refuses to use one of them.
+The same holds for the program's own connections, which only the program can close. So the new process remembers which
+files were open, and refuses to use them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Forked(Protocol):
     """A store that may find itself in two processes."""
 
     def before_fork(self, until: ExitStack) -> None:
-        """Let nobody in until the stack is closed, which happens in the parent only."""
+        """Keep every thread out until the stack is closed, which happens in the parent only."""
 
     def after_fork(self) -> None:
-        """This is the child. Locks that anybody held are held for good."""
+        """Runs in the child, where locks that another thread held are never released."""
 
 
 _stores: weakref.WeakSet[Forked] = weakref.WeakSet()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secrets import token_bytes  # noqa: TID251 - nobody may be able to compute it
+from secrets import token_bytes  # noqa: TID251 - it must not be computable
 
 from noonmark.core.errors import StoreUnavailable
 
@@ -11,7 +11,7 @@ SIZE = 32
 
 
 def draw() -> bytes:
-    """One that nobody has."""
+    """A new random key."""
     return token_bytes(SIZE)
 
 

@@ -62,7 +62,7 @@ def _fact_trap(event_type: str) -> str | None:
     meant = get_close_matches(event_type, known, n=1, cutoff=NEARLY)
     if not meant or event_type in known:
         return None
-    return f"{printable(event_type)} is no fact that Noonmark tells of itself, but {meant[0]} is"
+    return f"{printable(event_type)} is not an event that Noonmark emits, but {meant[0]} is"
 
 
 def _day_field_traps(text: str, expression: Expression) -> list[str]:

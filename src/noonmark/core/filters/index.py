@@ -1,4 +1,4 @@
-"""Discriminators: what tells the triggers of one event type apart, so that an event is shown to few of them.
+"""The filter index: finds the triggers of one event type that may match an event.
 
 A trigger's discriminator is made of all its filters that hold for one scalar alone: the keys of these filters, and a
 digest of the values they want. An event has a digest for the same keys, or none where one of them leads nowhere or to
@@ -39,7 +39,7 @@ NONE = Discriminator("", "")
 
 
 def discriminator(filters: Mapping[str, Any]) -> Discriminator:
-    """What tells a trigger with these filters, which must be valid, from others of its type."""
+    """The index entry of a trigger with these filters, which must be valid."""
     fields = ""
     keys: list[str] = []
     values: list[object] = []

@@ -80,7 +80,7 @@ class Standing:
     completed: Micros | None = None
     """When it last completed."""
     leads: Chain | None = None
-    """The trail of what its last end sets off, where anything follows it."""
+    """The chain of what its last end sets off, where anything follows it."""
 
     @property
     def is_over(self) -> bool:

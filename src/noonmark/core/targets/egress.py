@@ -1,8 +1,7 @@
-"""Reach: which hosts a request may go to that somebody asked for over the network.
+"""Egress policy: the hosts that requests of network callers may go to.
 
 A name says little about where a request ends: what counts is the address that is dialled. So a host is judged twice,
-when it is declared, by what can be told from its spelling, and again by each address that its name stands for when a
-connection is made.
+when it is declared, by its spelling, and again by each address that its name resolves to when a connection is made.
 """
 
 from __future__ import annotations

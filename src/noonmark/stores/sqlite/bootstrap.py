@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from noonmark.stores.sqlite.connections import Connections
 
 STEP, MOST_STEPS = 100_000, 20_000
-"""After so many steps, of so many instructions each, SQLite looks no further for what is wrong."""
+"""The check of a database ends after this many steps of this many instructions."""
 MOST_PROBLEMS = 20
-"""So many of what SQLite finds wrong are told."""
+"""How many problems of that check are reported."""
 _VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"  # noqa: S608 - our own name
 """As bytes: text that is no UTF-8 could not be read."""
 

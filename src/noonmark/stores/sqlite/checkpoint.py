@@ -1,8 +1,8 @@
 """Checkpoints: they copy committed pages from the write-ahead log into the database file.
 
-SQLite before 3.51.3 has a bug. A checkpoint reads where the log ends; if a writer then begins the log anew before the
-checkpoint goes on, the checkpoint marks frames of the new log as copied that are not, and they are lost. So nobody may
-write while a checkpoint runs, whatever the version:
+SQLite before 3.51.3 has a bug. A checkpoint reads where the log ends; if a writer then restarts the log before the
+checkpoint continues, the checkpoint marks frames of the new log as copied that are not, and they are lost. So no
+connection may write during a checkpoint, whatever the version:
 
 - No connection of ours checkpoints by itself (`wal_autocheckpoint = 0`).
 - A checkpoint runs on a connection of its own while the writer's connection holds the write lock (`BEGIN IMMEDIATE`).
@@ -36,11 +36,11 @@ LOG_BYTES = 8 * 1024 * 1024
 """From this size of the log on, a commit is followed by a checkpoint. A log that begins anew is cut to it
 (`journal_size_limit`), so a file that is larger does hold more."""
 CURRENT_WITHIN: Micros = 20 * SECOND
-"""What was committed is in the database file after about so long, if anybody commits or watches."""
+"""A commit is in the database file after about this long, if any process commits or watches."""
 RETRY: Micros = SECOND
 """While a reader holds the log, the next checkpoint comes after so long, or when the log has doubled its excess."""
 HELD_BYTES = 256 * 1024 * 1024
-"""A log of this size is a reader's doing. Operators are told."""
+"""A log of this size is caused by a long reader, and logged as a warning."""
 WARN_EVERY: Micros = 60 * SECOND
 PATIENCE_MS = 100
 """How long a checkpoint waits for the write lock; it can come later."""
@@ -52,7 +52,7 @@ def log_of(path: str) -> str:
 
 
 class Checkpoints:
-    """Of one file, made by whoever holds the process's lock for writing."""
+    """Checkpoints of one file, made under the process's write lock."""
 
     def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], now: Callable[[], Micros]) -> None:
         """Nothing is opened yet."""
@@ -95,7 +95,7 @@ class Checkpoints:
     def run(self, writer: sqlite3.Connection) -> bool:
         """Copy the log while the writer's connection keeps everybody from writing; False unless all of it was copied.
 
-        It is never an error of whoever has just committed. What is left is tried again.
+        It never fails the commit before it. What is left is tried again.
         """
         size = self.size()
         self._tried, self._tried_size = self._now(), size
@@ -133,7 +133,7 @@ class Checkpoints:
 
     def size(self) -> int:
         """How many bytes the log has."""
-        # Only its size is asked for: whoever opens and closes the file lets go of every lock of this process.
+        # Only its size: opening and closing the file would release every lock of this process.
         try:
             return os.stat(self._log).st_size  # noqa: PTH116 - a Path would cost more than the call
         except OSError:
@@ -144,7 +144,7 @@ class Checkpoints:
         return not 0 <= self._now() - self._tried < time
 
     def _warn(self, size: int) -> None:
-        """A log that is large and was copied was one large transaction, and begins anew with the next one."""
+        """A large log that is fully copied was one large transaction; it restarts with the next one."""
         if size < HELD_BYTES or not self._is_behind:
             return
         if self._warned is not None and 0 <= self._now() - self._warned < WARN_EVERY:

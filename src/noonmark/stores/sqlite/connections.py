@@ -1,7 +1,7 @@
 """The connections to one SQLite file: one that writes, one that reads beside it, and one for checkpoints.
 
-Whoever writes has the lock of this process, then that of the file, for one short transaction. SQLite itself waits for
-other processes; nobody is told that the database was locked for a moment.
+A writer takes the lock of this process, then that of the file, for one short transaction. It waits for other processes,
+so a database that is locked for a moment is not an error.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _WRITER_CACHE_KIB = 32_768
 _READER_CACHE_KIB = 8_192
 _ROUND_MS = 25
-"""A writer waits in rounds of so many milliseconds. SQLite has no line in which to wait: it looks at the lock after 1,
-2, 5, 10 and at last every 100 ms. Beside processes that write all the time, it would find it free after seconds."""
+"""A writer waits in rounds of this many milliseconds. SQLite has no queue for its lock: it tries after 1, 2, 5, 10 and
+then every 100 ms. Beside processes that write all the time, it would get the lock only after seconds."""
 _TRIES = 10
 _inherited: set[str] = set()
 """Files that were open when this process was forked: in it, SQLite takes the locks of the parent for its own."""
@@ -53,7 +53,7 @@ class Connections:
         self.checkpoints = Checkpoints(self.path, self.connect, now)
 
     def __del__(self) -> None:
-        """Python 3.13 and later warn of a connection that nobody closes, and a scheduler need not be closed."""
+        """Python 3.13 and later warn about unclosed connections, and a scheduler need not be closed."""
         for connection in self._all:
             if connection is not None:
                 with suppress(sqlite3.Error):
@@ -61,7 +61,7 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that may write: all of it is kept, or nothing."""
+        """One transaction that may write."""
         with self._writing, self._explained():
             connection = self._open_writer()
             self._begin(connection)
@@ -79,7 +79,7 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view, beside whoever writes."""
+        """One consistent view, beside a writer."""
         with self.glancing() as connection:
             connection.execute("BEGIN")
             try:
@@ -88,7 +88,7 @@ class Connections:
             finally:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
-        # Where no node watches the file, whoever looks into it keeps it current.
+        # If no node watches the file, readers keep it current.
         if self.checkpoints.is_due() and self._writing.acquire(blocking=False):
             try:
                 if self._writer is not None and not self._writer.in_transaction:
@@ -127,7 +127,7 @@ class Connections:
                 self._writer = None
 
     def before_fork(self, until: ExitStack) -> None:
-        """Wait for whoever is at work, and let go of the file."""
+        """Wait for calls in progress, and close the file."""
         for lock in (self._reading, self._writing):
             if not lock.acquire(timeout=self._busy_seconds):
                 return
@@ -249,7 +249,7 @@ def _refuse_journal_alone(path: str) -> None:
     """SQLite removes a journal that it finds beside a new file, with whatever was committed to it."""
     journal = path + JOURNAL
     with suppress(OSError):
-        # In this order: whoever makes both at this moment makes the database first.
+        # In this order: a process that creates both right now creates the database first.
         if os.stat(journal).st_size and not os.path.lexists(path):  # noqa: PTH116 - likewise
             raise StoreUnavailable(
                 f"the database {path} is not there, but its journal is: {journal} may hold what was committed last. Put"

@@ -39,7 +39,7 @@ def check_version() -> None:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else has the lock that was asked for."""
+    """Whether another connection has the lock."""
     return _name(error) in ("SQLITE_BUSY", "SQLITE_LOCKED")
 
 

@@ -261,8 +261,8 @@ def a_schedule_that_pauses_itself_is_told_with_the_reason(bench: Bench) -> None:
 def a_chain_of_events_comes_to_an_end(bench: Bench) -> None:
     _listen(bench, SystemEvent.FAILED)
     made = bench.create_quiet("job")
-    for trail in (Chain(MAX_DEPTH - 1, 1), Chain(MAX_DEPTH, 1), Chain(2, 2)):
-        event_id = trail.event_id("x")
+    for chain in (Chain(MAX_DEPTH - 1, 1), Chain(MAX_DEPTH, 1), Chain(2, 2)):
+        event_id = chain.event_id("x")
         cause = {"event_id": event_id, "source": "noonmark", "payload": {"chain": ["first"]}}
         bench.add_event(made, event_id, payload=cause)
         assert bench.fail(bench.start(bench.claim_one()))
