@@ -7,6 +7,7 @@ seconds or a `timedelta`. The rules work with the values that the readers return
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -33,7 +34,7 @@ _FIELD = "policy"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Policy:
+class Policy(ABC):
     """The common base: a frozen value that stands for a document."""
 
     _settings: ClassVar[Mapping[str, str]] = {}
@@ -55,8 +56,9 @@ class Policy:
         """The document; what was left out is not in it."""
         return present(**{written: seconds_of(getattr(self, name)) for name, written in self._settings.items()})
 
+    @abstractmethod
     def _read(self, reader: Reader) -> None:
-        raise NotImplementedError
+        """Read the document with the reader of this policy."""
 
     def _spoken(self, place: str) -> str:
         name = place.removeprefix(f"{_FIELD}.")
