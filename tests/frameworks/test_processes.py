@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.processes.fleet import SCALE
+from tests.soak import SCALE
 
 FIRES = 3 * SCALE
 JOBS = """
