@@ -43,11 +43,11 @@ class AsyncScheduler:
     """What `Scheduler` does, without blocking the event loop; async functions run on that loop.
 
     The settings and methods are those of `Scheduler`, and are described there. Only the decorators are not awaited:
-    they are used where functions are defined, before there is a loop, and they write to the store at once.
+    they are used where functions are defined, before there is a loop.
     """
 
     def __init__(self, store: str = "memory://", **settings: Unpack[Settings]) -> None:
-        """Open a store, as `Scheduler` does and with its settings."""
+        """Use a store, as `Scheduler` does and with its settings."""
         self._inner = _LoopScheduler(store, **settings)
 
     async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:

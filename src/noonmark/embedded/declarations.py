@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, TriggerNeverFires
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
@@ -48,6 +49,24 @@ BATCH = 1_000
 OWNER = Owner(tenant=MAIN_TENANT, user="local")
 
 
+class ExpectedId(str):
+    """The id that a schedule gets when it is stored; before that, a decorated function has it.
+
+    A schedule that was renamed may have the id that a name stands for. Then the new one gets another id, and whoever
+    has this one means the name.
+    """
+
+    __slots__ = ("name",)
+
+    def __new__(cls, schedule_id: str, name: str | None) -> Self:
+        """The id that the schedule with a name gets, as far as that is known without the store."""
+        expected = super().__new__(cls, schedule_id)
+        expected.name = name
+        return expected
+
+    name: str | None
+
+
 class Declarations:
     """Turns calls in Python into schedules of a store; the functions that they name can be run from then on."""
 
@@ -61,18 +80,41 @@ class Declarations:
             message = "must be the id of a schedule, not a function; a decorated function has a job_id"
             raise InvalidSchedule(message, field="job_id")
         check_name("job_id", schedule_id)
-        stored = self._store.find(OWNER.tenant, schedule_id, deleted=True)
+        stored = self._store.find(OWNER.tenant, self.stored_id(schedule_id), deleted=True)
         if stored is None:
             raise NotFound(f"unknown schedule {schedule_id!r}", field="job_id")
         if stored.schedule.phase is SchedulePhase.DELETED and not deleted:
             raise NotFound(f"the schedule {schedule_id!r} was cancelled or deleted", field="job_id")
         return stored
 
-    def declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
-        """Create a schedule of a function, or change the one with that name; returns its id."""
+    def stored_id(self, schedule_id: str) -> str:
+        """The id of a schedule in the store, for one that was expected before that."""
+        if not isinstance(schedule_id, ExpectedId) or schedule_id.name is None:
+            return schedule_id
+        stored = self._store.find_named(OWNER.tenant, OWNER.user, schedule_id.name)
+        return schedule_id if stored is None else stored.schedule.schedule_id
+
+    def expect(self, func: Callable[..., Any], options: Mapping[str, Any]) -> ExpectedId:
+        """Judge a declaration that is to be stored later, as far as that needs no store; returns the id that it gets.
+
+        Whether its times have passed is judged then: if it is stored already, they may have.
+        """
         check_options(options)
         document = self._document(func, options)
-        schedule_id = self._put(document, options.get("trigger"))
+        with naming_arguments(), suppress(TriggerNeverFires):
+            parse_schedule(document, now=from_micros(self._clock.micros()))
+        name = options.get("name")
+        schedule_id = f"job_{fresh_id(self._clock)}" if name is None else id_of_name(OWNER.user, name)
+        return ExpectedId(schedule_id, name)
+
+    def declare(self, func: Callable[..., Any], options: Mapping[str, Any], expected: ExpectedId | None = None) -> str:
+        """Create a schedule of a function, or change the one with that name; returns its id.
+
+        One without a name gets the id that was expected, if any.
+        """
+        check_options(options)
+        document = self._document(func, options)
+        schedule_id = self._put(document, options.get("trigger"), expected)
         self._functions.register(document["target"]["function"], func)
         return schedule_id
 
@@ -135,12 +177,16 @@ class Declarations:
                 other,
             )
 
-    def _put(self, document: dict[str, Any], trigger: Trigger | None) -> str:
+    def _put(self, document: dict[str, Any], trigger: Trigger | None, expected: ExpectedId | None = None) -> str:
         name = document.get("name")
         while True:
             stored = None if name is None else self._store.find_named(OWNER.tenant, OWNER.user, name)
             with naming_arguments():
-                schedule = self._create(document) if stored is None else self._declare_again(document, stored, trigger)
+                schedule = (
+                    self._create(document, expected)
+                    if stored is None
+                    else self._declare_again(document, stored, trigger)
+                )
             if schedule is not None:
                 return schedule.schedule_id
 
@@ -215,25 +261,25 @@ class Declarations:
         except InvalidSchedule as error:
             raise type(error)(error.message, field=f"{place}.{error.field}", problems=error.problems) from None
 
-    def _new_schedule(self, document: dict[str, Any]) -> Schedule:
+    def _new_schedule(self, document: dict[str, Any], expected: ExpectedId | None = None) -> Schedule:
         """The new schedule that a document declares."""
         now, uid = self._store.clock(), fresh_id(self._clock)
-        schedule_id = self._id_for(document.get("name"), uid)
+        schedule_id = self._id_for(document.get("name"), f"job_{uid}" if expected is None else str(expected))
         with naming_arguments():
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
         return schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=TRUSTED, now=now
         )
 
-    def _create(self, document: dict[str, Any]) -> Schedule | None:
+    def _create(self, document: dict[str, Any], expected: ExpectedId | None) -> Schedule | None:
         """Store a new schedule; None when another process has just declared the name."""
-        schedule = self._new_schedule(document)
+        schedule = self._new_schedule(document, expected)
         return schedule if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) else None
 
-    def _id_for(self, name: object, uid: str) -> str:
+    def _id_for(self, name: object, otherwise: str) -> str:
         """A named schedule has the id of its name, unless a schedule that was renamed has that id."""
         if not isinstance(name, str):
-            return f"job_{uid}"
+            return otherwise
         schedule_id = id_of_name(OWNER.user, name)
         taken = self._store.find(OWNER.tenant, schedule_id)
         while taken is not None and taken.schedule.declaration.name != name:
