@@ -15,6 +15,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget
+from noonmark.core.triggers import IntervalTrigger
 from noonmark.embedded.documents import (
     Options,
     changed_document,
@@ -298,7 +299,9 @@ class Declarations:
                 if trigger is None and schedule.phase is SchedulePhase.COMPLETED:
                     # Without a trigger it runs once, at once; declared again after it completed, it runs again.
                     return parse_schedule(document, now=from_micros(now), key=schedule.schedule_id)
-                return declare_again(document, schedule, now=from_micros(now))
+                # Each process that starts declares "starting now" with a now of its own.
+                keeps_start = isinstance(trigger, IntervalTrigger) and trigger.start is not None
+                return declare_again(document, schedule, now=from_micros(now), keeps_past_start=keeps_start)
 
         try:
             # Another source may have created it first; what the program declares is its own from now on.
