@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, TriggerNeverFires
 from noonmark.core.instants import from_micros
@@ -28,6 +28,7 @@ from noonmark.embedded.documents import (
     target_options,
     target_schedule,
 )
+from noonmark.embedded.jobs import Job
 from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from noonmark.core.instants import Micros
-    from noonmark.core.policies.limits import Dependency
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.triggers import Trigger
+    from noonmark.embedded.documents import Upstream
     from noonmark.ports.clock import Clock
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
@@ -75,25 +76,34 @@ class Declarations:
         """The store must be open when this is used."""
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
 
-    def find(self, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
-        """The schedule with that id, also a deleted one if that is asked for; NotFound when there is none."""
-        if callable(schedule_id):
-            message = "must be the id of a schedule, not a function; a decorated function has a job_id"
-            raise InvalidSchedule(message, field="job_id")
-        check_name("job_id", schedule_id)
-        stored = self._store.find(OWNER.tenant, self.stored_id(schedule_id), deleted=True)
+    def find(self, job: str | Job, *, deleted: bool = False) -> StoredSchedule:
+        """The schedule that a caller means, also a deleted one if that is asked for; NotFound when there is none."""
+        stored = self.look_up(job)
         if stored is None:
-            raise NotFound(f"unknown schedule {schedule_id!r}", field="job_id")
+            raise NotFound(f"unknown schedule {job!r}", field="job_id")
         if stored.schedule.phase is SchedulePhase.DELETED and not deleted:
-            raise NotFound(f"the schedule {schedule_id!r} was cancelled or deleted", field="job_id")
+            raise NotFound(f"the schedule {stored.schedule.schedule_id!r} was cancelled or deleted", field="job_id")
         return stored
 
-    def stored_id(self, schedule_id: str) -> str:
-        """The id of a schedule in the store, for one that was expected before that."""
-        if not isinstance(schedule_id, ExpectedId) or schedule_id.name is None:
-            return schedule_id
-        stored = self._store.find_named(OWNER.tenant, OWNER.user, schedule_id.name)
-        return schedule_id if stored is None else stored.schedule.schedule_id
+    def look_up(self, job: str | Job) -> StoredSchedule | None:
+        """The schedule with that id, or else the only one with that name, or else the one deleted last with that id."""
+        reference = _reference_to(job)
+        if isinstance(reference, ExpectedId) and reference.name is not None:
+            named = self._store.find_named(OWNER.tenant, OWNER.user, reference.name)
+            if named is not None:
+                return named
+        stored = self._store.find(OWNER.tenant, reference, deleted=True)
+        if stored is not None and (isinstance(job, Job) or stored.schedule.phase is not SchedulePhase.DELETED):
+            return stored
+        return schedule_edits.find_by_name(self._store, OWNER.tenant, reference, field="job_id") or stored
+
+    def upstreams(self, depends_on: object) -> list[Any] | None:
+        """The schedules to wait for, as documents with their ids; an unknown one is left to the parser, as it is."""
+        return dependencies(depends_on, self._id_of)
+
+    def _id_of(self, job: str | Job) -> str:
+        stored = self.look_up(job)
+        return _reference_to(job) if stored is None else stored.schedule.schedule_id
 
     def expect(self, func: Callable[..., Any], options: Mapping[str, Any]) -> ExpectedId:
         """Judge a declaration that is to be stored later, as far as that needs no store; returns the id that it gets.
@@ -101,7 +111,9 @@ class Declarations:
         Whether its times have passed is judged then: if it is stored already, they may have.
         """
         check_options(options)
-        document = self._document(func, options)
+        # Which schedules it depends on is looked up then; an id of the right form stands for each.
+        upstreams = dependencies(options.get("depends_on"), lambda job: id_of_name(OWNER.user, _reference_to(job)))
+        document = self._document(func, {**options, "depends_on": upstreams})
         with naming_arguments(), suppress(TriggerNeverFires):
             parse_schedule(document, now=from_micros(self._clock.micros()))
         name = options.get("name")
@@ -114,18 +126,18 @@ class Declarations:
         One without a name gets the id that was expected, if any.
         """
         check_options(options)
-        document = self._document(func, options)
+        document = self._document(func, self._with_ids(options))
         schedule_id = self._put(document, options.get("trigger"), expected)
         self._functions.register(document["target"]["function"], func)
         return schedule_id
 
     def declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         """The same for a target document."""
-        return self._put(target_schedule(target, options), options.get("trigger"))
+        return self._put(target_schedule(target, self._with_ids(options)), options.get("trigger"))
 
     def new(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Schedule:
         """A schedule of a function, not stored yet."""
-        document = self._document(func, options)
+        document = self._document(func, self._with_ids(options))
         schedule = self._new_schedule(document)
         self._functions.register(document["target"]["function"], func)
         return schedule
@@ -141,9 +153,10 @@ class Declarations:
             self.create(batch)
             yield batch
 
-    def update(self, schedule_id: str, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
+    def update(self, schedule_id: str | Job, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Change some options of a schedule, and leave the others."""
         check_options(changes)
+        changes = self._with_ids(changes)
         schedule, name = self.find(schedule_id).schedule, changes.get("function_name")
         if func is not None or any(option in changes for option in ("function_name", "args", "kwargs", "executor")):
             self._check_call(schedule, func, changes)
@@ -156,9 +169,9 @@ class Declarations:
         if func is not None and function is not None:
             self._functions.register(function, func)
 
-    def add_dependencies(self, schedule_id: str, depends_on: Iterable[str | Dependency | Mapping[str, Any]]) -> None:
+    def add_dependencies(self, schedule_id: str | Job, depends_on: Iterable[Upstream]) -> None:
         """Let a schedule depend on others too; one that it depends on already is replaced."""
-        added = dependencies(depends_on) or []
+        added = self.upstreams(depends_on) or []
         replaced = {one.get("schedule_id") for one in added if isinstance(one, Mapping)}
 
         def document(declared: Declaration) -> dict[str, Any]:
@@ -216,7 +229,7 @@ class Declarations:
             raise Conflict(f"{name!r} is the name of another schedule, {stored.schedule.schedule_id}", field="name")
 
     def _edit(
-        self, schedule_id: str, write: Callable[[Declaration], dict[str, Any]], source: str | None = None
+        self, schedule_id: str | Job, write: Callable[[Declaration], dict[str, Any]], source: str | None = None
     ) -> None:
         """Replace the document of a schedule by one that is written from its current declaration."""
 
@@ -226,6 +239,12 @@ class Declarations:
 
         uid = self.find(schedule_id).schedule.uid
         schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
+
+    def _with_ids(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options with the id of each schedule that they depend on."""
+        if options.get("depends_on") is None:
+            return options
+        return {**options, "depends_on": self.upstreams(options["depends_on"])}
 
     def _document(self, func: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The document that a call of `schedule` stands for."""
@@ -257,7 +276,7 @@ class Declarations:
         func, options = arguments["func"], {name: value for name, value in arguments.items() if name != "func"}
         try:
             if isinstance(func, Mapping):
-                return self._new_schedule(target_schedule(copied_target(func), target_options(options)))
+                return self._new_schedule(target_schedule(copied_target(func), target_options(self._with_ids(options))))
             return self.new(func, options)
         except InvalidSchedule as error:
             raise type(error)(error.message, field=f"{place}.{error.field}", problems=error.problems) from None
@@ -310,6 +329,19 @@ class Declarations:
             )
         except NotFound:
             return None
+
+
+def _reference_to(job: object) -> str:
+    """What a caller means a schedule by: its id or its name."""
+    if isinstance(job, Job):
+        return job.id
+    if callable(job):
+        message = (
+            "must be a schedule, by its id, its name or as a Job, not a function; a decorated function has a job_id"
+        )
+        raise InvalidSchedule(message, field="job_id")
+    check_name("job_id", job)
+    return cast("str", job)
 
 
 def id_of_name(user: str, name: str) -> str:

@@ -39,7 +39,7 @@ from noonmark.embedded.documents import (
     target_options,
     target_route,
 )
-from noonmark.embedded.jobs import read_job, read_jobs, status_argument
+from noonmark.embedded.jobs import Job, read_job, read_jobs, status_argument
 from noonmark.embedded.process_hooks import register_fork
 from noonmark.embedded.references import check_callable, check_name, reference_to_be
 from noonmark.embedded.run_now import any_runner, read_request, run_now
@@ -62,15 +62,21 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
-    from noonmark.core.policies.limits import Dependency
     from noonmark.core.policies.options import Misfire, Overlap, Retry
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.embedded.answers import EventMatches, Explanation
     from noonmark.embedded.declarations import ExpectedId
     from noonmark.embedded.decorators import Decorator, JobFunction
-    from noonmark.embedded.documents import FunctionOptions, FurtherOptions, HttpOptions, Options, TargetOptions
-    from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.embedded.documents import (
+        FunctionOptions,
+        FurtherOptions,
+        HttpOptions,
+        Options,
+        TargetOptions,
+        Upstream,
+    )
+    from noonmark.embedded.jobs import JobStatus
     from noonmark.embedded.runners import Runner
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
@@ -88,7 +94,8 @@ class Scheduler:
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
     may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
-    started. The store is opened by `start`, or by the first method that needs it.
+    started. A schedule is given by its id, as a `Job`, or by its name if no other has that. The store is opened by
+    `start`, or by the first method that needs it.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
@@ -165,7 +172,7 @@ class Scheduler:
         timeout: float | timedelta | None = None,
         jitter: float | timedelta | None = None,
         labels: Mapping[str, str] | None = None,
-        depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None = None,
+        depends_on: Sequence[Upstream] | None = None,
         delivery: Delivery | str | None = None,
         function_name: str | None = None,
         executor: str | None = None,
@@ -177,8 +184,8 @@ class Scheduler:
         another one is a new revision. Without a name it is always new.
 
         `args`, `kwargs` and `payload` are JSON; a `context` parameter of the function has the payload. `depends_on`
-        has the schedules that must run before it, by id, as `Dependency` or as mappings. Without a trigger, it runs
-        whenever all of them have run. With `executor="process"` it runs in a process of its own.
+        has the schedules that must run before it, by id or name, as `Job`, `Dependency` or mappings. Without a trigger,
+        it runs whenever all of them have run. With `executor="process"` it runs in a process of its own.
 
         `overlap` is `Skip`, `Queue`, `QueueOne`, `Allow` or `CancelRunning`, `misfire` is `SkipMissed`, `CatchUpOne`,
         `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may also be a name or a
@@ -216,7 +223,7 @@ class Scheduler:
     def schedule_with_deps(
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        depends_on: Sequence[str | Dependency | Mapping[str, Any]],
+        depends_on: Sequence[Upstream],
         **options: Unpack[FunctionOptions],
     ) -> str:
         """Create a schedule that depends on others; without a trigger, it runs whenever all of them have run."""
@@ -341,7 +348,7 @@ class Scheduler:
 
     # Change schedules.
 
-    def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
+    def update(self, job_id: str | Job, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
         """Change some options of a schedule, and leave the others; None restores the default. Returns the new state.
 
         What is due from now on follows the new declaration. What runs already, or is due within 20 ms, finishes under
@@ -352,23 +359,23 @@ class Scheduler:
         self._runners.wake()
         return read_job(self._store, self._find(job_id))
 
-    def add_dependency(self, job_id: str, depends_on: Sequence[str | Dependency | Mapping[str, Any]]) -> None:
-        """Let a schedule depend on others too, each given by its id, as `Dependency` or as a mapping."""
+    def add_dependency(self, job_id: str | Job, depends_on: Sequence[Upstream]) -> None:
+        """Let a schedule depend on others too, each given by its id or name, as `Job`, `Dependency` or a mapping."""
         self._open()
         self._declarations.add_dependencies(job_id, depends_on)
         self._runners.wake()
 
-    def pause(self, job_id: str) -> None:
+    def pause(self, job_id: str | Job) -> None:
         """Pause a schedule; fires missed meanwhile are recorded as skipped."""
         schedule_edits.pause(self._store, self._find(job_id).schedule.uid)
         self._runners.wake()  # others may have waited for it
 
-    def resume(self, job_id: str) -> None:
+    def resume(self, job_id: str | Job) -> None:
         """Resume a schedule from now on."""
         schedule_edits.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead)
         self._runners.wake()
 
-    def cancel(self, job_id: str) -> bool:
+    def cancel(self, job_id: str | Job) -> bool:
         """Delete a schedule and ask its runs to stop; False when it is unknown, deleted or completed."""
         try:
             asked = schedule_edits.cancel(self._store, self._find(job_id))
@@ -379,7 +386,7 @@ class Scheduler:
             self._runners.attend()
         return True
 
-    def delete(self, job_id: str) -> None:
+    def delete(self, job_id: str | Job) -> None:
         """Delete a schedule; its runs go on, and its history is kept."""
         schedule_edits.delete(self._store, self._find(job_id).schedule.uid)
         self._runners.wake()
@@ -439,7 +446,7 @@ class Scheduler:
 
     def run_now(
         self,
-        job_id: str,
+        job_id: str | Job,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
         overlap: Overlap | str | Mapping[str, Any] | None = None,
@@ -475,11 +482,10 @@ class Scheduler:
 
     # Read. Nothing here plans or changes anything.
 
-    def get_job(self, job_id: str) -> Job | None:
-        """A schedule with its status and its last result; None when the id is unknown."""
+    def get_job(self, job_id: str | Job) -> Job | None:
+        """A schedule with its status and its last result; None when it is unknown."""
         self._open()
-        check_name("job_id", job_id)
-        stored = self._store.find(OWNER.tenant, self._declarations.stored_id(job_id), deleted=True)
+        stored = self._declarations.look_up(job_id)
         return None if stored is None else read_job(self._store, stored)
 
     def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
@@ -493,21 +499,21 @@ class Scheduler:
         wanted = ScheduleFilter(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
         return read_jobs(self._store, OWNER.tenant, wanted=wanted)
 
-    def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
+    def preview(self, job: str | Job | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
         """The next fires of a schedule or a trigger, after an instant or from now on, what is due included."""
         self._open()
-        stored = self._find(job) if isinstance(job, str) else None
+        stored = self._find(job) if isinstance(job, str | Job) else None
         wanted = count_argument("count", count, high=MAX_PREVIEW)
         now, since = self._store.clock(), None if after is None else instant_argument("after", after)
         if stored is not None:
             return fires_of_schedule(self._store, stored, wanted, after=since, now=now)
         if not isinstance(job, Trigger):
-            message = f"must be the id of a schedule or a trigger, not {type(job).__name__}"
+            message = f"must be a schedule or a trigger, not {type(job).__name__}"
             raise InvalidSchedule(message, field="job")
         # What it leaves relative counts from now.
         return fires_of(parse_trigger(job.to_document(), now=from_micros(now)), wanted, after=since, now=now)
 
-    def explain(self, job_id: str, at: datetime | str | None = None) -> Explanation:
+    def explain(self, job_id: str | Job, at: datetime | str | None = None) -> Explanation:
         """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
         from noonmark.embedded.answers import Explanation
         from noonmark.operations.explain import explained
@@ -524,25 +530,25 @@ class Scheduler:
         # A change of a payload by the caller must not reach the store.
         return [replace(event, payload=json_copy(event.payload)) for event in found]
 
-    def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
+    def match_events(self, wanted: str | Job | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""
         from noonmark.embedded.answers import EventMatches
         from noonmark.operations.events import matched
         from noonmark.operations.models.arguments import MatchRequest
 
         self._open()
-        if isinstance(wanted, str):
+        if isinstance(wanted, str | Job):
             arguments: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
             arguments = {"trigger": trigger_argument(wanted).to_document()}
         request = MatchRequest.read({**arguments, "limit": limit})
         return EventMatches.from_document(matched(self._store, OWNER.tenant, request))
 
-    def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
+    def occurrences(self, job_id: str | Job, limit: int | None = None) -> list[Occurrence]:
         """The occurrences of a schedule, past and planned, newest first; all of them, unless there is a limit."""
         return self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
-    def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
+    def runs(self, job_id: str | Job, limit: int | None = None) -> list[Run]:
         """The runs of a schedule, also those in progress, newest first; all of them, unless there is a limit."""
         return self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
@@ -615,7 +621,7 @@ class Scheduler:
                 self._declare_decorated(*self._undeclared[0])
                 self._undeclared.popleft()
 
-    def _find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule:
+    def _find(self, job_id: str | Job, *, deleted: bool = False) -> StoredSchedule:
         self._open()
         return self._declarations.find(job_id, deleted=deleted)
 
@@ -710,6 +716,6 @@ class Scheduler:
         self._runtime = replace(self._runtime, node=node_name())
 
 
-def _set_job_id(func: Callable[..., Any], job_id: str) -> None:
+def _set_job_id(func: Callable[..., Any], job_id: str | Job) -> None:
     with suppress(AttributeError, TypeError):  # some callables take no attributes
         func.job_id = job_id  # type: ignore[attr-defined] # an attribute of the function
