@@ -718,3 +718,24 @@ class TestManyAtOnce:
             with pytest.raises(InvalidSchedule) as refused:
                 scheduler.create_many([good, bad])
             assert refused.value.field == field
+
+
+def test_an_interval_that_starts_now_fires_at_once_however_many_processes_declare_it(by_hand):
+    ran = []
+
+    def declare():
+        trigger = IntervalTrigger(300, start_at=by_hand.clock.now())
+        by_hand.clock.advance(0.001)  # a process reads its clock before the store does
+        return by_hand.scheduler.schedule(
+            lambda: ran.append("polled"), name="poll", trigger=trigger, function_name="poll"
+        )
+
+    workers = {declare() for _ in range(4)}
+    assert len(workers) == 1
+    by_hand.pass_time(1)
+    assert ran == ["polled"]
+    declare()
+    by_hand.pass_time(200)
+    assert ran == ["polled"]
+    by_hand.pass_time(100)
+    assert ran == ["polled", "polled"]

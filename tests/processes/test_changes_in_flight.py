@@ -42,7 +42,7 @@ class Changed:
         else:
             getattr(self.fleet.scheduler, what)(self.id)
         acknowledged = CLOCK.micros()
-        rows = self.fleet.scheduler._runtime.store.occurrences(self.uid)
+        rows = self.fleet.scheduler._store.occurrences(self.uid)
         committed = {row.id for row in rows if row.phase in STARTED}
         self.is_paused = what == "pause"
         self.changes.append((what, old, asked, acknowledged, committed))

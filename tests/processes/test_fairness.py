@@ -34,7 +34,7 @@ def declared(scheduler, user, numbers, due):
         for number in numbers
     ]
     lookahead = scheduler._runtime.timing.lookahead
-    assert all(scheduler._runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
+    assert all(scheduler._store.create([first_plan(one, lookahead=lookahead) for one in made]))
 
 
 def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database, figure):
