@@ -179,12 +179,13 @@ def documented_routes() -> list[DocumentedRoute]:
 
 def _documented(route: Route) -> DocumentedRoute:
     operation, has_body = OPERATIONS[route.operation], route.body is not Body.NONE
+    is_other = f"{route.method} {route.path}" == operation.other_route
     bodies = (operation.arguments, *([_DIALECTS[route.operation]] if route.operation in _DIALECTS else []))
     return DocumentedRoute(
         method=route.method,
         path=route.path,
         # One operation may have two routes.
-        name=f"{route.operation.replace('/', '_')}{'_bare' if route.path == '/schedules/preview' else ''}",
+        name=f"{route.operation.replace('/', '_')}{'_bare' if is_other else ''}",
         summary=operation.summary,
         tag=route.operation.partition("/")[0],
         answer=operation.answer,
