@@ -57,6 +57,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "Control single runs.",
         {
             "cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop."),
+            "output": ("run:output", "Print the output of a run."),
             "redrive": ("failures:redrive", "Run failed occurrences again."),
         },
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.uploads import MAX_PATH
 from noonmark.operations.models import answers
-from noonmark.operations.models.arguments import MAX_KEY
+from noonmark.operations.models.arguments import MAX_KEY, OneRun
 from noonmark.operations.models.fields import Kind as FieldKind
 from noonmark.operations.models.schemas import SchemaRegistry
 from noonmark.operations.table import OPERATIONS, Body
@@ -17,7 +17,7 @@ from noonmark.server import jsonrpc, uploads
 from noonmark.server.dialects import cron_service, models, tasks
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import Kind
-from noonmark.server.routes import ROUTES
+from noonmark.server.routes import OUTPUT, ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -239,6 +239,14 @@ _UPLOADING = [
     ),
 ]
 _WATCHING = [
+    DocumentedRoute(
+        method="GET",
+        path=OUTPUT,
+        name="run_output",
+        summary="Get what a run left, as plain text: the output of a command, another result, or its error.",
+        tag="run",
+        arguments=OneRun,
+    ),
     DocumentedRoute(
         method="GET",
         path="/health",
