@@ -21,7 +21,7 @@ COMMANDS = {
         "Show the next fires of cron expressions, or of any trigger.",
         "[OPTIONS] EXPRESSION...",
     ),
-    "check": ("preview:check", "Check a schedule document and describe it.", "[OPTIONS] FILE"),
+    "check": ("preview:check", "Check a schedule document or cron expressions, and describe them.", "[OPTIONS] [FILE]"),
     "failures": ("failures:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),

@@ -246,3 +246,15 @@ def test_only_migrate_changes_the_schema_of_a_database_server(database):
 def test_delete_does_not_ask_without_a_terminal(cli):
     made = create_report(cli)
     assert cli.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"
+
+
+def test_create_says_which_zone_and_why(cli, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    note = "Time zone America/New_York: that of this machine, because --timezone is not given."
+    target = ("--function", "report")
+    assert cli("schedule", "create", "--cron", "0 9 * * *", *target).splitlines()[-1] == note
+    document = '{"trigger": {"type": "cron", "expression": "0 9 * * *"}}'
+    last = cli("schedule", "create", "--schedule-json", document, *target).splitlines()[-1]
+    assert last == "Time zone UTC: the default of JSON documents, because the trigger names none."
+    assert "Time zone" not in cli("schedule", "create", "--cron", "0 9 * * *", "--timezone", "UTC", *target)
+    assert "Time zone" not in cli("schedule", "create", "--every", "1h", *target)
