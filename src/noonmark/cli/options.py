@@ -16,7 +16,7 @@ CONNECTION = Group("Connection", sort_key=9)
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
-ScheduleId = Annotated[str, Parameter(help="The id of the schedule.")]
+ScheduleId = Annotated[str, Parameter(help="The id of the schedule, or its name if no other has it.")]
 Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
 Limit = Annotated[int, Parameter(help="The maximum number of entries, newest first.")]
 OldestLimit = Annotated[int, Parameter(help="The maximum number of entries, oldest first.")]

@@ -258,3 +258,20 @@ def test_create_says_which_zone_and_why(cli, monkeypatch):
     assert last == "Time zone UTC: the default of JSON documents, because the trigger names none."
     assert "Time zone" not in cli("schedule", "create", "--cron", "0 9 * * *", "--timezone", "UTC", *target)
     assert "Time zone" not in cli("schedule", "create", "--every", "1h", *target)
+
+
+def test_a_unique_name_is_as_good_as_an_id(cli):
+    made = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
+    for words in (("status",), ("pause",), ("resume",), ("occurrences",), ("runs",), ("explain",), ("preview",)):
+        cli("schedule", *words, "the only report")
+    assert cli.json("schedule", "update", "the only report", "--description", "d")["schedule_id"] == made
+    assert cli.json("schedule", "run-now", "the only report")["schedule_id"] == made
+    assert made in cli("failures", "--schedule=the only report", "--phase=pending")
+    other = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
+    [line] = cli.refused(4, "schedule", "pause", "the only report")
+    assert line == (
+        f'schedule_id: several schedules have the name "the only report": give the id, one of {made}, {other}'
+    )
+    assert cli.json("schedule", "delete", other)["phase"] == "deleted"
+    assert cli.json("schedule", "delete", "the only report")["schedule_id"] == made
+    assert cli.refused(3, "schedule", "pause", "the-only-report")[0].startswith("schedule_id: there is no schedule")

@@ -198,7 +198,7 @@ def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Con
 
 
 def explain(
-    some_id: Annotated[str, Parameter(name="ID", help="The id of a schedule, or of one of its occurrences.")],
+    some_id: Annotated[str, Parameter(name="ID", help="The id or name of a schedule, or the id of an occurrence.")],
     /,
     *,
     at: Annotated[

@@ -225,7 +225,9 @@ def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection())
 
 
 def preview(
-    schedule_id: Annotated[str | None, Parameter(show_default=False, help="The id of the schedule.")] = None,
+    schedule_id: Annotated[
+        str | None, Parameter(show_default=False, help="The id of the schedule, or its name.")
+    ] = None,
     /,
     *,
     trigger: TriggerOptions = TriggerOptions(),
