@@ -139,7 +139,7 @@ class Declarations:
     def new(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Schedule:
         """A schedule of a function, not stored yet."""
         document = self._document(func, self._with_ids(options))
-        schedule = self._new_schedule(document, expected)
+        schedule = self._new_schedule(document)
         self._functions.register(document["target"]["function"], func)
         return schedule
 
