@@ -31,6 +31,7 @@ from noonmark.operations.pages import read_page
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import schedule_document
+from noonmark.operations.served_routes import schedule_warnings
 from noonmark.operations.target_policy import check_declaration
 from noonmark.ports.records import ScheduleFilter
 
@@ -56,6 +57,7 @@ READ_ONLY = frozenset(
         "last_run_at",
         "last_phase",
         "counters",
+        "warnings",
         "created_at_utc",
         "updated_at_utc",
         "deleted_at_utc",
@@ -89,7 +91,7 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return schedule_document(taken, now=now)
+        return _document(service, taken, now=now)
     return _written(service, schedule)
 
 
@@ -103,7 +105,7 @@ def _created_before(
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
         )
-    return schedule_document(stored, now=now)
+    return _document(service, stored, now=now)
 
 
 def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -292,7 +294,7 @@ def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
             schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=_expected(arguments))
         service.wake(None)
     deleted = service.store.find_uid(stored.schedule.uid)
-    return schedule_document(deleted or stored, now=service.store.clock())
+    return _document(service, deleted or stored, now=service.store.clock())
 
 
 def _expected(arguments: ScheduleAction) -> Expected:
@@ -306,7 +308,15 @@ def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
     if stored is None:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(stored.next_due)
-    return schedule_document(stored, now=service.store.clock())
+    return _document(service, stored, now=service.store.clock())
+
+
+def _document(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
+    """The document of a schedule, with what may surprise about it."""
+    document = schedule_document(stored, now=now)
+    if stored.schedule.phase not in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED):
+        return document
+    return document | {"warnings": schedule_warnings(service, stored.schedule, now=now)}
 
 
 def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
@@ -314,7 +324,7 @@ def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) ->
     stored = schedule_edits.find(
         service.store, caller.owner.tenant, arguments.schedule_id, deleted=arguments.include_deleted
     )
-    return schedule_document(stored, now=service.store.clock())
+    return _document(service, stored, now=service.store.clock())
 
 
 def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:

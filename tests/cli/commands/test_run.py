@@ -5,6 +5,9 @@ import re
 
 import pytest
 
+from noonmark.cli.commands.run import _wait_for_occurrence
+from noonmark.cli.options import Connection
+from noonmark.cli.remote import connect
 from tests.cli.runner import NEVER, call, create_report
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
@@ -42,6 +45,31 @@ def test_a_run_in_every_command(cli, node):
     lines = cli("schedule", "explain", occurrence).splitlines()
     assert lines[0] == explained["summary"]
     assert [line.split()[0] for line in lines if line.startswith(("trigger ", "runs "))] == ["trigger", "runs"]
+
+
+class Impatient:
+    """A connection that cancels an occurrence once its state was read."""
+
+    def __init__(self, remote):
+        self._remote = remote
+
+    def call(self, name, arguments):
+        answer = self._remote.call(name, arguments)
+        if name == "occurrence/get":
+            self._remote.call("occurrence/cancel", arguments)
+        return answer
+
+
+def test_run_now_says_at_once_that_no_live_node_serves_the_target(cli, node, capsys):
+    eventually(lambda: any("function:report" in one.routes for one in node.nodes()))
+    made = cli.json("schedule", "create", "--function", "repotr", *NEVER)["schedule_id"]
+    asked = cli.json("schedule", "run-now", made)["occurrence_id"]
+    with connect(Connection(store=cli.connection[1])) as remote:
+        ended = _wait_for_occurrence(Impatient(remote), asked)
+    assert ended["phase"] == "cancelled"
+    assert "waits: No live node serves `function:repotr`; did you mean `function:report`?" in capsys.readouterr().err
+    status = " ".join(cli("schedule", "status", made).split())
+    assert "no live node serves `function:repotr`" in status
 
 
 def test_run_now_waits(cli, node):

@@ -12,11 +12,21 @@ from cyclopts import Parameter
 
 from noonmark.cli.inputs import parse_optional_instant, parse_optional_json
 from noonmark.cli.options import Connection, Limit, Reason, ScheduleId
-from noonmark.cli.output import EXIT_FAILED, one_line, print_answer, print_json, print_line, progress_bar, shorten
+from noonmark.cli.output import (
+    EXIT_FAILED,
+    one_line,
+    print_answer,
+    print_errors,
+    print_json,
+    print_line,
+    progress_bar,
+    shorten,
+)
 from noonmark.cli.remote import MAX_PAGE, connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.lifecycle import FINAL
+from noonmark.core.reasons import Reason as Reasons
 
 if TYPE_CHECKING:
     from noonmark.cli.remote import Remote
@@ -65,9 +75,12 @@ def run_now(  # noqa: PLR0913 - one argument per option
 
 
 def _wait_for_occurrence(remote: Remote, occurrence_id: str) -> dict[str, Any]:
-    """Poll an occurrence until it ends."""
-    arguments = {"occurrence_id": occurrence_id}
+    """Poll an occurrence until it ends; say it at once if no live node serves its target."""
+    arguments, is_said = {"occurrence_id": occurrence_id}, False
     while (occurrence := remote.call("occurrence/get", arguments))["phase"] not in FINAL:
+        if occurrence["waiting_for"] == Reasons.TARGET_MISSING and not is_said:
+            is_said = True
+            print_errors([f"{occurrence_id} waits: {occurrence['why']}"])
         threading.Event().wait(RUN_POLL_SECONDS)
     return occurrence
 

@@ -78,6 +78,8 @@ class Schedule:
     created_at_utc: datetime
     updated_at_utc: datetime
     deleted_at_utc: datetime | None
+    warnings: list[str] | None = None
+    """What may surprise about it, such as a target that no live node serves; null in lists."""
     document: Document = field(metadata={"is_whole": True})
     """The whole document, as JSON."""
 
