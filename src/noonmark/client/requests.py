@@ -214,15 +214,17 @@ def backfill(  # noqa: PLR0913 - as the operation
 def preview(
     what: str | Trigger | Document,
     *,
+    target: Document | None = None,
     after: datetime | str | None = None,
     count: int | None = None,
     key: str | None = None,
 ) -> Request[Preview]:
     """Preview the next fires of a schedule or a trigger, with the trigger in words.
 
-    `key` is what `H` in a cron expression hashes.
+    `key` is what `H` in a cron expression hashes. With a trigger, `target` is what it would start: the answer warns if
+    no live node serves it.
     """
-    arguments = given(after=after, count=count, key=key)
+    arguments = given(target=target, after=after, count=count, key=key)
     if isinstance(what, str):
         return ask("schedule/preview", _one(Preview), {"schedule_id": what, **arguments})
     return ask(

@@ -79,7 +79,7 @@ class Schedule:
     updated_at_utc: datetime
     deleted_at_utc: datetime | None
     warnings: list[str] | None = None
-    """What may be unexpected of it; in the answers of create, upsert and update."""
+    """What may surprise about it, such as a target that no live node serves; null in lists."""
     stopped_runs: int | None = None
     """How many runs were asked to stop; in the answer of delete."""
     unfinished_runs: int | None = None

@@ -236,6 +236,8 @@ class PreviewRequest(Arguments):
 
     schedule_id: Id | None = None
     trigger: Object | None = None
+    target: Object | None = None
+    """With a trigger: what it would start, to learn whether a live node serves it."""
     after: Instant | None = None
     count: Annotated[int, integer(1, MAX_PREVIEW)] = USUAL_PREVIEW
     key: Annotated[str, text(0)] = ""
