@@ -285,14 +285,14 @@ def delete_schedule(
                 f"{schedule_id} is not triggered by events; delete it with noonmark schedule delete",
                 field="schedule_id",
             )
-        if confirm and not _is_confirmed(f"Delete {display_name(document)}?"):
+        if confirm and not is_confirmed(f"Delete {display_name(document)}?"):
             return EXIT_FAILED
         deleted = remote.call("schedule/delete", present(schedule_id=schedule_id, reason=reason))
     print_answer(deleted, f"Deleted {display_name(deleted)}; its history is kept.", as_json=connection.as_json)
     return 0
 
 
-def _is_confirmed(question: str) -> bool:
+def is_confirmed(question: str) -> bool:
     """Ask on the terminal; without one, the answer is yes."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
