@@ -55,6 +55,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "runs": ("run:list_runs", "List the runs of a schedule, with results."),
         },
     ),
+    "import": (
+        "Import schedules from other schedulers.",
+        {"crontab": ("crontab:import_crontab", "Print the schedules of a crontab as a file, or apply them.")},
+    ),
     "run": (
         "Control single runs.",
         {"cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop.")},
