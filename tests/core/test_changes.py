@@ -231,6 +231,8 @@ def test_the_same_name_twice_is_fine_where_both_have_ids():
 def test_requests_with_known_secrets_pass_and_without_a_list_of_secrets_all_do():
     assert plan(declared(document(target=REQUEST)), secrets={"token": LINKED}).problems == ()
     assert plan(declared(document(target=REQUEST))).problems == ()
+    # As on a server, a target that stays as it is needs no second check.
+    assert plan(declared(document(target=REQUEST)), [stored(document(target=REQUEST))], secrets={}).unchanged == 1
 
 
 def test_a_time_that_is_past_is_refused_only_where_it_is_new():

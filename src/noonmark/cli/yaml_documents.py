@@ -1,6 +1,6 @@
 """YAML documents, by the rules of YAML 1.2: `on` and `12:30` are text, and a key must not occur twice.
 
-PyYAML is loaded when the first document is read or written.
+Importing this module loads PyYAML, so commands import it only when they need it.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class _Walk:
             limit = f"{MAX_DEPTH} levels" if depth > MAX_DEPTH else f"{MAX_VALUES:,} values"
             raise InvalidSchedule(f"has more than {limit}{_position(node.start_mark)}")
         self.lines[path] = node.start_mark.line + 1
-        if isinstance(node, yaml.MappingNode):
+        if node.tag == f"{_TAG}map" and isinstance(node, yaml.MappingNode):
             return self._object(node, path, depth)
-        if isinstance(node, yaml.SequenceNode):
+        if node.tag == f"{_TAG}seq" and isinstance(node, yaml.SequenceNode):
             return [self.value(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(node.value)]
         return _scalar(node)
 
@@ -133,11 +133,12 @@ class _Walk:
 
 def _scalar(node: Any) -> Any:  # noqa: ANN401 - a node, and the value of a scalar
     tag, text = node.tag, str(node.value)
-    if tag == f"{_TAG}str":
+    is_scalar = isinstance(node, yaml.ScalarNode)
+    if is_scalar and tag == f"{_TAG}str":
         return text
     pattern, _ = _SCALARS.get(tag, (None, None))
-    if pattern is None or (match := pattern.fullmatch(text)) is None:
-        raise InvalidSchedule(f"has a value of the tag {shown(tag)}{_position(node.start_mark)}")
+    if not is_scalar or pattern is None or (match := pattern.fullmatch(text)) is None:
+        raise InvalidSchedule(f"has a value that is not JSON, of the tag {shown(tag)}{_position(node.start_mark)}")
     if tag == f"{_TAG}null":
         return None
     if tag == f"{_TAG}bool":

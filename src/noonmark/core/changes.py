@@ -302,16 +302,18 @@ class _Comparison:
             self._problem(index, "trigger.delay_seconds", message)
             return None
         stored = None if schedule_id is None else self._stored.get(schedule_id)
+        known = None if stored is None else stored.restore()
         try:
-            if stored is None:
+            if known is None:
                 declared = parse_schedule(document, now=self._now, key=schedule_id or "")
             else:
-                declared = declare_again(document, stored.restore(), now=self._now)
+                declared = declare_again(document, known, now=self._now)
         except InvalidSchedule as error:
             self.problems += [(index, problem) for problem in error.problems]
             return None
         target = declared.target
-        if self._secrets is not None and isinstance(target, HttpTarget):
+        is_new = known is None or known.declaration.target != target
+        if self._secrets is not None and is_new and isinstance(target, HttpTarget):
             found = header_problems(target.secret_headers, target.address, self._secrets)
             self.problems += [(index, problem) for problem in found]
         return declared

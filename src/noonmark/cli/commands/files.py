@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -146,10 +145,10 @@ def _make_change(connection: Connection, remote: Remote, files: ScheduleFiles, s
     try:
         answer = remote.call(operation, step.arguments)
     except NoonmarkError as error:
-        place = step.schedule_id
+        problem = Problem(step.schedule_id, error.message)
         if step.index is not None:
-            place = files.locate(step.index, Problem(error.field, "")).field
-        message = f"{error.message} ({progress}; apply again to make the others)"
+            problem = files.locate(step.index, Problem(error.field, error.message))
+        message, place = f"{problem.message} ({progress}; apply again to make the others)", problem.field
         if isinstance(error, InvalidSchedule):
             raise type(error)(message, field=place) from None
         error.message, error.field = message, place
@@ -183,9 +182,12 @@ def _plan(remote: Remote, files: ScheduleFiles, *, prune: bool, adopt: bool) -> 
 def _read_stored(remote: Remote, desired: Iterable[Desired], owners: Iterable[str]) -> dict[str, Stored]:
     """All schedules of the owners, those that are declared, and those that they depend on."""
     stored: dict[str, Stored] = {}
-    with suppress(NotFound):  # a new store
+    try:
         for owner in sorted(owners):
             stored |= {one.document["schedule_id"]: one for one in _list(remote, {"labels": {MANAGED_BY: owner}})}
+    except NotFound as error:
+        if error.field != "--store":  # the file of a new store
+            raise
     absent: set[str] = set()
     wanted = [each for one in desired for each in (*_id(one), *upstream_ids(one.document))]
     wanted += [each for one in stored.values() for each in upstream_ids(one.document)]

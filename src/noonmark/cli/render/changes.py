@@ -71,7 +71,8 @@ def masked(value: Any, path: str, redactor: Redactor) -> Any:  # noqa: ANN401 - 
     if isinstance(value, list):
         return [masked(each, path, redactor) for each in value]
     parts = path.split(".")
-    if value is not None and is_secret_name(parts[-1]) and NAMES_ONLY not in parts:
+    # A field of the document itself, such as concurrency_key, is none.
+    if value is not None and len(parts) > 1 and is_secret_name(parts[-1]) and NAMES_ONLY not in parts:
         return MASK
     return redact(redactor.text(value)) if isinstance(value, str) else value
 
