@@ -44,6 +44,8 @@ MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
 """A leap year."""
+RESERVED_IDS = (".", "..", "count", "preview", "upsert")
+"""Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 

@@ -15,7 +15,7 @@ from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.schedule import Owner, declare_again, parse_schedule
+from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.models.arguments import (
@@ -71,8 +71,6 @@ READ_ONLY = frozenset(
     }
 )
 """Fields of a schedule document that callers cannot set."""
-RESERVED_IDS = (".", "..", "count", "preview", "upsert")
-"""Ids that mean something else in the path of a request."""
 
 
 def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -303,7 +303,7 @@ def delete_schedule(
                 f"{schedule_id} is not triggered by events; delete it with noonmark schedule delete",
                 field="schedule_id",
             )
-        if confirm and not _is_confirmed(f"Delete {display_name(document)}?"):
+        if confirm and not is_confirmed(f"Delete {display_name(document)}?"):
             return EXIT_FAILED
         arguments = present(schedule_id=schedule_id, reason=reason, stop_running=stop_running or None)
         deleted = remote.call("schedule/delete", arguments)
@@ -321,7 +321,7 @@ def _runs_after_delete(deleted: dict[str, Any]) -> str:
     return said
 
 
-def _is_confirmed(question: str) -> bool:
+def is_confirmed(question: str) -> bool:
     """Ask on the terminal; without one, the answer is yes."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
