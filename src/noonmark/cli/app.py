@@ -54,6 +54,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "explain": ("run:explain", "Explain why something ran or did not run."),
             "occurrences": ("run:list_occurrences", "List the occurrences of a schedule, with reasons."),
             "runs": ("run:list_runs", "List the runs of a schedule, with results."),
+            "ping-url": ("schedule:ping_url", "Print the URL that the job of a schedule calls, or replace it."),
         },
     ),
     "import": (

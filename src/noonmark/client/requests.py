@@ -16,6 +16,7 @@ from noonmark.operations.models.answers import (
     Matched,
     Node,
     Occurrence,
+    PingUrl,
     Preview,
     Redrive,
     Run,
@@ -357,6 +358,16 @@ def secrets() -> Request[list[Secret]]:
 def delete_secret(name: str) -> Request[Secret]:
     """Delete a secret; requests that need it are no longer sent, and say why."""
     return ask("secret/delete", _one(Secret), given(name=name))
+
+
+def ping_url(schedule_id: str) -> Request[PingUrl]:
+    """Get the URL that the job of a schedule calls; whoever has it can call it."""
+    return ask("ping/url", _one(PingUrl), given(schedule_id=schedule_id))
+
+
+def rotate_ping_url(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[PingUrl]:
+    """Replace the URL that the job of a schedule calls; the old one is unknown from then on."""
+    return ask("ping/rotate", _one(PingUrl), given(schedule_id=schedule_id, reason=reason, **expected))
 
 
 def signing_key() -> Request[str]:

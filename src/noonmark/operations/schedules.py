@@ -29,6 +29,7 @@ from noonmark.operations.models.arguments import (
 )
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.pages import read_page
+from noonmark.operations.pings import url_of
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import schedule_document
@@ -68,6 +69,7 @@ READ_ONLY = frozenset(
         "created_at_utc",
         "updated_at_utc",
         "deleted_at_utc",
+        "ping_url",
     }
 )
 """Fields of a schedule document that callers cannot set."""
@@ -96,8 +98,14 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return _document(service, taken, now=now)
-    return _written(service, schedule)
+        return _with_ping_url(service, taken.schedule, _document(service, taken, now=now))
+    return _with_ping_url(service, schedule, _written(service, schedule))
+
+
+def _with_ping_url(service: Service, schedule: Schedule, document: dict[str, Any]) -> dict[str, Any]:
+    """The answer to the creation of a schedule: only this one has the URL that its job calls."""
+    url = url_of(service, schedule)
+    return document if url is None else document | {"ping_url": url}
 
 
 def _created_before(
@@ -110,7 +118,7 @@ def _created_before(
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
         )
-    return _document(service, stored, now=now)
+    return _with_ping_url(service, stored.schedule, _document(service, stored, now=now))
 
 
 def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +145,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
         if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
-            return _written(service, schedule)
+            return _with_ping_url(service, schedule, _written(service, schedule))
 
 
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -328,3 +328,21 @@ def is_confirmed(question: str) -> bool:
     sys.stderr.write(f"{one_line(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def ping_url(
+    schedule_id: ScheduleId,
+    /,
+    *,
+    rotate: Annotated[
+        bool, Parameter(negative=(), help="Replace the URL; the old one is unknown from then on.")
+    ] = False,
+    connection: Connection = Connection(),
+) -> None:
+    """Print the URL that the job of a schedule calls. Anyone with the URL can call it."""
+    with connect(connection) as remote:
+        answer = remote.call("ping/rotate" if rotate else "ping/url", {"schedule_id": schedule_id})
+    if connection.as_json:
+        print_json(answer)
+    else:
+        sys.stdout.write(f"{answer['ping_url']}\n")  # exactly as it is

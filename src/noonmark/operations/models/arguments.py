@@ -81,8 +81,8 @@ class ScheduleFields(Arguments):
     trigger: Object | None = None
     """When it fires: an object whose `type` is once, interval, cron, calendar or event."""
     target: Object | None = None
-    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
-    task."""
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob,
+    task or ping."""
     description: Annotated[str, text(0, 10_000)] | None = None
     labels: Labels | None = None
     overlap_policy: Policy | None = None
@@ -114,8 +114,8 @@ class NewSchedule(ScheduleFields):
     """A schedule to create."""
 
     target: Object
-    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
-    task."""
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob,
+    task or ping."""
     schedule_id: Id | None = None
     user_id: Name | None = None
     """The owner: the caller, unless an admin names someone else."""
