@@ -12,6 +12,7 @@ from noonmark.cli.document_builder import (
     TARGET_OPTIONS,
     TRIGGER_OPTIONS,
     given_document,
+    given_parts,
     policy_document,
     target_document,
     trigger_document,
@@ -64,11 +65,13 @@ def create(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule from a trigger, a target and policies."""
-    document = build_document(trigger, target, policies, bundle)
-    if "trigger" not in document and not document.get("depends_on"):
-        raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
-    note = zone_note(trigger, given_document(policies.schedule_json).get("trigger"))
-    create_schedule(connection, document, schedule_id, note)
+    parts = given_parts(policies.schedule_json)
+    documents = [build_document(trigger, target, policies, bundle, part.document) for part in parts]
+    for document in documents:
+        if "trigger" not in document and not document.get("depends_on"):
+            raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
+    notes = [zone_note(trigger, part.document.get("trigger")) for part in parts]
+    create_schedules(connection, documents, schedule_id, notes)
 
 
 def delay(
@@ -82,10 +85,10 @@ def delay(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule that runs once, at an instant or after a delay."""
-    document = build_document(once, target, policies, bundle)
+    document = build_document(once, target, policies, bundle, given_document(policies.schedule_json))
     if trigger_type(document) != "once":
         raise InvalidRequest("a schedule needs a trigger: give --at or --in")
-    create_schedule(connection, document, schedule_id)
+    create_schedules(connection, [document], schedule_id, [None])
 
 
 def build_document(
@@ -93,9 +96,9 @@ def build_document(
     target: TargetOptions,
     policies: PolicyOptions,
     bundle: str | None,
+    given: dict[str, Any],
 ) -> dict[str, Any]:
-    """The document of a new schedule."""
-    given = given_document(policies.schedule_json)
+    """The document of a new schedule: the given one, with what the options say."""
     document = given | policy_document(policies, given)
     document |= present(trigger=trigger_document(trigger, given.get("trigger")))
     found = target_document(target, bundle, given.get("target"), is_given=True)
@@ -110,13 +113,30 @@ def trigger_type(document: dict[str, Any]) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-def create_schedule(
-    connection: Connection, document: dict[str, Any], schedule_id: str | None, note: str | None = None
+def create_schedules(
+    connection: Connection, documents: list[dict[str, Any]], schedule_id: str | None, notes: list[str | None]
 ) -> None:
-    """Create a schedule from its document, and show it, with a note if there is one."""
+    """Create schedules from their documents, and show them with their notes; nothing if a document is invalid."""
+    if len(documents) > 1:
+        _check_documents(documents, schedule_id)
     with connect(connection) as remote:
-        created = remote.call("schedule/create", document | present(schedule_id=schedule_id))
-    _show_schedule(connection, created, "Created", note)
+        created = [remote.call("schedule/create", one | present(schedule_id=schedule_id)) for one in documents]
+    if connection.as_json and len(created) > 1:
+        print_json({"schedules": created})
+        return
+    for document, note in zip(created, notes, strict=True):
+        _show_schedule(connection, document, "Created", note)
+
+
+def _check_documents(documents: list[dict[str, Any]], schedule_id: str | None) -> None:
+    """Refuse several schedules if one of them cannot be created."""
+    from noonmark.clocks import SystemClock  # noqa: PLC0415 - one document is checked by the operation
+    from noonmark.core.schedule import parse_schedule  # noqa: PLC0415 - likewise
+
+    if schedule_id is not None:
+        raise InvalidRequest(f"names one schedule, but there are {len(documents)}", field="--id")
+    for document in documents:
+        parse_schedule(document, now=SystemClock().now())
 
 
 def update(
