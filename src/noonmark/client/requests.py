@@ -169,9 +169,14 @@ def resume(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Ex
     return ask("schedule/resume", _one(Schedule), arguments)
 
 
-def delete(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
-    """Delete a schedule; its history is kept. Deleting it again changes nothing."""
-    arguments = given(schedule_id=schedule_id, reason=reason, **expected)
+def delete(
+    schedule_id: str, *, stop_running: bool | None = None, reason: str | None = None, **expected: Unpack[Expected]
+) -> Request[Schedule]:
+    """Delete a schedule; its history is kept. Runs go on, unless they are to stop. Deleting it again changes nothing.
+
+    `stop_running` asks them to stop. The answer has `stopped_runs` and `unfinished_runs`.
+    """
+    arguments = given(schedule_id=schedule_id, stop_running=stop_running, reason=reason, **expected)
     return ask("schedule/delete", _one(Schedule), arguments)
 
 

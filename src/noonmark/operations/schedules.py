@@ -15,13 +15,15 @@ from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
-from noonmark.operations import schedule_edits
+from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.models.arguments import (
     KINDS,
     MAX_KEY,
     USUAL_PAGE,
+    Cancellation,
     ExpectedSchedule,
     ScheduleFields,
     ScheduleQuery,
@@ -39,7 +41,13 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
-    from noonmark.operations.models.arguments import ScheduleAction, ScheduleFilters, ScheduleLookup, TriggerQuery
+    from noonmark.operations.models.arguments import (
+        Deletion,
+        ScheduleAction,
+        ScheduleFilters,
+        ScheduleLookup,
+        TriggerQuery,
+    )
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import StoredSchedule
 
@@ -59,6 +67,7 @@ READ_ONLY = frozenset(
         "created_at_utc",
         "updated_at_utc",
         "deleted_at_utc",
+        "warnings",
     }
 )
 """Fields of a schedule document that callers cannot set."""
@@ -89,8 +98,8 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return schedule_document(taken, now=now)
-    return _written(service, schedule)
+        return _with_warnings(taken, now=now)
+    return _declared(service, schedule)
 
 
 def _created_before(
@@ -103,7 +112,7 @@ def _created_before(
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
         )
-    return schedule_document(stored, now=now)
+    return _with_warnings(stored, now=now)
 
 
 def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,14 +132,14 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
                 edited = _declare(service, caller, stored, document)
             except NotFound:
                 continue  # deleted a moment ago, so it is created
-            return _written(service, edited)
+            return _declared(service, edited)
         now, uid = service.store.clock(), service.fresh_id()
         declaration = _parse(service, document, now=now, key=str(schedule_id))
         schedule = schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
         if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
-            return _written(service, schedule)
+            return _declared(service, schedule)
 
 
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +166,7 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             edited = schedule_edits.pause(service.store, edited.uid, audit)
         elif changes["enabled"] is not False and is_paused:
             edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, audit=audit)
-    return _written(service, edited)
+    return _declared(service, edited)
 
 
 def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,16 +292,34 @@ def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
     return _written(service, resumed)
 
 
-def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
-    """Delete a schedule; its history is kept. Deleting it again changes nothing."""
+def delete_schedule(service: Service, caller: Caller, arguments: Deletion) -> dict[str, Any]:
+    """Delete a schedule; its history is kept. Runs go on, unless they are to stop. Deleting it again changes nothing.
+
+    The answer says how many runs were asked to stop, and how many go on.
+    """
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
     if stored.schedule.phase is not SchedulePhase.DELETED:
         audit = caller.audit(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
             schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=_expected(arguments))
         service.wake(None)
+    [activity] = service.store.activities([stored.schedule.uid])
+    stopped = _stop_all(service, caller, activity.delivering, arguments.reason) if arguments.stop_running else 0
     deleted = service.store.find_uid(stored.schedule.uid)
-    return schedule_document(deleted or stored, now=service.store.clock())
+    return schedule_document(deleted or stored, now=service.store.clock()) | {
+        "stopped_runs": stopped,
+        "unfinished_runs": len(activity.delivering) - stopped,
+    }
+
+
+def _stop_all(service: Service, caller: Caller, delivering: Sequence[str], reason: str | None) -> int:
+    """Ask runs to stop; returns how many have not ended by themselves."""
+    stopped = 0
+    for occurrence_id in delivering:
+        with suppress(Conflict):  # it has ended a moment ago
+            occurrences.cancel(service, caller, Cancellation.read({"occurrence_id": occurrence_id, "reason": reason}))
+            stopped += 1
+    return stopped
 
 
 def _expected(arguments: ScheduleAction) -> Expected:
@@ -307,6 +334,22 @@ def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(stored.next_due)
     return schedule_document(stored, now=service.store.clock())
+
+
+def _declared(service: Service, schedule: Schedule) -> dict[str, Any]:
+    """The document of a schedule whose declaration was just written, with its warnings."""
+    return _written(service, schedule) | _warnings(schedule)
+
+
+def _with_warnings(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
+    return schedule_document(stored, now=now) | _warnings(stored.schedule)
+
+
+def _warnings(schedule: Schedule) -> dict[str, list[str]]:
+    """What a caller may not expect of a schedule, although it is accepted; nothing without a warning."""
+    declared = schedule.declaration
+    warning = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
+    return {} if warning is None else {"warnings": [warning]}
 
 
 def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:

@@ -151,7 +151,7 @@ _ROWS = (
         "schedules.delete_schedule",
         WRITE,
         f"DELETE {_SCHEDULE}",
-        takes.ScheduleAction,
+        takes.Deletion,
         answers.Schedule,
         body=Body.OPTIONAL,
         is_conditional=True,

@@ -297,16 +297,23 @@ def delete(
     schedule_id: ScheduleId,
     /,
     *,
+    stop_running: Annotated[bool, Parameter(negative="", help="Ask its runs to stop, suspended ones too.")] = False,
     reason: Reason = None,
     confirm: Confirm = False,
     connection: Connection = Connection(),
 ) -> int:
-    """Delete a schedule; its history is kept."""
-    return delete_schedule(connection, schedule_id, reason=reason, confirm=confirm)
+    """Delete a schedule; its history is kept. Its runs go on, unless they are to stop."""
+    return delete_schedule(connection, schedule_id, reason=reason, confirm=confirm, stop_running=stop_running)
 
 
 def delete_schedule(
-    connection: Connection, schedule_id: str, *, reason: str | None, confirm: bool, only_triggers: bool = False
+    connection: Connection,
+    schedule_id: str,
+    *,
+    reason: str | None,
+    confirm: bool,
+    only_triggers: bool = False,
+    stop_running: bool = False,
 ) -> int:
     """Delete a schedule, after confirmation if asked; returns the exit code."""
     with connect(connection) as remote:
@@ -318,9 +325,20 @@ def delete_schedule(
             )
         if confirm and not _is_confirmed(f"Delete {display_name(document)}?"):
             return EXIT_FAILED
-        deleted = remote.call("schedule/delete", present(schedule_id=schedule_id, reason=reason))
-    print_answer(deleted, f"Deleted {display_name(deleted)}; its history is kept.", as_json=connection.as_json)
+        arguments = present(schedule_id=schedule_id, reason=reason, stop_running=stop_running or None)
+        deleted = remote.call("schedule/delete", arguments)
+    said = f"Deleted {display_name(deleted)}; its history is kept.{_runs_after_delete(deleted)}"
+    print_answer(deleted, said, as_json=connection.as_json)
     return 0
+
+
+def _runs_after_delete(deleted: dict[str, Any]) -> str:
+    said = ""
+    if stopped := deleted.get("stopped_runs"):
+        said += f" Asked {stopped} running to stop."
+    if unfinished := deleted.get("unfinished_runs"):
+        said += f" {unfinished} still running; --stop-running asks them to stop."
+    return said
 
 
 def _is_confirmed(question: str) -> bool:

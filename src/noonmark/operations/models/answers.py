@@ -78,6 +78,12 @@ class Schedule:
     created_at_utc: datetime
     updated_at_utc: datetime
     deleted_at_utc: datetime | None
+    warnings: list[str] | None = None
+    """What may be unexpected of it; in the answers of create, upsert and update."""
+    stopped_runs: int | None = None
+    """How many runs were asked to stop; in the answer of delete."""
+    unfinished_runs: int | None = None
+    """How many runs go on; in the answer of delete."""
     document: Document = field(metadata={"is_whole": True})
     """The whole document, as JSON."""
 

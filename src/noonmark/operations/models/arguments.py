@@ -142,12 +142,19 @@ class ScheduleUpdate(ScheduleFields, ExpectedSchedule):
 
 
 class ScheduleAction(OneSchedule):
-    """What pauses, resumes or deletes a schedule."""
+    """What pauses or resumes a schedule."""
 
     reason: Reason | None = None
     """Recorded in the audit log."""
     expected_revision: Revision | None = None
     expected_updated_at_utc: Instant | None = None
+
+
+class Deletion(ScheduleAction):
+    """What deletes a schedule."""
+
+    stop_running: Boolean = False
+    """Ask its runs to stop, suspended ones too."""
 
 
 class RunRequest(OneSchedule):
