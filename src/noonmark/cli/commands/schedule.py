@@ -24,9 +24,11 @@ from noonmark.cli.options import (
     Connection,
     OldestLimit,
     OnceOptions,
+    OneOrSelection,
     PolicyOptions,
     Reason,
     ScheduleId,
+    ScheduleSelection,
     TargetOptions,
     Texts,
     TriggerOptions,
@@ -277,14 +279,89 @@ def preview(
         print_line(note)
 
 
-def pause(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
-    """Pause a schedule; active runs continue, and fires missed meanwhile are recorded as skipped."""
-    _change_phase(connection, "schedule/pause", present(schedule_id=schedule_id, reason=reason), "Paused")
+def pause(
+    schedule_id: OneOrSelection = None,
+    /,
+    *,
+    selection: ScheduleSelection = ScheduleSelection(),
+    reason: Reason = None,
+    connection: Connection = Connection(),
+) -> int:
+    """Pause a schedule, or all that a selection finds.
+
+    Active runs continue, and fires missed meanwhile are recorded as skipped.
+    """
+    more = present(reason=reason)
+    if is_selection(schedule_id, selection):
+        return act_on_selection(connection, "selection/pause", selection, more, "Paused")
+    _change_phase(connection, "schedule/pause", {"schedule_id": schedule_id, **more}, "Paused")
+    return 0
 
 
-def resume(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
-    """Resume a paused schedule, from now on."""
-    _change_phase(connection, "schedule/resume", present(schedule_id=schedule_id, reason=reason), "Resumed")
+def resume(
+    schedule_id: OneOrSelection = None,
+    /,
+    *,
+    selection: ScheduleSelection = ScheduleSelection(),
+    reason: Reason = None,
+    connection: Connection = Connection(),
+) -> int:
+    """Resume a paused schedule, or all that a selection finds, from now on."""
+    more = present(reason=reason)
+    if is_selection(schedule_id, selection):
+        return act_on_selection(connection, "selection/resume", selection, more, "Resumed")
+    _change_phase(connection, "schedule/resume", {"schedule_id": schedule_id, **more}, "Resumed")
+    return 0
+
+
+def label(
+    schedule_id: OneOrSelection = None,
+    /,
+    *,
+    labels: Annotated[
+        Texts, Parameter(name="--set", help="The label to set, as name=value; an empty value removes it; repeatable.")
+    ],
+    selection: ScheduleSelection = ScheduleSelection(),
+    reason: Reason = None,
+    connection: Connection = Connection(),
+) -> int:
+    """Set labels of a schedule, or of all that a selection finds; other labels stay."""
+    if not is_selection(schedule_id, selection):
+        update(schedule_id or "", policies=PolicyOptions(label=labels), connection=connection)
+        return 0
+    changes = {name: value for name, _, value in (pair.partition("=") for pair in labels)}
+    more = {"set_labels": changes, **present(reason=reason)}
+    return act_on_selection(connection, "selection/label", selection, more, "Labelled")
+
+
+def is_selection(schedule_id: str | None, selection: ScheduleSelection) -> bool:
+    """Whether a command acts on a selection, and not on one schedule."""
+    is_given = bool(_selection_filter(selection))
+    if (schedule_id is None) != is_given:
+        raise InvalidRequest("give the id of a schedule, or select several, such as --label team=a")
+    if selection.dry_run and not is_given:
+        raise InvalidRequest("requires a selection, such as --label team=a", field="--dry-run")
+    return is_given
+
+
+def act_on_selection(
+    connection: Connection, operation: str, selection: ScheduleSelection, more: dict[str, Any], verb: str
+) -> int:
+    """Act on all schedules that a selection finds, and show them; returns the exit code."""
+    arguments = _selection_filter(selection) | {"limit": selection.limit, "dry_run": selection.dry_run} | more
+    with connect(connection) as remote:
+        answer = remote.call(operation, arguments)
+    if connection.as_json:
+        print_json(answer)
+    else:
+        from noonmark.cli.render.tables import show_selected  # noqa: PLC0415 - rich is slow to load
+
+        show_selected(answer, f"Would have {verb.lower()}" if selection.dry_run else verb)
+    return EXIT_FAILED if answer["count"] < len(answer["schedules"]) else 0
+
+
+def _selection_filter(selection: ScheduleSelection) -> dict[str, Any]:
+    return schedule_filter(selection.status, selection.label) | present(kind=selection.kind, text=selection.text)
 
 
 def _change_phase(connection: Connection, operation: str, arguments: dict[str, Any], verb: str) -> None:
@@ -294,16 +371,22 @@ def _change_phase(connection: Connection, operation: str, arguments: dict[str, A
 
 
 def delete(
-    schedule_id: ScheduleId,
+    schedule_id: OneOrSelection = None,
     /,
     *,
+    selection: ScheduleSelection = ScheduleSelection(),
     stop_running: Annotated[bool, Parameter(negative="", help="Ask its runs to stop, suspended ones too.")] = False,
     reason: Reason = None,
     confirm: Confirm = False,
     connection: Connection = Connection(),
 ) -> int:
-    """Delete a schedule; its history is kept. Its runs go on, unless they are to stop."""
-    return delete_schedule(connection, schedule_id, reason=reason, confirm=confirm, stop_running=stop_running)
+    """Delete a schedule, or all that a selection finds; the history is kept. Runs go on, unless they are to stop."""
+    if not is_selection(schedule_id, selection):
+        return delete_schedule(connection, schedule_id or "", reason=reason, confirm=confirm, stop_running=stop_running)
+    if confirm and not selection.dry_run and not _is_confirmed("Delete all schedules of the selection?"):
+        return EXIT_FAILED
+    more = present(reason=reason, stop_running=stop_running or None)
+    return act_on_selection(connection, "selection/delete", selection, more, "Deleted")
 
 
 def delete_schedule(
