@@ -383,7 +383,7 @@ def delete(
     """Delete a schedule, or all that a selection finds; the history is kept. Runs go on, unless they are to stop."""
     if not is_selection(schedule_id, selection):
         return delete_schedule(connection, schedule_id or "", reason=reason, confirm=confirm, stop_running=stop_running)
-    if confirm and not selection.dry_run and not _is_confirmed("Delete all schedules of the selection?"):
+    if confirm and not selection.dry_run and not is_confirmed("Delete all schedules of the selection?"):
         return EXIT_FAILED
     more = present(reason=reason, stop_running=stop_running or None)
     return act_on_selection(connection, "selection/delete", selection, more, "Deleted")
