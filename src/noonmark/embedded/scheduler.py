@@ -174,7 +174,7 @@ class Scheduler:
         has the schedules that must run before it, by id, as `Dependency` or as mappings. Without a trigger, it runs
         whenever all of them have run. With `executor="process"` it runs in a process of its own.
 
-        `overlap` is `Skip`, `Queue`, `QueueOne`, `Allow` or `CancelRunning`, `misfire` is `SkipMissed`, `CatchUpOne`,
+        `overlap` is `Skip`, `Queue`, `QueueOne`, `Allow`, `CancelRunning` or `Terminate`, `misfire` is `SkipMissed`, `CatchUpOne`,
         `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may also be a name or a
         document. `timeout` and `jitter` are seconds or a `timedelta`.
 

@@ -82,7 +82,7 @@ class ScheduleFields(Arguments):
     description: Annotated[str, text(0, 10_000)] | None = None
     labels: Labels | None = None
     overlap_policy: Policy | None = None
-    """skip, queue, queue_one, allow or cancel_running."""
+    """skip, queue, queue_one, allow, cancel_running or terminate."""
     misfire_policy: Policy | None = None
     """skip, catch_up_one, catch_up_all, catch_up_within or spread."""
     missing_target_policy: Text | None = None
