@@ -44,7 +44,8 @@ def cli(tmp_path_factory):
         (("--at", "2036-05-25T02:00:00Z"), {"type": "once", "due_at_utc": "2036-05-25T02:00:00Z"}),
         (("--event", "paid", "--filter-json", '{"sum": [1]}'), {"event_type": "paid", "filters": {"sum": [1]}}),
         (("--event", "paid", "--event", "refunded"), {"type": "event", "event_type": ["paid", "refunded"]}),
-        (("--schedule-json", '{"trigger": {"type": "cron", "expression": "@daily"}}'), {"timezone": "Asia/Tokyo"}),
+        (("--schedule-json", '{"trigger": {"type": "cron", "expression": "@daily"}}'), {"timezone": "UTC"}),
+        (("--schedule-json", '{"cron": "@daily"}', "--cron", "@hourly"), {"timezone": "Asia/Tokyo"}),
         (
             ("--schedule-json", '{"cron": "@daily", "timezone": "Europe/Paris"}', "--cron", "@hourly"),
             {"expression": "@hourly", "timezone": "Europe/Paris"},

@@ -74,6 +74,10 @@ def test_a_new_schedule_has_its_next_fire_planned_as_a_whole_row():
     [
         (every(100, start=-1_000), [0, 100]),  # a fire at the very moment of creation exists, earlier ones do not
         (every(100, start=-950), [50]),
+        (every(100, start=-0.5), [-0.5, 99.5]),  # a start that has just passed fires at once
+        (every(100, start=-60), [-60, 40]),  # within its grace
+        (every(100, start=-61), [39]),
+        (every(10, start=-45), [-5, 5]),  # of several times since the start, the newest stands for it
         (CronTrigger("* * * * *"), [0, 60]),
         (OnceTrigger(moment(500)), [500]),
         (OnceTrigger(moment(-60)), [-60]),  # past, but within its grace

@@ -51,7 +51,7 @@ class TestRunDue:
             return (context.event["event_id"], context.payload["n"])
 
         kit.scheduler.schedule(note, trigger=EventTrigger("counted"))
-        store = kit.scheduler._runtime.store
+        store = kit.scheduler._store
         for number in range(3):
             document = {"event_type": "counted", "event_id": f"e{number}", "payload": {"n": number}}
             emit(store, "default", parse_event(document, now=kit.clock.now()), fresh_id="-")

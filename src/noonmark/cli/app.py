@@ -21,7 +21,8 @@ COMMANDS = {
         "Show the next fires of cron expressions, or of any trigger.",
         "[OPTIONS] EXPRESSION...",
     ),
-    "check": ("preview:check", "Check a schedule document and describe it.", "[OPTIONS] FILE"),
+    "check": ("preview:check", "Check a schedule document or cron expressions, and describe them.", "[OPTIONS] [FILE]"),
+    "failures": ("failures:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
@@ -54,7 +55,11 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     ),
     "run": (
         "Control single runs.",
-        {"cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop.")},
+        {
+            "cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop."),
+            "output": ("run:output", "Print the output of a run."),
+            "redrive": ("failures:redrive", "Run failed occurrences again."),
+        },
     ),
     "trigger": (
         "Create, list and test schedules that events trigger.",

@@ -17,6 +17,7 @@ from noonmark.operations.models.answers import (
     Node,
     Occurrence,
     Preview,
+    Redrive,
     Run,
     Schedule,
     Secret,
@@ -92,6 +93,18 @@ class Filters(TriggerFilters, total=False):
     """Filters of schedules; a schedule must match all of them."""
 
     kind: str | Iterable[str]
+
+
+class OccurrenceFilters(TypedDict, total=False):
+    """Filters over the occurrences of all schedules; an occurrence must match all of them."""
+
+    phase: str | Iterable[str]
+    reason: str | Iterable[str]
+    schedule_id: str
+    labels: Mapping[str, str]
+    since: datetime | str
+    """It ended at this instant or later; as long as it has not ended, its due time counts."""
+    until: datetime | str
 
 
 def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
@@ -230,6 +243,28 @@ def occurrences(
     """List the occurrences of a schedule, latest nominal time first."""
     arguments = given(schedule_id=schedule_id, include_terminal=include_terminal, phase=phase, limit=page_size)
     return _listing("schedule/occurrences", "occurrences", Occurrence, arguments)
+
+
+def search_occurrences(*, page_size: int | None = None, **filters: Unpack[OccurrenceFilters]) -> Listing[Occurrence]:
+    """List the occurrences of all schedules that match every filter, latest end first."""
+    return _listing("occurrence/list", "occurrences", Occurrence, given(**filters, limit=page_size))
+
+
+def redrive(
+    occurrence_id: str | None = None,
+    *,
+    limit: int | None = None,
+    dry_run: bool | None = None,
+    comment: str | None = None,
+    **filters: Unpack[OccurrenceFilters],
+) -> Request[Redrive]:
+    """Run an ended occurrence again, or all that match the filters; each runs again once.
+
+    The filters select failures, unless `phase` says others.
+    """
+    arguments = given(occurrence_id=occurrence_id, limit=limit, dry_run=dry_run, comment=comment, **filters)
+    route = OPERATIONS["occurrence/redrive"].other_route if occurrence_id is None else None
+    return ask("occurrence/redrive", _one(Redrive), arguments, route=route)
 
 
 def occurrence(occurrence_id: str) -> Request[Occurrence]:

@@ -204,6 +204,16 @@ _ROWS = (
         is_repeatable=False,
     ),
     Operation(
+        "occurrence/redrive",
+        "history.redrive",
+        RUN,
+        f"POST {_OCCURRENCE}/redrive",
+        takes.RedriveRequest,
+        answers.Redrive,
+        status=202,
+        other_route="POST /occurrences/redrive",
+    ),
+    Operation(
         "event/emit",
         "events.emit_event",
         RUN,
@@ -293,6 +303,14 @@ _ROWS = (
         f"GET {_SCHEDULE}/explain",
         takes.ExplainRequest,
         answers.Explanation,
+    ),
+    Operation(
+        "occurrence/list",
+        "history.search_occurrences",
+        READ,
+        "GET /occurrences",
+        takes.OccurrenceSearch,
+        answers.OccurrencePage,
     ),
     Operation(
         "occurrence/get",

@@ -178,6 +178,26 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRedrive:
+    """An occurrence of a selection that does not run again, and why."""
+
+    occurrence_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """Occurrences that run again: each as a new occurrence with the nominal time and the payload of the old one."""
+
+    occurrence_id: str | None
+    """The new occurrence of the one that was asked for by its id; null for a selection."""
+    count: int
+    occurrences: list[Occurrence]
+    """The new occurrences; of many, the first that fit on a page."""
+    refused: list[RefusedRedrive]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
     """Past fires that run again; without an id after a dry run."""
 
