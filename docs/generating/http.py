@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "schedule": "Schedules",
+    "backfill": "Backfills",
     "occurrence": "Occurrences",
     "run": "Runs",
     "event": "Events",

@@ -77,9 +77,7 @@ def test_prohibit_overlap_beside_a_policy_is_refused():
         ({"prohibit_overlap": "yes"}, {"prohibit_overlap": 'must be true or false, not "yes"'}),
         (
             {"overlap_policy": "sometimes"},
-            {
-                "overlap_policy": 'must be one of skip, queue, queue_one, allow, cancel_running, terminate, not "sometimes"'
-            },
+            {"overlap_policy": f'must be one of {NAMES}, not "sometimes"'},
         ),
         (
             {"overlap_policy": 7},
@@ -88,9 +86,7 @@ def test_prohibit_overlap_beside_a_policy_is_refused():
         ({"overlap_policy": {}}, {"overlap_policy.type": "is required"}),
         (
             {"overlap_policy": {"type": "never", "queue_limit": 5}},
-            {
-                "overlap_policy.type": 'must be one of skip, queue, queue_one, allow, cancel_running, terminate, not "never"'
-            },
+            {"overlap_policy.type": f'must be one of {NAMES}, not "never"'},
         ),
         (
             {"overlap_policy": {"type": "skip", "queue_limit": 5}},

@@ -181,6 +181,19 @@ class BackfillRequest(OneSchedule):
     """The same key again runs nothing twice."""
 
 
+class OneBackfill(OneSchedule):
+    """A backfill of a schedule by its id."""
+
+    backfill_id: Name
+
+
+class BackfillAction(OneBackfill):
+    """What pauses, resumes or cancels a backfill."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
 class ScheduleLookup(OneSchedule):
     """The schedule to get."""
 
