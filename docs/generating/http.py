@@ -22,6 +22,7 @@ TITLES = {
     "trigger": "Triggers",
     "upload": "Uploads",
     "secret": "Secrets",
+    "ping": "Pings",
     "signing": "Signatures",
     "node": "Nodes",
     "doctor": "The doctor",

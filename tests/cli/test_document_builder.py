@@ -184,7 +184,7 @@ def test_dependencies(cli):
             "a schedule needs a trigger: give --cron, --every, --at, --in or --event, or --depends-on",
         ),
         (("create", *REPORT, "--timezone", "UTC"), "a schedule needs a trigger: give --cron"),
-        (("create", *DAILY), "a schedule needs a target: give --function, --http, --command or --emit"),
+        (("create", *DAILY), "a schedule needs a target: give --function, --http, --command, --emit or --ping"),
         (("create", *DAILY, *REPORT, "--every", "1s"), "--every: conflicts with --cron: give one of --cron"),
         (("create", *REPORT, "--at", "2036-05-25T02:00:00Z", "--in", "5m"), "--in: conflicts with --at"),
         (("create", *DAILY, *REPORT, "--", "backup"), "--command: conflicts with --function"),
@@ -273,7 +273,7 @@ def test_bundles_are_refused_by_name(cli, tmp_path):
         ("trigger", "create", "--event", "e"),
     ):
         [line] = cli.refused(2, *command[:2], bundle, *command[2:])
-        instead = "name the target with --function, --http, --command or --emit"
+        instead = "name the target with --function, --http, --command, --emit or --ping"
         assert line == f"{bundle}: this release does not run bundles yet: {instead}"
         [line] = cli.refused(3, *command[:2], tmp_path / "missing", *command[2:])
         assert line.startswith(f"{tmp_path / 'missing'}: there is no such file or folder")

@@ -22,6 +22,7 @@ PAST = {"type": "interval", "every_seconds": 86_400, "start_at_utc": "2026-01-01
 AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC", "--start-at", LATER)
 SEALED = {"value": "Bearer 0123456789", "hosts": ["api.example.com", "*.example.org:8443"]}
 CARRIES = {"target_kind": "http", "url": "https://api.example.com", "secret_headers": {"Authorization": "nothing"}}
+PINGED = {"target_kind": "ping"}
 _numbers = count(1)
 
 
@@ -168,6 +169,7 @@ LOOKS = (
     Row("run/get", lambda at: {"run_id": at.ids[2]}),
     Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
         _on("event", "list", event_type="--event", limit="--limit")),
+    Row("ping/url", lambda at: {"schedule_id": at.pinged}, _on("schedule", "ping-url")),
     Row("secret/list", command=_on("secret", "list")),
     Row("signing/key", command=_on("secret", "signing-key")),
     Row("event/match", lambda _: {"event_type": "seen", "filters": {"n": {"gt": 1}}, "limit": 10},
@@ -218,6 +220,8 @@ CHANGES = (
     Row("event/emit", lambda at: {"event_type": "told", "payload": {"n": 1}, "source": "parity", "event_id": at.name()},
         lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
                        "--event-id", asked["event_id"])),
+    Row("ping/rotate", lambda at: {"schedule_id": at.schedule(target=PINGED)},
+        _on("schedule", "ping-url", "--rotate"), audited=2),
     Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
     Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
@@ -357,6 +361,8 @@ WRONG = (
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": []}, None, "invalid_request", "hosts"),
     _wrong("secret/delete", {"name": "nowhere"}, lambda _: ("secret", "delete", "nowhere"), "not_found", "name"),
     _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("ping/url", GONE, _on("schedule", "ping-url")),
+    _wrong("ping/rotate", GONE, _on("schedule", "ping-url", "--rotate")),
     _wrong("signing/key", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("doctor", {"rows": -1}, _on("doctor", rows="--rows"), "invalid_request", "rows"),

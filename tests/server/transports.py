@@ -150,6 +150,8 @@ METHODS = {
     "secret/set": Method("set_secret", ("name", "value")),
     "secret/list": Method("secrets", (), "secrets"),
     "secret/delete": Method("delete_secret", ("name",)),
+    "ping/url": Method("ping_url", ("schedule_id",)),
+    "ping/rotate": Method("rotate_ping_url", ("schedule_id",)),
     "signing/key": Method("signing_key", (), "signing_key"),
     "event/match": Method("match_events"),
     "trigger/list": Method("triggers", (), "triggers"),

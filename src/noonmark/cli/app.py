@@ -22,6 +22,9 @@ COMMANDS = {
         "[OPTIONS] EXPRESSION...",
     ),
     "check": ("preview:check", "Check a schedule document or cron expressions, and describe them.", "[OPTIONS] [FILE]"),
+    "apply": ("files:apply", "Create and change schedules as files declare them.", "[OPTIONS] -f FILE"),
+    "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
+    "export": ("files:export", "Print schedules as a file for noonmark apply.", "[OPTIONS]"),
     "failures": ("failures:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
@@ -51,7 +54,12 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "explain": ("run:explain", "Explain why something ran or did not run."),
             "occurrences": ("run:list_occurrences", "List the occurrences of a schedule, with reasons."),
             "runs": ("run:list_runs", "List the runs of a schedule, with results."),
+            "ping-url": ("schedule:ping_url", "Print the URL that the job of a schedule calls, or replace it."),
         },
+    ),
+    "import": (
+        "Import schedules from other schedulers.",
+        {"crontab": ("crontab:import_crontab", "Print the schedules of a crontab as a file, or apply them.")},
     ),
     "run": (
         "Control single runs.",

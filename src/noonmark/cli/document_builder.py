@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from noonmark.cli.options import EventOptions, OnceOptions, PolicyOptions, TargetOptions
 
 TRIGGER_OPTIONS = "--cron, --every, --at, --in or --event"
-TARGET_OPTIONS = "--function, --http, --command or --emit"
-TARGET_OPTION = {"function": "--function", "http": "--http", "command": "--command", "event": "--emit"}
+TARGET_OPTIONS = "--function, --http, --command, --emit or --ping"
+TARGET_OPTION = {
+    "function": "--function",
+    "http": "--http",
+    "command": "--command",
+    "event": "--emit",
+    "ping": "--ping",
+}
 """The option for each kind of target."""
 EXCLUSIVE_FIELDS = {
     "expression": "crons",
@@ -165,6 +171,11 @@ def _named_target(options: TargetOptions) -> tuple[str, dict[str, Any] | None]:
             ("--http", options.http and {"target_kind": "http", "url": options.http}),
             ("--command", options.command and {"target_kind": "command", "argv": _argv(options.command)}),
             ("--emit", options.emit and {"target_kind": "event", "event_type": options.emit}),
+            (
+                "--ping",
+                options.ping
+                and {"target_kind": "ping", "grace_seconds": parse_optional_duration(options.ping, "--ping")},
+            ),
         )
         if document
     ]

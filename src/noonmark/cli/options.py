@@ -127,6 +127,10 @@ class TargetOptions:
         ),
     ] = ()
     emit: Annotated[Text, Parameter(group=TARGET, help="An event of this type.")] = None
+    ping: Annotated[
+        Text,
+        Parameter(group=TARGET, help="A call by a job that runs elsewhere, at most so long after it is due: 10m."),
+    ] = None
 
 
 @Parameter(name="*")

@@ -17,6 +17,7 @@ from noonmark.operations.models.answers import (
     Matched,
     Node,
     Occurrence,
+    PingUrl,
     Preview,
     Redrive,
     Run,
@@ -244,15 +245,17 @@ def _of_backfill(schedule_id: str, backfill_id: str, reason: str | None) -> dict
 def preview(
     what: str | Trigger | Document,
     *,
+    target: Document | None = None,
     after: datetime | str | None = None,
     count: int | None = None,
     key: str | None = None,
 ) -> Request[Preview]:
     """Preview the next fires of a schedule or a trigger, with the trigger in words.
 
-    `key` is what `H` in a cron expression hashes.
+    `key` is what `H` in a cron expression hashes. With a trigger, `target` is what it would start: the answer warns if
+    no live node serves it.
     """
-    arguments = given(after=after, count=count, key=key)
+    arguments = given(target=target, after=after, count=count, key=key)
     if isinstance(what, str):
         return ask("schedule/preview", _one(Preview), {"schedule_id": what, **arguments})
     return ask(
@@ -385,6 +388,16 @@ def secrets() -> Request[list[Secret]]:
 def delete_secret(name: str) -> Request[Secret]:
     """Delete a secret; requests that need it are no longer sent, and say why."""
     return ask("secret/delete", _one(Secret), given(name=name))
+
+
+def ping_url(schedule_id: str) -> Request[PingUrl]:
+    """Get the URL that the job of a schedule calls; whoever has it can call it."""
+    return ask("ping/url", _one(PingUrl), given(schedule_id=schedule_id))
+
+
+def rotate_ping_url(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[PingUrl]:
+    """Replace the URL that the job of a schedule calls; the old one is unknown from then on."""
+    return ask("ping/rotate", _one(PingUrl), given(schedule_id=schedule_id, reason=reason, **expected))
 
 
 def signing_key() -> Request[str]:

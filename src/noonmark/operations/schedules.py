@@ -15,8 +15,7 @@ from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.policies.window import last_window_warning
-from noonmark.core.schedule import Owner, declare_again, parse_schedule
+from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.models.arguments import (
@@ -30,9 +29,11 @@ from noonmark.operations.models.arguments import (
 )
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.pages import read_page
+from noonmark.operations.pings import url_of
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import schedule_document
+from noonmark.operations.served_routes import schedule_warnings
 from noonmark.operations.target_policy import check_declaration
 from noonmark.ports.records import ScheduleFilter
 
@@ -64,15 +65,14 @@ READ_ONLY = frozenset(
         "last_run_at",
         "last_phase",
         "counters",
+        "warnings",
         "created_at_utc",
         "updated_at_utc",
         "deleted_at_utc",
-        "warnings",
+        "ping_url",
     }
 )
 """Fields of a schedule document that callers cannot set."""
-RESERVED_IDS = (".", "..", "count", "preview", "upsert")
-"""Ids that mean something else in the path of a request."""
 
 
 def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,8 +98,14 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return _with_warnings(taken, now=now)
-    return _declared(service, schedule)
+        return _with_ping_url(service, taken.schedule, _document(service, taken, now=now))
+    return _with_ping_url(service, schedule, _written(service, schedule))
+
+
+def _with_ping_url(service: Service, schedule: Schedule, document: dict[str, Any]) -> dict[str, Any]:
+    """The answer to the creation of a schedule: only this one has the URL that its job calls."""
+    url = url_of(service, schedule)
+    return document if url is None else document | {"ping_url": url}
 
 
 def _created_before(
@@ -112,7 +118,7 @@ def _created_before(
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
         )
-    return _with_warnings(stored, now=now)
+    return _with_ping_url(service, stored.schedule, _document(service, stored, now=now))
 
 
 def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,14 +138,14 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
                 edited = _declare(service, caller, stored, document)
             except NotFound:
                 continue  # deleted a moment ago, so it is created
-            return _declared(service, edited)
+            return _written(service, edited)
         now, uid = service.store.clock(), service.fresh_id()
         declaration = _parse(service, document, now=now, key=str(schedule_id))
         schedule = schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
         if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
-            return _declared(service, schedule)
+            return _with_ping_url(service, schedule, _written(service, schedule))
 
 
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +172,7 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             edited = schedule_edits.pause(service.store, edited.uid, audit)
         elif changes["enabled"] is not False and is_paused:
             edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, audit=audit)
-    return _declared(service, edited)
+    return _written(service, edited)
 
 
 def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -333,23 +339,15 @@ def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
     if stored is None:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(stored.next_due)
-    return schedule_document(stored, now=service.store.clock())
+    return _document(service, stored, now=service.store.clock())
 
 
-def _declared(service: Service, schedule: Schedule) -> dict[str, Any]:
-    """The document of a schedule whose declaration was just written, with its warnings."""
-    return _written(service, schedule) | _warnings(schedule)
-
-
-def _with_warnings(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
-    return schedule_document(stored, now=now) | _warnings(stored.schedule)
-
-
-def _warnings(schedule: Schedule) -> dict[str, list[str]]:
-    """What a caller may not expect of a schedule, although it is accepted; nothing without a warning."""
-    declared = schedule.declaration
-    warning = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
-    return {} if warning is None else {"warnings": [warning]}
+def _document(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
+    """The document of a schedule, with what may surprise about it."""
+    document = schedule_document(stored, now=now)
+    if stored.schedule.phase not in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED):
+        return document
+    return document | {"warnings": schedule_warnings(service, stored.schedule, now=now)}
 
 
 def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
@@ -357,7 +355,7 @@ def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) ->
     stored = schedule_edits.find(
         service.store, caller.owner.tenant, arguments.schedule_id, deleted=arguments.include_deleted
     )
-    return schedule_document(stored, now=service.store.clock())
+    return _document(service, stored, now=service.store.clock())
 
 
 def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:

@@ -190,6 +190,17 @@ _ROWS = (
         for verb in ("pause", "resume", "cancel")
     ),
     Operation(
+        "ping/rotate",
+        "pings.rotate_ping_url",
+        WRITE,
+        f"POST {_SCHEDULE}/ping/rotate",
+        takes.ScheduleAction,
+        answers.PingUrl,
+        is_conditional=True,
+        is_repeatable=False,
+    ),
+    Operation("ping/url", "pings.get_ping_url", WRITE, f"GET {_SCHEDULE}/ping", takes.OneSchedule, answers.PingUrl),
+    Operation(
         "occurrence/complete",
         "occurrences.complete",
         RUN,
@@ -396,14 +407,14 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
     if operation is None:
         raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
     if operation.is_change and not name.startswith("worker/"):
-        _check_clock(service)
+        check_clock(service)
     model = operation.arguments
     return operation.call(
         service, replace(caller, operation=name), arguments if model.is_document else model.read(arguments)
     )
 
 
-def _check_clock(service: Service) -> None:
+def check_clock(service: Service) -> None:
     """Refuse changes while the store's time may be wrong: what they schedule could lie years away."""
     ahead = None if service.worker is None else service.worker.clock_ahead
     if ahead is not None:

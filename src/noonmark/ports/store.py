@@ -488,7 +488,9 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         replaces the run with its id, if any, as `core.run.in_place_of` says.
 
         An accepted row awaits completion until its deadline, or an earlier one it already has. It keeps its places, its
-        node and its start, but has no lease: it cannot be claimed, renewed or released.
+        node and its start, but has no lease: it cannot be claimed, renewed or released. A settlement that `begins` a
+        row, dispatching or awaiting completion, sets its start and its deadline, but extends no stop request; an event
+        says if that start is late.
 
         A retry is pending at its time and keeps its slot, but not its place under a concurrency key; if its schedule is
         deleted, it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free gets

@@ -13,7 +13,7 @@ from noonmark.operations.models.fields import Kind as FieldKind
 from noonmark.operations.models.schemas import SchemaRegistry
 from noonmark.operations.table import OPERATIONS, Body
 from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
-from noonmark.server import jsonrpc, uploads
+from noonmark.server import jsonrpc, pings, uploads
 from noonmark.server.dialects import cron_service, models, tasks
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import Kind
@@ -174,7 +174,7 @@ _DIALECTS: dict[str, type] = {
 def documented_routes() -> list[DocumentedRoute]:
     """Every route that is served, but those of the description itself."""
     ours = [_documented(route) for route in ROUTES]
-    return [*ours, *_UPLOADING, *_WATCHING, *_LAUNCHING, *_tasks()]
+    return [*ours, *_UPLOADING, *_PINGING, *_WATCHING, *_LAUNCHING, *_tasks()]
 
 
 def _documented(route: Route) -> DocumentedRoute:
@@ -237,6 +237,23 @@ _UPLOADING = [
         tag="upload",
         media="application/octet-stream",
     ),
+]
+_OUTPUT = {"text/plain": {"type": "string"}}
+_PINGING = [
+    DocumentedRoute(
+        method=method,
+        path=path,
+        name=f"ping_{name}_{method.lower()}",
+        summary=summary,
+        tag="ping",
+        answer=answers.Ping,
+        content=_OUTPUT if method == "POST" else {},
+    )
+    for path, name, summary in (
+        (pings.END, "success", "Report that the job of a schedule has succeeded; the body is its output."),
+        (pings.ACTION, "action", "Report a `start`, a `fail` or the exit status of a job; the body is its output."),
+    )
+    for method in pings.METHODS
 ]
 _WATCHING = [
     DocumentedRoute(

@@ -5,7 +5,9 @@ import re
 
 import pytest
 
-from noonmark.cli.commands.run import _print_output
+from noonmark.cli.commands.run import _print_output, _wait_for_occurrence
+from noonmark.cli.options import Connection
+from noonmark.cli.remote import connect
 from tests.cli.runner import NEVER, call, create_report
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
@@ -70,6 +72,31 @@ def test_follow_prints_what_is_added(capsys):
     out = capsys.readouterr()
     assert (out.out, printed) == ("abcxyz", 8)
     assert "2 bytes" in out.err
+
+
+class Impatient:
+    """A connection that cancels an occurrence once its state was read."""
+
+    def __init__(self, remote):
+        self._remote = remote
+
+    def call(self, name, arguments):
+        answer = self._remote.call(name, arguments)
+        if name == "occurrence/get" and answer["phase"] == "pending":
+            self._remote.call("occurrence/cancel", arguments)
+        return answer
+
+
+def test_run_now_says_at_once_that_no_live_node_serves_the_target(cli, node, capsys):
+    eventually(lambda: any("function:report" in one.routes for one in node.nodes()))
+    made = cli.json("schedule", "create", "--function", "repotr", *NEVER)["schedule_id"]
+    asked = cli.json("schedule", "run-now", made)["occurrence_id"]
+    with connect(Connection(store=cli.connection[1])) as remote:
+        ended = _wait_for_occurrence(Impatient(remote), asked)
+    assert ended["phase"] == "cancelled"
+    assert "waits: No live node serves `function:repotr`; did you mean `function:report`?" in capsys.readouterr().err
+    status = " ".join(cli("schedule", "status", made).split())
+    assert "no live node serves `function:repotr`" in status
 
 
 def test_run_now_waits(cli, node):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from noonmark.cli.inputs import parse_json, read_document
 from noonmark.cli.local_zone import document_note, local_zone, machine_note
-from noonmark.cli.options import AsJson
+from noonmark.cli.options import AsJson, Connection
 from noonmark.cli.output import EXIT_INVALID, print_errors, print_json, print_line, printable
 from noonmark.cli.upcoming import Upcoming, preview_trigger
 from noonmark.clocks import SystemClock
@@ -113,6 +114,12 @@ def check(
     timezone: Annotated[
         str | None, Parameter(show_default=False, help="IANA time zone of the expressions; default: this machine's.")
     ] = None,
+    server: Annotated[
+        str | None, Parameter(show_default=False, help="Also ask this server whether a live node serves the target.")
+    ] = None,
+    store: Annotated[
+        str | None, Parameter(show_default=False, help="Ask this store instead: sqlite:///noonmark.db.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check a schedule document, or cron expressions, and describe it."""
@@ -138,6 +145,8 @@ def check(
         return EXIT_INVALID
     upcoming = _upcoming(declaration, now)
     note = document_note(document.get("trigger"))
+    if server is not None or store is not None:
+        upcoming = replace(upcoming, warnings=_warnings(declaration, Connection(server=server, store=store)))
     if as_json:
         print_json({"valid": True, "problems": []} | upcoming.to_document() | present(timezone_note=note))
         return 0
@@ -147,6 +156,22 @@ def check(
     if note is not None:
         print_line(note)
     return 0
+
+
+def _warnings(declaration: Declaration, connection: Connection) -> list[str]:
+    """What a server knows that may surprise about a schedule."""
+    from noonmark.cli.remote import connect  # noqa: PLC0415 - a check without a server does not need it
+
+    # Without a trigger, any one: only the target is asked about.
+    trigger = {"type": "interval", "every_seconds": 60} if declaration.trigger is None else None
+    arguments = {
+        "trigger": trigger or declaration.to_document()["trigger"],
+        "target": declaration.target.to_document(),
+        "count": 1,
+    }
+    with connect(connection) as remote:
+        warnings: list[str] = remote.call("schedule/preview", arguments)["warnings"]
+    return warnings
 
 
 def _report(problems: Sequence[Problem], *, file: str, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from noonmark.cli.output import (
     EXIT_FAILED,
     one_line,
     print_answer,
+    print_errors,
     print_json,
     print_line,
     print_text,
@@ -27,6 +28,7 @@ from noonmark.cli.remote import MAX_PAGE, connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
 from noonmark.core.lifecycle import FINAL
+from noonmark.core.reasons import Reason as Reasons
 from noonmark.core.run import output_text
 
 if TYPE_CHECKING:
@@ -76,9 +78,12 @@ def run_now(  # noqa: PLR0913 - one argument per option
 
 
 def _wait_for_occurrence(remote: Remote, occurrence_id: str) -> dict[str, Any]:
-    """Poll an occurrence until it ends."""
-    arguments = {"occurrence_id": occurrence_id}
+    """Poll an occurrence until it ends; say it at once if no live node serves its target."""
+    arguments, is_said = {"occurrence_id": occurrence_id}, False
     while (occurrence := remote.call("occurrence/get", arguments))["phase"] not in FINAL:
+        if occurrence["waiting_for"] == Reasons.TARGET_MISSING and not is_said:
+            is_said = True
+            print_errors([f"{occurrence_id} waits: {occurrence['why']}"])
         threading.Event().wait(RUN_POLL_SECONDS)
     return occurrence
 

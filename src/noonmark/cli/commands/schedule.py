@@ -303,7 +303,7 @@ def delete_schedule(
                 f"{schedule_id} is not triggered by events; delete it with noonmark schedule delete",
                 field="schedule_id",
             )
-        if confirm and not _is_confirmed(f"Delete {display_name(document)}?"):
+        if confirm and not is_confirmed(f"Delete {display_name(document)}?"):
             return EXIT_FAILED
         arguments = present(schedule_id=schedule_id, reason=reason, stop_running=stop_running or None)
         deleted = remote.call("schedule/delete", arguments)
@@ -321,10 +321,28 @@ def _runs_after_delete(deleted: dict[str, Any]) -> str:
     return said
 
 
-def _is_confirmed(question: str) -> bool:
+def is_confirmed(question: str) -> bool:
     """Ask on the terminal; without one, the answer is yes."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     sys.stderr.write(f"{one_line(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def ping_url(
+    schedule_id: ScheduleId,
+    /,
+    *,
+    rotate: Annotated[
+        bool, Parameter(negative=(), help="Replace the URL; the old one is unknown from then on.")
+    ] = False,
+    connection: Connection = Connection(),
+) -> None:
+    """Print the URL that the job of a schedule calls. Anyone with the URL can call it."""
+    with connect(connection) as remote:
+        answer = remote.call("ping/rotate" if rotate else "ping/url", {"schedule_id": schedule_id})
+    if connection.as_json:
+        print_json(answer)
+    else:
+        sys.stdout.write(f"{answer['ping_url']}\n")  # exactly as it is

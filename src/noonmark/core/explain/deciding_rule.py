@@ -83,6 +83,8 @@ class Case:
     """The row of the fires that were missed just before it, if there is one."""
     is_recorded: bool = True
     """Whether the occurrence is stored; if not, it is what would be planned for a time."""
+    unserved: str | None = None
+    """That no live node serves its target, in words, if that is so."""
 
     @property
     def declaration(self) -> Declaration:
@@ -211,6 +213,9 @@ def _pending(case: Case) -> Standing:
     lateness = case.lateness(case.now)
     if row.origin == TRIGGER and not lateness.runs:
         return _at(lateness.reason)
+    if case.unserved is not None:
+        decision, reason = str(Reason.TARGET_MISSING), Reason.TARGET_MISSING
+        return Standing(rule=Rule.CLAIM, decision=decision, reason=reason, reached=Rule.WINDOW)
     return Standing(rule=Rule.CLAIM, decision="due", reason=Reason.ON_TIME, reached=Rule.WINDOW)
 
 

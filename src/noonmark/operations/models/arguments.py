@@ -81,8 +81,8 @@ class ScheduleFields(Arguments):
     trigger: Object | None = None
     """When it fires: an object whose `type` is once, interval, cron, calendar or event."""
     target: Object | None = None
-    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
-    task."""
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob,
+    task or ping."""
     description: Annotated[str, text(0, 10_000)] | None = None
     labels: Labels | None = None
     overlap_policy: Policy | None = None
@@ -114,8 +114,8 @@ class NewSchedule(ScheduleFields):
     """A schedule to create."""
 
     target: Object
-    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
-    task."""
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob,
+    task or ping."""
     schedule_id: Id | None = None
     user_id: Name | None = None
     """The owner: the caller, unless an admin names someone else."""
@@ -249,6 +249,8 @@ class PreviewRequest(Arguments):
 
     schedule_id: Id | None = None
     trigger: Object | None = None
+    target: Object | None = None
+    """With a trigger: what it would start, to learn whether a live node serves it."""
     after: Instant | None = None
     count: Annotated[int, integer(1, MAX_PREVIEW)] = USUAL_PREVIEW
     key: Annotated[str, text(0)] = ""

@@ -147,7 +147,8 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     row = uow.loaded_row(settlement.occurrence.id)
     if row is None or row.fence != settlement.occurrence.fence:
         return False
-    if row.phase not in (DELIVERING if settlement.deadline is None else (Phase.DISPATCHING,)):
+    may_end = settlement.deadline is None or settlement.begins
+    if row.phase not in (DELIVERING if may_end else (Phase.DISPATCHING,)):
         return False
     state = uow.state_of(row)
     uow.tenants[row.schedule] = settlement.tenant
@@ -229,6 +230,12 @@ def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:
 def _await(uow: UnitOfWork, row: Row, settlement: Settlement, deadline: Micros) -> None:
     """The target reports later how it ended; until then there is no lease to renew."""
     row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
+    if settlement.begins:
+        row.started = settlement.run.started
+        if row.stop is None:  # what was asked to stop keeps the time that it has for that
+            row.deadline = None
+        if is_late(row.first_due, row.started):
+            uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=uow.state_of(row), row=row))
     row.deadline, row.lease_end = _earlier(row.deadline, deadline), None
     uow.changed(row)
 
