@@ -43,6 +43,7 @@ from noonmark import (
     Skip,
     SkipMissed,
     Spread,
+    Terminate,
     Window,
     client,
 )
@@ -60,7 +61,7 @@ PARTS = ("micros", "monotonic", "has_begun")
 """Names through which the parts of the library reach each other; not for users."""
 DECORATORS = ("cron", "every", "once", "daily", "on_event")
 POLICIES = {
-    "Overlap policies": (Skip, Queue, QueueOne, Allow, CancelRunning),
+    "Overlap policies": (Skip, Queue, QueueOne, Allow, CancelRunning, Terminate),
     "Misfire policies": (SkipMissed, CatchUpOne, CatchUpAll, CatchUpWithin, Spread),
     "Other policies": (Retry, Window, Concurrency, Dependency, Delivery),
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TITLES = {
     "schedule": "Schedules",
     "selection": "Selections of schedules",
+    "backfill": "Backfills",
     "occurrence": "Occurrences",
     "run": "Runs",
     "event": "Events",

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Skip,
         SkipMissed,
         Spread,
+        Terminate,
         Window,
     )
     from noonmark.core.run import Run
@@ -123,6 +124,7 @@ _HOMES = {
         "Skip",
         "SkipMissed",
         "Spread",
+        "Terminate",
         "Window",
     ),
     "noonmark.core.run": ("Run",),
@@ -206,6 +208,7 @@ __all__ = [
     "SkipMissed",
     "Spread",
     "StoreUnavailable",
+    "Terminate",
     "Trigger",
     "TriggerNeverFires",
     "Unreachable",

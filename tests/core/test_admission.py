@@ -12,7 +12,7 @@ from noonmark.core.plans import occurrence
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, patience
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
-from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
+from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne, Terminate
 from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.window import EndAction, Window
@@ -292,6 +292,8 @@ def test_patience_is_the_grace_but_not_less_than_a_few_beats(grace, expected):
 def test_whoever_replaces_the_running_one_says_how_long_it_has():
     claim = claimed(policies={"overlap_policy": CancelRunning(cancel_grace=7)})
     assert refused(claim, Busy(place=Place.SLOT)).cancel_grace == 7
+    claim = claimed(policies={"overlap_policy": Terminate()})
+    assert refused(claim, Busy(place=Place.SLOT)).cancel_grace == 0
 
 
 def overlapping(policy, *, waiting=0, **row):
@@ -303,7 +305,7 @@ def overlapping(policy, *, waiting=0, **row):
 
 
 QUEUED = "wait for queued"
-ONE = [QueueOne(), CancelRunning()]
+ONE = [QueueOne(), CancelRunning(), Terminate()]
 NEVER_ALLOW = [SkipOverlap(), Queue(queue_limit=1), *ONE]
 
 
@@ -317,6 +319,7 @@ NEVER_ALLOW = [SkipOverlap(), Queue(queue_limit=1), *ONE]
         (QueueOne(), 0, "wait for queued replaces"),
         (QueueOne(), 1, "wait for queued replaces"),
         (CancelRunning(), 1, "wait for queued replaces cancels"),
+        (Terminate(), 1, "wait for queued replaces cancels"),
         (Allow(), 0, "start"),
     ],
 )

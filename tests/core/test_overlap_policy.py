@@ -5,13 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.instants import SECOND
-from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne, Skip, read_overlap
+from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne, Skip, Terminate, read_overlap
 from tests.core.reading import read
+
+NAMES = "skip, queue, queue_one, allow, cancel_running, terminate"
 
 TRIGGERS = ["once", "interval", "cron", "calendar", "event"]
 POLICIES = (
     st.sampled_from([Skip(), QueueOne(), Allow()])
     | st.builds(Queue, queue_limit=st.integers(1, 100_000))
+    | st.just(Terminate())
     | st.builds(CancelRunning, cancel_grace=st.integers(0, 86_400 * SECOND))
 )
 
@@ -30,6 +33,8 @@ def overlap(document, trigger_type="cron"):
         ("allow", Allow()),
         ("allow_concurrent", Allow()),
         ("cancel_running", CancelRunning(cancel_grace=10 * SECOND)),
+        ("terminate", Terminate()),
+        ({"type": "terminate"}, Terminate()),
         ({"type": "skip"}, Skip()),
         ({"type": "skip_if_running", "queue_limit": None}, Skip()),
         ({"type": "queue"}, Queue(queue_limit=100)),
@@ -72,16 +77,16 @@ def test_prohibit_overlap_beside_a_policy_is_refused():
         ({"prohibit_overlap": "yes"}, {"prohibit_overlap": 'must be true or false, not "yes"'}),
         (
             {"overlap_policy": "sometimes"},
-            {"overlap_policy": 'must be one of skip, queue, queue_one, allow, cancel_running, not "sometimes"'},
+            {"overlap_policy": f'must be one of {NAMES}, not "sometimes"'},
         ),
         (
             {"overlap_policy": 7},
-            {"overlap_policy": "must be one of skip, queue, queue_one, allow, cancel_running, not 7"},
+            {"overlap_policy": f"must be one of {NAMES}, not 7"},
         ),
         ({"overlap_policy": {}}, {"overlap_policy.type": "is required"}),
         (
             {"overlap_policy": {"type": "never", "queue_limit": 5}},
-            {"overlap_policy.type": 'must be one of skip, queue, queue_one, allow, cancel_running, not "never"'},
+            {"overlap_policy.type": f'must be one of {NAMES}, not "never"'},
         ),
         (
             {"overlap_policy": {"type": "skip", "queue_limit": 5}},

@@ -20,6 +20,7 @@ from noonmark.core.policies.options import (
     Skip,
     SkipMissed,
     Spread,
+    Terminate,
     Window,
     as_document,
     seconds_of,
@@ -35,6 +36,7 @@ OVERLAP = [
     (QueueOne(), "queue_one"),
     (Allow(), "allow"),
     (CancelRunning(), "cancel_running"),
+    (Terminate(), "terminate"),
     (CancelRunning(MINUTE), {"type": "cancel_running", "cancel_grace_seconds": 60}),
     (CancelRunning(grace=0.5), {"type": "cancel_running", "cancel_grace_seconds": 0.5}),
 ]

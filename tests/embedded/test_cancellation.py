@@ -318,3 +318,22 @@ def test_a_pause_without_a_further_window_is_logged(caplog):
         {"target_kind": "command", "argv": ["true"]}, name="nap", trigger=OnceTrigger(FUTURE), window=window
     )
     assert "schedule nap: window.end_action: no further window follows" in caplog.text
+
+
+def test_terminate_abandons_a_thread_that_does_not_stop():
+    begun, go_on = [], threading.Event()
+
+    def hang(number):
+        begun.append(number)
+        go_on.wait(60)
+
+    with Scheduler() as scheduler:
+        job = scheduler.schedule(hang, args=(1,), trigger=NEVER, overlap="terminate")
+        scheduler.run_now(job, wait=False)
+        eventually(lambda: len(begun) == 1)
+        scheduler.run_now(job, wait=False)
+        eventually(lambda: len(begun) == 2)
+        ends = [(str(one.phase), one.reason) for one in scheduler.occurrences(job)]
+        assert ("cancelled", "replaced") in ends
+        assert [phase for phase, _ in ends].count("dispatching") == 1
+        go_on.set()

@@ -174,6 +174,55 @@ class TestBackfilling:
             harness("schedule/backfill", schedule_id=made["schedule_id"], **RANGE)
 
 
+class TestBackfills:
+    def test_one_is_listed_paused_resumed_and_cancelled(self, harness):
+        made = harness.create(trigger=MINUTES)["schedule_id"]
+        assert harness("backfill/list", schedule_id=made) == {"backfills": []}
+        asked = harness("schedule/backfill", schedule_id=made, **RANGE)
+        one = {"schedule_id": made, "backfill_id": asked["backfill_id"]}
+        told = harness("backfill/get", **one)
+        assert (told["phase"], told["count"], told["ended"]) == ("active", asked["count"], 0)
+        assert told["phases"] == {"pending": asked["count"]}
+        assert harness("backfill/list", schedule_id=made) == {"backfills": [told]}
+        assert harness("backfill/pause", **one)["phase"] == "paused"
+        harness.pass_by(1)
+        assert harness.calls == []
+        assert harness("backfill/resume", **one)["phase"] == "active"
+        harness.pass_by(1)
+        told = harness("backfill/get", **one)
+        assert (told["phase"], told["ended"], told["phases"]) == (
+            "completed",
+            told["count"],
+            {"completed": told["count"]},
+        )
+        with pytest.raises(Conflict):
+            harness("backfill/pause", **one)
+
+    def test_what_is_cancelled_never_runs(self, harness):
+        made = harness.create(trigger=MINUTES)["schedule_id"]
+        one = {
+            "schedule_id": made,
+            "backfill_id": harness("schedule/backfill", schedule_id=made, **RANGE)["backfill_id"],
+        }
+        store, now = harness.service.store, harness.clock.micros()
+        [claim] = store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND)
+        [admitted] = store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
+        taken = settle(admitted.occurrence, claim.schedule, Accepted(started=now, accepted=now), node="n")
+        assert store.settle([taken]) == [True]
+        told = harness("backfill/cancel", **one, reason="enough")
+        assert (told["phase"], told["phases"]) == ("completed", {"cancelled": told["count"]})
+        harness.driver.run_due()
+        assert harness.calls == []
+        assert harness("backfill/cancel", **one) == told
+
+    def test_an_unknown_one_is_not_found(self, harness):
+        made = harness.create()["schedule_id"]
+        for verb in ("get", "pause", "resume", "cancel"):
+            with pytest.raises(NotFound) as refused:
+                harness(f"backfill/{verb}", schedule_id=made, backfill_id="other")
+            assert refused.value.field == "backfill_id"
+
+
 def accepted(harness, made):
     """An occurrence that its target took over; its id."""
     one = harness("schedule/run", schedule_id=made["schedule_id"])

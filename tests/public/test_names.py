@@ -31,6 +31,7 @@ PROMISED = [
     "RevisionConflict",
     "QuotaExceeded",
     "StoreUnavailable",
+    "Terminate",
     "Scheduler",
     "Occurrence",
     "Run",

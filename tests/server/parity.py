@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
@@ -62,6 +63,20 @@ class Stage:
         self.schedule(labels=labels, **fields)
         return labels
 
+    @cached_property
+    def kept_backfill(self):
+        """A backfill that is only read."""
+        return self.backfilled()
+
+    def backfilled(self):
+        """A backfill that no node can run."""
+        made = self.schedule(trigger=PAST)
+        range_ = {"from": "2026-02-01T00:00:00Z", "to": "2026-02-03T00:00:00Z"}
+        return {
+            "schedule_id": made,
+            "backfill_id": self.do("schedule/backfill", schedule_id=made, key="again", **range_)["backfill_id"],
+        }
+
     def waiting(self):
         """An occurrence that no node can run."""
         return self.do("schedule/run", schedule_id=self.schedule(), key="waiting")["occurrence_id"]
@@ -120,6 +135,16 @@ def _on(*words, **options):
     return command
 
 
+def _on_backfill(verb):
+    """A command for one backfill."""
+
+    def command(asked):
+        reason = ("--reason", asked["reason"]) if "reason" in asked else ()
+        return ("backfill", verb, asked["schedule_id"], asked["backfill_id"], *reason)
+
+    return command
+
+
 def _set_secret(asked):
     hosts = [word for host in asked["hosts"] for word in ("--host", host)]
     return ("secret", "set", asked["name"], *hosts, "--value", asked["value"])
@@ -149,6 +174,8 @@ LOOKS = (
     Row("schedule/occurrences", lambda at: {"schedule_id": at.ids[0], "phase": "completed", "limit": 10},
         _on("schedule", "occurrences", phase="--phase", limit="--limit")),
     Row("schedule/runs", lambda at: {"schedule_id": at.ids[0], "limit": 10}, _on("schedule", "runs", limit="--limit")),
+    Row("backfill/list", lambda at: {"schedule_id": at.kept_backfill["schedule_id"]}, _on("backfill", "list")),
+    Row("backfill/get", lambda at: at.kept_backfill, _on_backfill("show")),
     Row("schedule/explain", lambda at: {"schedule_id": at.ids[0], "at": "2036-01-01T13:00:00Z"},
         _on("schedule", "explain", at="--at")),
     Row("occurrence/list", lambda at: {"schedule_id": at.ids[0], "phase": ["completed"], "limit": 10},
@@ -205,6 +232,8 @@ CHANGES = (
                     "to": "2026-02-03T00:00:00Z", "concurrency": 2, "key": "again"},
         lambda asked: ("schedule", "backfill", asked["schedule_id"], "--from", asked["from"], "--to", asked["to"],
                        "--concurrency", "2", "--key", "again"), audited=2),
+    *(Row(f"backfill/{verb}", lambda at: {**at.backfilled(), "reason": "why not"}, _on_backfill(verb), audited=3)
+      for verb in ("pause", "resume", "cancel")),
     Row("occurrence/complete",
         lambda at: {"occurrence_id": at.accepted(), "result": {"rows": 3}, "usage": {"tokens": 5, "cost_usd": 0.5}},
         audited=3),
@@ -311,6 +340,10 @@ WRONG = (
            _on("schedule", "backfill", "--from", LATER, "--to", LATER)),
     Wrong("schedule/backfill", lambda at: {"schedule_id": at.schedule(), "from": LATER, "to": LATER},
           _on("schedule", "backfill", "--from", LATER, "--to", LATER), code="invalid_request", field="to"),
+    _wrong("backfill/list", GONE, _on("backfill", "list")),
+    _wrong("backfill/get", {**GONE, "backfill_id": "b"}, _on_backfill("show")),
+    *(_wrong(f"backfill/{verb}", {**GONE, "backfill_id": "b"}, _on_backfill(verb))
+      for verb in ("pause", "resume", "cancel")),
     _wrong("schedule/get", GONE, _on("schedule", "status")),
     _wrong("schedule/list", {"phase": "asleep"}, _on("schedule", "list", phase="--status"), "invalid_request", "phase"),
     _wrong("schedule/count", {"kind": "rare"}, None, "invalid_request", "kind"),

@@ -132,6 +132,11 @@ METHODS = {
     "selection/label": Method("label_many"),
     "selection/run": Method("run_many"),
     "schedule/backfill": Method("backfill", ("schedule_id", "from", "to")),
+    "backfill/list": Method("backfills", ("schedule_id",), "backfills"),
+    "backfill/get": Method("get_backfill", ("schedule_id", "backfill_id")),
+    "backfill/pause": Method("pause_backfill", ("schedule_id", "backfill_id")),
+    "backfill/resume": Method("resume_backfill", ("schedule_id", "backfill_id")),
+    "backfill/cancel": Method("cancel_backfill", ("schedule_id", "backfill_id")),
     "schedule/preview": Method("preview", ("schedule_id", "trigger")),
     "schedule/occurrences": Method("occurrences", ("schedule_id",), "occurrences"),
     "schedule/runs": Method("runs", ("schedule_id",), "runs"),
@@ -165,7 +170,7 @@ METHODS = {
     "worker/confirm-time": Method("worker_confirm_time"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("nodes", "secrets", "event_id", "count", "signing_key")
+NOT_PAGED = ("backfills", "nodes", "secrets", "event_id", "count", "signing_key")
 
 
 class ClientMethods:

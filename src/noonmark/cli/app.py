@@ -70,6 +70,16 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "redrive": ("failures:redrive", "Run failed occurrences again."),
         },
     ),
+    "backfill": (
+        "List, pause, resume and cancel backfills.",
+        {
+            "list": ("backfill:list_backfills", "List the backfills of a schedule."),
+            "show": ("backfill:show", "Show a backfill, and how far it is."),
+            "pause": ("backfill:pause", "Pause a backfill."),
+            "resume": ("backfill:resume", "Resume a paused backfill."),
+            "cancel": ("backfill:cancel", "Cancel a backfill."),
+        },
+    ),
     "trigger": (
         "Create, list and test schedules that events trigger.",
         {

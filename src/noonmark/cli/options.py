@@ -169,7 +169,7 @@ class PolicyOptions:
         Parameter(negative=(), group=POLICIES, show_default=False, help="Start a run while another one is running."),
     ] = False
     overlap: Annotated[
-        Text, Parameter(group=POLICIES, help="When busy: skip, queue, queue_one, allow or cancel_running.")
+        Text, Parameter(group=POLICIES, help="When busy: skip, queue, queue_one, allow, cancel_running or terminate.")
     ] = None
     misfire: Annotated[
         Text,

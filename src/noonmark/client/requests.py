@@ -9,6 +9,7 @@ from noonmark.client.transport import Http, Listing, Page, Request, ask, ask_by_
 from noonmark.operations.models.answers import (
     AuditEntry,
     Backfill,
+    BackfillStatus,
     Diagnosis,
     Document,
     Event,
@@ -271,6 +272,35 @@ def backfill(  # noqa: PLR0913 - as the operation
     """Run past fires of a schedule again, one after another or several at a time."""
     arguments = given(schedule_id=schedule_id, dry_run=dry_run, limit=limit, concurrency=concurrency, key=key)
     return ask("schedule/backfill", _one(Backfill), {**arguments, "from": plain(first), "to": plain(last)})
+
+
+def backfills(schedule_id: str) -> Request[list[BackfillStatus]]:
+    """List the backfills of a schedule, the last one requested first."""
+    return ask("backfill/list", _all("backfills", BackfillStatus), given(schedule_id=schedule_id))
+
+
+def get_backfill(schedule_id: str, backfill_id: str) -> Request[BackfillStatus]:
+    """Get a backfill, and how far it is."""
+    return ask("backfill/get", _one(BackfillStatus), given(schedule_id=schedule_id, backfill_id=backfill_id))
+
+
+def pause_backfill(schedule_id: str, backfill_id: str, *, reason: str | None = None) -> Request[BackfillStatus]:
+    """Pause a backfill: what runs is finished, and nothing more of it starts until it is resumed."""
+    return ask("backfill/pause", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
+
+
+def resume_backfill(schedule_id: str, backfill_id: str, *, reason: str | None = None) -> Request[BackfillStatus]:
+    """Resume a paused backfill."""
+    return ask("backfill/resume", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
+
+
+def cancel_backfill(schedule_id: str, backfill_id: str, *, reason: str | None = None) -> Request[BackfillStatus]:
+    """Cancel a backfill: what waits never runs, and what runs is asked to stop."""
+    return ask("backfill/cancel", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
+
+
+def _of_backfill(schedule_id: str, backfill_id: str, reason: str | None) -> dict[str, Any]:
+    return given(schedule_id=schedule_id, backfill_id=backfill_id, reason=reason)
 
 
 def preview(

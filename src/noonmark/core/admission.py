@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_LOSSES = 5
 """An occurrence whose lease was lost more often than this is taken for the cause."""
+_ONE_WAITS = (overlap.QueueOne, overlap.CancelRunning, overlap.Terminate)
+"""The policies under which a newer one replaces the one that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +216,7 @@ def _start(claim: Claim) -> Start:
 def _overlapping(claim: Claim, busy: Busy) -> Admission:
     policy = claim.schedule.declaration.overlap_policy
     if not isinstance(policy, overlap.Allow) and _keeps_its_place(claim.occurrence):
-        if isinstance(policy, overlap.QueueOne | overlap.CancelRunning) and _was_replaced(claim.occurrence, busy):
+        if isinstance(policy, _ONE_WAITS) and _was_replaced(claim.occurrence, busy):
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.REPLACED)
         return Wait(claim=claim, waiting_for=Reason.QUEUED)
     match policy:
@@ -227,8 +229,8 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
                 facts = {"waiting": busy.waiting, "queue_limit": policy.queue_limit}
                 return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.QUEUE_FULL, facts=facts)
             return Wait(claim=claim, waiting_for=Reason.QUEUED)
-        case overlap.QueueOne() | overlap.CancelRunning():
-            grace = policy.cancel_grace if isinstance(policy, overlap.CancelRunning) else None
+        case overlap.QueueOne() | overlap.CancelRunning() | overlap.Terminate():
+            grace = None if isinstance(policy, overlap.QueueOne) else policy.cancel_grace
             replaces = _is_regular(claim.occurrence)
             return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=replaces, cancel_grace=grace)
     assert_never(policy)

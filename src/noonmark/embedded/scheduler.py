@@ -187,9 +187,9 @@ class Scheduler:
         has the schedules that must run before it, by id or name, as `Job`, `Dependency` or mappings. Without a trigger,
         it runs whenever all of them have run. With `executor="process"` it runs in a process of its own.
 
-        `overlap` is `Skip`, `Queue`, `QueueOne`, `Allow` or `CancelRunning`, `misfire` is `SkipMissed`, `CatchUpOne`,
-        `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may also be a name or a
-        document. `timeout` and `jitter` are seconds or a `timedelta`.
+        `overlap` is `Skip`, `Queue`, `QueueOne`, `Allow`, `CancelRunning` or `Terminate`, `misfire` is `SkipMissed`,
+        `CatchUpOne`, `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may
+        also be a name or a document. `timeout` and `jitter` are seconds or a `timedelta`.
 
         Further options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency` (a
         `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and

@@ -95,6 +95,7 @@ READ, WRITE, RUN, ADMIN = Scope.READ, Scope.WRITE, Scope.RUN, Scope.ADMIN
 SETS_SECRET = "secret/set"  # noqa: S105 - a name
 """Errors about a call of it repeat nothing of its arguments: the secret may be in the wrong place."""
 _SCHEDULE, _OCCURRENCE = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
+_BACKFILL = "/schedules/{schedule_id}/backfills/{backfill_id}"
 
 _ROWS = (
     Operation(
@@ -222,6 +223,18 @@ _ROWS = (
         answers.Backfill,
         body=Body.REQUIRED,
         key="key",
+    ),
+    *(
+        Operation(
+            f"backfill/{verb}",
+            f"backfills.{verb}_backfill",
+            RUN,
+            f"POST {_BACKFILL}/{verb}",
+            takes.BackfillAction,
+            answers.BackfillStatus,
+            body=Body.OPTIONAL,
+        )
+        for verb in ("pause", "resume", "cancel")
     ),
     Operation(
         "ping/rotate",
@@ -395,6 +408,17 @@ _ROWS = (
         answers.Explanation,
     ),
     Operation("run/get", "runs.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
+    Operation(
+        "backfill/list",
+        "backfills.list_backfills",
+        READ,
+        f"GET {_SCHEDULE}/backfills",
+        takes.OneSchedule,
+        answers.BackfillList,
+    ),
+    Operation(
+        "backfill/get", "backfills.get_backfill", READ, f"GET {_BACKFILL}", takes.OneBackfill, answers.BackfillStatus
+    ),
     Operation("event/list", "events.list_events", READ, "GET /events", takes.EventQuery, answers.EventPage),
     Operation("secret/list", "secrets.list_secrets", READ, "GET /secrets", takes.NoArguments, answers.SecretList),
     Operation(

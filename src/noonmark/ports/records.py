@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, from_micros
@@ -142,6 +143,29 @@ class Activity:
     """The ids of its occurrences that are dispatching or awaiting completion, in order."""
     last_run: Run | None = None
     """The last ended run of the newest occurrence that has one, by nominal time, then by id."""
+
+
+class BackfillChange(StrEnum):
+    """What may be done with a backfill."""
+
+    HOLD = "hold"
+    RELEASE = "release"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillProgress:
+    """How far a backfill is, as far as its occurrences are kept."""
+
+    backfill_id: str
+    requested: Micros
+    first: Micros
+    """The first nominal time that it runs again."""
+    last: Micros
+    phases: Mapping[Phase, int] = field(hash=False)
+    """How many of its occurrences are in each phase."""
+    held: int = 0
+    """How many of them are held, because it is paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from noonmark.ports.records import (
         Activity,
         Admitted,
+        BackfillChange,
+        BackfillProgress,
         Backlog,
         Condition,
         FoundOccurrences,
@@ -505,6 +507,17 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
 
         For rows that are dispatching and whose fence still holds; False, with nothing written, for the others and for
         rows that another transaction is changing. Wakes no other node.
+        """
+
+    def backfills(self, uid: str) -> list[BackfillProgress]:
+        """The backfills of a schedule whose occurrences are kept, the last one requested first, then by id."""
+
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+        """Hold, release or cancel the occurrences of a backfill; returns how many are changed.
+
+        What is pending or claimed is held: it cannot be claimed until it is released, keeps no slot and no place, and
+        a node that has claimed it loses it. Cancelled are the same ones, as cancelled/cancelled; those that are
+        dispatching are asked to stop. What awaits its completion is left as it is.
         """
 
     def request_stop(self, occurrence_id: str) -> bool:

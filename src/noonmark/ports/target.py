@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.interruption import interrupted_at
+from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.reasons import Reason
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Accepted, Delivered, Underway
 
@@ -37,6 +37,8 @@ class Assignment:
     """The reason of a stop request, if any."""
     signal: Signal | None = None
     """Set by the target if the run can check one."""
+    give_up: Callable[[], None] | None = None
+    """Set by the target if the run cannot be killed, and must not be waited for when another one replaces it."""
     result: object = None
     """The return value, for a caller in the same process."""
     error: BaseException | None = None
@@ -53,6 +55,8 @@ class Assignment:
         self.stop_reason = self.stop_reason or reason
         if self.signal is not None:
             self.signal.set()
+        if self.give_up is not None and reason is Reason.REPLACED:
+            self.give_up()
 
     def ends_by(self, started: Micros) -> Micros | None:
         """When it has to end if it began then: at its timeout, or when its window closes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND
-from noonmark.core.policies.overlap import CancelRunning
+from noonmark.core.policies.overlap import CancelRunning, Terminate
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -28,9 +28,15 @@ class StopSignal:
         self.was_seen = False
 
 
+def is_killed(assignment: Assignment) -> bool:
+    """Whether a run that must stop is not asked to, because its successor does not wait."""
+    policy = assignment.schedule.declaration.overlap_policy
+    return assignment.stop_reason is Reason.REPLACED and isinstance(policy, Terminate)
+
+
 def stop_grace(assignment: Assignment) -> Micros:
     """How long a run has to stop. A replaced run has as long as its successor waits for it."""
     policy = assignment.schedule.declaration.overlap_policy
-    if assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning):
+    if assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning | Terminate):
         return policy.cancel_grace
     return min(STOP_GRACE, LOST_GRACE) if assignment.stop_reason is Reason.LEASE_LOST else STOP_GRACE

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.fair_queue import FairQueue
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.overlap import Terminate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -184,6 +186,8 @@ class WorkerPool:
 
     def _start(self, assignment: Assignment, now: Micros) -> None:
         assignment.started = now
+        if self._cut_off is not None and isinstance(assignment.schedule.declaration.overlap_policy, Terminate):
+            assignment.give_up = partial(self._give_up, assignment)
         deadline = None if self._cut_off is None else assignment.ends_by(now)
         if deadline is None:
             return
@@ -204,13 +208,21 @@ class WorkerPool:
                 self._threads += 1
             return is_open
 
+    def _give_up(self, assignment: Assignment) -> None:
+        """Cut off what another run replaces."""
+        with self._lock:
+            self._abandon(assignment)
+
     def _expire(self, now: Micros) -> None:
-        """Cut off what has passed its deadline; its thread no longer counts."""
+        """Cut off what has passed its deadline."""
         while self._deadlines and self._deadlines[0][0] <= now:
-            assignment = heappop(self._deadlines)[2]
-            if not assignment.is_closed:
-                assignment.is_closed = True
-                self._threads -= 1
-                self._abandoned.add(id(assignment))
-                if self._cut_off is not None:
-                    self._cut_off(assignment)
+            self._abandon(heappop(self._deadlines)[2])
+
+    def _abandon(self, assignment: Assignment) -> None:
+        """Report the end of a run whose thread goes on; the thread no longer counts."""
+        if not assignment.is_closed:
+            assignment.is_closed = True
+            self._threads -= 1
+            self._abandoned.add(id(assignment))
+            if self._cut_off is not None:
+                self._cut_off(assignment)

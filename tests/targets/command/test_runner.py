@@ -14,7 +14,7 @@ import pytest
 from noonmark.core.ids import event
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.policies.delivery import Delivery
-from noonmark.core.policies.overlap import CancelRunning
+from noonmark.core.policies.overlap import CancelRunning, Terminate
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import IntervalTrigger
@@ -270,6 +270,16 @@ class TestEnd:
         pid_in(tmp_path / "parent")
         one.stop(Reason.REPLACED)
         assert runner.end_of(one).error == f"was killed by SIGKILL: {WHY[Reason.REPLACED]}"
+
+    def test_replaced_command_is_killed_at_once_under_terminate(self, runner, tmp_path):
+        script = "trap 'echo asked' TERM; echo $$ > parent; while :; do sleep 0.02; done"
+        one = runner.start(
+            command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}, overlap_policy=Terminate())
+        )
+        pid_in(tmp_path / "parent")
+        one.stop(Reason.REPLACED)
+        done = runner.end_of(one)
+        assert (done.error, done.result["output"]) == (f"was killed by SIGKILL: {WHY[Reason.REPLACED]}", "")
 
     @pytest.mark.parametrize("how", ["timeout", *(Reason.CANCELLED, Reason.REPLACED, Reason.LEASE_LOST), "stop"])
     def test_all_process_groups_are_killed(self, tmp_path, brief, how):

@@ -36,6 +36,7 @@ WHEN_BUSY = {
     OverlapKind.QUEUE_ONE: "one waits, and a newer one replaces it",
     OverlapKind.ALLOW: "a new one runs beside it",
     OverlapKind.CANCEL_RUNNING: "it is asked to stop, then the new one starts",
+    OverlapKind.TERMINATE: "it is killed, then the new one starts",
 }
 AT_THE_END = {
     EndAction.CANCEL: "then it is asked to stop",

@@ -123,6 +123,13 @@ class CancelRunning(Overlap):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Terminate(Overlap):
+    """The earlier one is killed, without being asked to stop; then the later one starts. A thread is abandoned."""
+
+    _kind = OverlapKind.TERMINATE
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Misfire(Policy):
     """What happens to fires that no node started in time: the base of these policies."""
 

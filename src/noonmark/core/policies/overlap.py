@@ -29,6 +29,7 @@ class OverlapKind(StrEnum):
     QUEUE_ONE = "queue_one"
     ALLOW = "allow"
     CANCEL_RUNNING = "cancel_running"
+    TERMINATE = "terminate"
 
 
 _NAMES = named(OverlapKind, skip_if_running=OverlapKind.SKIP, allow_concurrent=OverlapKind.ALLOW)
@@ -38,6 +39,7 @@ _SETTINGS: dict[OverlapKind, tuple[str, ...]] = {
     OverlapKind.QUEUE_ONE: (),
     OverlapKind.ALLOW: (),
     OverlapKind.CANCEL_RUNNING: ("cancel_grace_seconds",),
+    OverlapKind.TERMINATE: (),
 }
 
 
@@ -98,7 +100,19 @@ class CancelRunning:
         return {"type": str(self.kind), "cancel_grace_seconds": micros_to_seconds(self.cancel_grace)}
 
 
-OverlapPolicy = Skip | Queue | QueueOne | Allow | CancelRunning
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminate:
+    """The earlier one is killed, without being asked to stop; then the later one starts. A thread is abandoned."""
+
+    kind: ClassVar[OverlapKind] = OverlapKind.TERMINATE
+    cancel_grace: ClassVar[Micros] = 0
+
+    def to_document(self) -> str:
+        """Its name says everything."""
+        return str(self.kind)
+
+
+OverlapPolicy = Skip | Queue | QueueOne | Allow | CancelRunning | Terminate
 
 
 def read_overlap(reader: Reader, field: str, *, trigger_type: str) -> OverlapPolicy:
@@ -127,4 +141,6 @@ def read_overlap(reader: Reader, field: str, *, trigger_type: str) -> OverlapPol
         case OverlapKind.CANCEL_RUNNING:
             grace = written.settings.seconds("cancel_grace_seconds", CANCEL_GRACE, high=MAX_CANCEL_GRACE_SECONDS)
             return CancelRunning(cancel_grace=grace)
+        case OverlapKind.TERMINATE:
+            return Terminate()
     assert_never(written.kind)

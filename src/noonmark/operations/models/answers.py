@@ -251,6 +251,32 @@ class Backfill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillStatus:
+    """A backfill, and how far it is; it counts the occurrences that are still kept."""
+
+    backfill_id: str
+    schedule_id: str
+    phase: str
+    """active, paused or completed."""
+    requested_at_utc: datetime
+    from_utc: datetime
+    """The first fire that it runs again."""
+    to_utc: datetime
+    """The last one."""
+    count: int
+    ended: int
+    phases: dict[str, int]
+    """How many of its occurrences are in each phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillList:
+    """The backfills of a schedule, the last one requested first."""
+
+    backfills: list[BackfillStatus]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One rule, its decision and the facts behind it."""
 

@@ -88,7 +88,7 @@ class ScheduleFields(Arguments):
     description: Annotated[str, text(0, 10_000)] | None = None
     labels: Labels | None = None
     overlap_policy: Policy | None = None
-    """skip, queue, queue_one, allow or cancel_running."""
+    """skip, queue, queue_one, allow, cancel_running or terminate."""
     misfire_policy: Policy | None = None
     """skip, catch_up_one, catch_up_all, catch_up_within or spread."""
     missing_target_policy: Text | None = None
@@ -181,6 +181,19 @@ class BackfillRequest(OneSchedule):
     concurrency: Annotated[int, integer(1, 1_000)] | None = None
     key: Name | None = None
     """The same key again runs nothing twice."""
+
+
+class OneBackfill(OneSchedule):
+    """A backfill of a schedule by its id."""
+
+    backfill_id: Name
+
+
+class BackfillAction(OneBackfill):
+    """What pauses, resumes or cancels a backfill."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
 
 
 class ScheduleLookup(OneSchedule):

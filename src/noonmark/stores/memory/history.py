@@ -11,6 +11,7 @@ from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.settlement import open_run
 from noonmark.ports.records import Activity, FoundOccurrences
 from noonmark.stores.memory import due_index
+from noonmark.stores.rules.backfills import PREFIX, PhaseCount
 from noonmark.stores.rules.records import DELIVERING
 
 if TYPE_CHECKING:
@@ -69,6 +70,15 @@ def _fits(uow: UnitOfWork, row: Row, tenant: str, wanted: OccurrenceFilter) -> b
         and schedule.owner.tenant == tenant
         and all(schedule.declaration.labels.get(name) == value for name, value in wanted.labels.items())
     )
+
+
+def backfill_counts(uow: UnitOfWork, uid: str) -> list[PhaseCount]:
+    """The occurrences of the backfills of a schedule, one by one."""
+    return [
+        PhaseCount(row.origin, row.phase, 1, row.nominal, row.nominal, row.first_due, row.held)
+        for row in _rows(uow, uid)
+        if row.origin.startswith(PREFIX)
+    ]
 
 
 def occurrences_at(uow: UnitOfWork, uid: str, time: Micros, limit: int) -> list[Occurrence]:

@@ -12,7 +12,7 @@ from noonmark.stores import fork_safety
 from noonmark.stores.memory import claims, clock_repair, history, schedule_lists
 from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
-from noonmark.stores.rules import admission, dependencies, plan_writes, snapshots, system_events
+from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.records import REASONS
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from noonmark.ports.records import (
         Activity,
         Admitted,
+        BackfillChange,
+        BackfillProgress,
         Backlog,
         FoundOccurrences,
         Heartbeat,
@@ -229,6 +231,14 @@ class MemoryStore:
     @atomic
     def request_stop(self, occurrence_id: str) -> bool:
         return admission.request_stop(self._uow, occurrence_id)
+
+    @atomic
+    def backfills(self, uid: str) -> list[BackfillProgress]:
+        return backfills.progress(history.backfill_counts(self._uow, uid))
+
+    @atomic
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+        return backfills.change(self._uow, uid, backfill_id, change)
 
     @atomic
     def cancel(self, occurrence_id: str) -> bool:

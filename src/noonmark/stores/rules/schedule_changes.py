@@ -84,8 +84,8 @@ def _hold_rows(uow: UnitOfWork, state: ScheduleState) -> None:
 
 
 def _release_rows(uow: UnitOfWork, state: ScheduleState) -> None:
-    """Let held rows be claimed at their time, and take what became free meanwhile."""
-    rows = uow.live_rows(state)
+    """Let held rows be claimed at their time, and take what became free meanwhile; a paused backfill stays so."""
+    rows = [row for row in uow.live_rows(state) if row.is_own]
     for row in rows:
         row.held = 0
         uow.changed(row)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
 from noonmark.ports.records import Admitted, KeyRecord
-from noonmark.stores.rules import admission, dependencies, plan_writes, system_events
+from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
 from noonmark.stores.sql import audit_log, claims, clock_repair, fast_path, nodes, secret_store
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
         Activity,
+        BackfillChange,
+        BackfillProgress,
         Backlog,
         FoundOccurrences,
         Graph,
@@ -219,6 +221,13 @@ class SqlStore(ABC):
     def request_stop(self, occurrence_id: str) -> bool:
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
         return self._careful(tenants, lambda uow: admission.request_stop(uow, occurrence_id), tells=True)
+
+    def backfills(self, uid: str) -> list[BackfillProgress]:
+        return self._read(lambda uow: backfills.progress(history.backfill_counts(uow.session, uid)))
+
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+        tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
+        return self._careful(tenants, lambda uow: backfills.change(uow, uid, backfill_id, change), tells=True)
 
     def cancel(self, occurrence_id: str) -> bool:
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])

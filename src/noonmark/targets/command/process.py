@@ -23,7 +23,7 @@ from noonmark.core.targets.command import CommandTarget, end_of_program
 from noonmark.targets.command.output import MAX_LIVE_OUTPUT, last_lines
 from noonmark.targets.command.supervisor import RUN_VARIABLE, kill_all
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
-from noonmark.targets.stop import StopSignal, stop_grace
+from noonmark.targets.stop import StopSignal, is_killed, stop_grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +125,9 @@ class CommandProcess:
         if self._terminated_at is None:
             self._stop_signal.was_seen = True
             self._terminated_at = self._now()
+            if is_killed(self._assignment):
+                self._kill()
+                return
             self._channel.send_signal(signal.SIGTERM)
             self._channel.send_signal(signal.SIGCONT)  # a suspended process would not get it
 

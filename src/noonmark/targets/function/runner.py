@@ -21,7 +21,8 @@ from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.targets.function.call import prepare_call
 from noonmark.targets.function.process_pool import ProcessPool
 from noonmark.targets.function.process_worker import check_not_loading
-from noonmark.targets.outcomes import cut_off, failed, not_started, succeeded, undeliverable
+from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
+from noonmark.targets.stop import is_killed
 from noonmark.targets.worker_pool import MAX_THREADS, WorkerPool
 
 if TYPE_CHECKING:
@@ -123,8 +124,12 @@ class FunctionRunner:
             _current.reset(token)
 
     def _abandon(self, assignment: Assignment) -> None:
-        """Report a run whose thread passed its deadline. The thread cannot be stopped; it is only asked to."""
-        delivered = cut_off(assignment, now=self._now())
+        """Report a run whose thread passed its deadline or is replaced. It cannot be stopped; it is only asked to."""
+        now = self._now()
+        if is_killed(assignment):
+            delivered = stopped(assignment, Reason.REPLACED, None, now=now)
+        else:
+            delivered = cut_off(assignment, now=now)
         assignment.abandoned = self.abandoned
         assignment.stop(Reason.TIMED_OUT)
         self._report(assignment, delivered)

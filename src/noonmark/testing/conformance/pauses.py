@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
+from noonmark.core.ids import backfill
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
+from noonmark.core.plans import occurrence
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.reasons import Reason
-from noonmark.ports.records import LeaseLost
+from noonmark.ports.records import BackfillChange, BackfillProgress, LeaseLost
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
@@ -197,3 +200,80 @@ def of_a_gap_within_what_a_pause_withdrew_the_gap_counts_for_others(bench: Bench
     [down] = [claim for claim in bench.claim() if claim.occurrence.nominal == NOW + 3 * MINUTE]
     [standings] = bench.store.upstreams([down])
     assert standings.each[0].newest == (NOW + 3 * MINUTE, Phase.MISFIRED)
+
+
+def _backfill(bench: Bench, made: Schedule, count: int = 3) -> list[Occurrence]:
+    rows = [occurrence(made, NOW - MINUTE + n, NOW + n, origin=backfill("b1")) for n in range(count)]
+    assert all(bench.store.add(rows))
+    return rows
+
+
+@case
+def a_backfill_tells_how_far_it_is(bench: Bench) -> None:
+    made = bench.create_quiet()
+    assert bench.store.backfills(made.uid) == []
+    bench.add(made, "asked for")
+    rows = _backfill(bench, made)
+    bench.advance(9)
+    claims = {claim.occurrence.id: claim for claim in bench.claim()}
+    assert bench.settle(bench.start(claims[rows[0].id]))
+    bench.start(claims[rows[1].id])
+    [told] = bench.store.backfills(made.uid)
+    assert told == BackfillProgress(
+        backfill_id="b1",
+        requested=NOW,
+        first=NOW - MINUTE,
+        last=NOW - MINUTE + 2,
+        phases={Phase.COMPLETED: 1, Phase.DISPATCHING: 1, Phase.CLAIMED: 1},
+    )
+
+
+@case
+def a_paused_backfill_starts_nothing_and_keeps_nothing_from_others(bench: Bench) -> None:
+    made = bench.create_quiet()
+    rows = _backfill(bench, made)
+    bench.advance(9)
+    first, second, third = bench.claim()
+    running = bench.start(first)
+    bench.decide(Wait(claim=second, waiting_for=Reason.QUEUED))
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 2
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 0
+    assert bench.store.backfills(made.uid)[0].held == 2
+    assert bench.admit(start(third)) == LeaseLost(occurrence_id=rows[2].id)
+    assert bench.settle(running)
+    assert bench.claim() == []
+    assert bench.settle(bench.run(made, "another"))
+    _pause(bench, made)
+    _resume(bench, made)
+    assert bench.claim() == []
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.RELEASE) == 2
+    bench.advance(9)
+    claims = {claim.occurrence.id: claim for claim in bench.claim()}
+    assert bench.settle(bench.start(claims[rows[1].id]))
+    assert bench.settle(bench.start(claims[rows[2].id]))
+    assert bench.store.backfills(made.uid)[0].phases == {Phase.COMPLETED: 3}
+
+
+@case
+def a_turn_that_a_backfill_has_is_free_while_it_is_paused(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    _backfill(bench, made, 1)
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
+    assert bench.settle(running)
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 1
+    bench.run(made, "another")
+
+
+@case
+def a_cancelled_backfill_ends(bench: Bench) -> None:
+    made = bench.create_quiet()
+    rows = _backfill(bench, made)
+    bench.advance(9)
+    running = bench.start(bench.claim()[0])
+    assert bench.store.change_backfill(made.uid, "other", BackfillChange.CANCEL) == 0
+    assert bench.store.change_backfill("unknown", "b1", BackfillChange.CANCEL) == 0
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.CANCEL) == 3
+    assert bench.store.renew([hold(running)], now=bench.now, lease=LEASE).stop == {running.id: Reason.CANCELLED}
+    assert {(bench.row(one).phase, bench.row(one).reason) for one in rows[1:]} == {(Phase.CANCELLED, Reason.CANCELLED)}
+    assert bench.claim() == []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE
+from noonmark.stores.rules.backfills import PhaseCount
 from noonmark.stores.rules.records import Unreadable, to_occurrence
 from noonmark.stores.sql.claims import FIRST_LEASED, FIRST_READY, STRAY
 from noonmark.stores.sql.records import from_json
@@ -215,3 +216,16 @@ def shown(text: str | None) -> object:
         return from_json(text, "value")
     except Unreadable:
         return None
+
+
+BACKFILLS = """
+    SELECT origin, phase, count(*), min(nominal), max(nominal), min(first_due), sum(held) FROM occurrences
+    WHERE schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND substr(origin, 1, 9) = 'backfill:'
+    GROUP BY origin, phase
+"""
+
+
+def backfill_counts(session: Session, uid: str) -> list[PhaseCount]:
+    """How many occurrences of each backfill of a schedule are in each phase."""
+    found = session.query(BACKFILLS, uid)
+    return [PhaseCount(origin, phase, *(int(number) for number in numbers)) for origin, phase, *numbers in found]

@@ -1,0 +1,119 @@
+"""Backfills: their occurrences are held, released and cancelled together, and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, assert_never
+
+from noonmark.core.ids import backfill
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.ports.records import BackfillChange, BackfillProgress
+from noonmark.stores.rules import completion, slots
+from noonmark.stores.rules.records import PHASES, UNSTARTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from noonmark.core.instants import Micros
+    from noonmark.stores.rules.records import Row, ScheduleState
+    from noonmark.stores.rules.unit_of_work import UnitOfWork
+
+PREFIX = "backfill:"
+
+
+class PhaseCount(NamedTuple):
+    """The occurrences of one backfill in one phase."""
+
+    origin: str
+    phase: str
+    number: int
+    first: Micros
+    last: Micros
+    requested: Micros
+    held: int
+
+
+def progress(counts: Iterable[PhaseCount]) -> list[BackfillProgress]:
+    """Backfills from the counts of their phases, the last one requested first, then by id."""
+    by_origin: dict[str, list[PhaseCount]] = {}
+    for one in counts:
+        by_origin.setdefault(one.origin, []).append(one)
+    found = [
+        BackfillProgress(
+            backfill_id=origin.removeprefix(PREFIX),
+            requested=min(one.requested for one in each),
+            first=min(one.first for one in each),
+            last=max(one.last for one in each),
+            phases=_phases(each),
+            held=sum(one.held for one in each),
+        )
+        for origin, each in by_origin.items()
+    ]
+    return sorted(found, key=lambda one: (-one.requested, one.backfill_id))
+
+
+def _phases(counts: Iterable[PhaseCount]) -> dict[Phase, int]:
+    phases: Counter[Phase] = Counter()
+    for one in counts:
+        if (phase := PHASES.get(one.phase)) is not None:
+            phases[phase] += one.number
+    return dict(phases)
+
+
+def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange) -> int:
+    """Hold, release or cancel the occurrences of a backfill; returns how many are changed."""
+    state = uow.load_states([uid]).get(uid)
+    if state is None:
+        return 0
+    origin = backfill(backfill_id)
+    rows = [row for row in uow.live_rows(state) if row.origin == origin]
+    match change:
+        case BackfillChange.HOLD:
+            return _hold(uow, [row for row in rows if row.phase in UNSTARTED and not row.held])
+        case BackfillChange.RELEASE:
+            return _release(uow, state, [row for row in rows if row.held])
+        case BackfillChange.CANCEL:
+            return _cancel(uow, state, rows)
+    assert_never(change)
+
+
+def _hold(uow: UnitOfWork, rows: list[Row]) -> int:
+    for row in rows:
+        row.held = 1
+        if row.phase == Phase.CLAIMED:
+            row.fence += 1
+            row.phase = Phase.PENDING
+            row.lease_end = row.node = None
+        uow.changed(row)
+    for row in rows:  # once all of them are held: none may get what another one gives back
+        slots.free_all(uow, row)
+        uow.changed(row)
+    return len(rows)
+
+
+def _release(uow: UnitOfWork, state: ScheduleState, rows: list[Row]) -> int:
+    for row in rows:
+        row.held = 0
+        uow.changed(row)
+    slots.hand_over_slot(uow, state)
+    for number in dict.fromkeys(row.wanted for row in rows):
+        if number is not None and (key := uow.concurrency_key_of(number)) is not None:
+            slots.hand_over_key(uow, key)
+    uow.wakes_nodes = True
+    return len(rows)
+
+
+def _cancel(uow: UnitOfWork, state: ScheduleState, rows: list[Row]) -> int:
+    changed = 0
+    # The last one first: ending one may hand its slot to the next, which would only be ended as well.
+    for row in sorted(rows, key=lambda row: row.turn, reverse=True):
+        if row.phase in UNSTARTED:
+            completion.cancel(uow, row, Reason.CANCELLED)
+            changed += 1
+        elif row.phase == Phase.DISPATCHING:
+            row.stop = Reason.CANCELLED
+            uow.changed(row)
+            changed += 1
+    completion.complete_if_done(uow, state)
+    return changed
