@@ -10,7 +10,6 @@ from datetime import timedelta
 import pytest
 
 from noonmark import AsyncScheduler, Conflict, IntervalTrigger, JobStatus, NotFound, Scheduler
-from noonmark.embedded.arguments import Settings
 from noonmark.embedded.documents import FurtherOptions, Options
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START
@@ -92,9 +91,6 @@ class TestTheSameMethods:
         ours = {name for name in dir(AsyncScheduler) if not name.startswith("_")}
         theirs = {name for name in dir(Scheduler) if not name.startswith("_")}
         assert theirs == ours
-
-    def test_it_has_the_same_settings(self):
-        assert set(inspect.signature(Scheduler).parameters) == Settings.__optional_keys__ | {"store"}
 
     @pytest.mark.parametrize("name", NAMES)
     def test_it_takes_the_same_and_is_awaited(self, name):

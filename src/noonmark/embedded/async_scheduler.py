@@ -12,25 +12,28 @@ from noonmark.driver.store_executor import resolve_threadsafe
 from noonmark.embedded.arguments import exit_timeout
 from noonmark.embedded.runners import LoopRunner
 from noonmark.embedded.scheduler import Scheduler
+from noonmark.targets.worker_pool import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from pathlib import PurePath
     from types import TracebackType
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.policies.options import Overlap
+    from noonmark.core.policies.options import Overlap, OverlapDocument, OverlapName
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation
-    from noonmark.embedded.arguments import Settings
     from noonmark.embedded.decorators import Decorator
     from noonmark.embedded.documents import FunctionOptions, HttpOptions, Options, TargetOptions, Upstream
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
+    from noonmark.ports.clock import Clock
+    from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.runtime import Runtime
 
@@ -45,9 +48,33 @@ class AsyncScheduler:
     they are used where functions are defined, before there is a loop.
     """
 
-    def __init__(self, store: str = "memory://", **settings: Unpack[Settings]) -> None:
+    def __init__(  # noqa: PLR0913 - each is a setting of its own
+        self,
+        store: str = "memory://",
+        *,
+        lease: float | timedelta = 15.0,
+        max_threads: int = MAX_THREADS,
+        max_processes: int | None = None,
+        keep_days: float | timedelta = 30,
+        keep_occurrences: int = 10_000,
+        secret_key: str | None = None,
+        signing_key: str | None = None,
+        clock: Clock | None = None,
+        sink: EventSink | None = None,
+    ) -> None:
         """Use a store, as `Scheduler` does and with its settings."""
-        self._inner = _LoopScheduler(store, **settings)
+        self._inner = _LoopScheduler(
+            store,
+            lease=lease,
+            max_threads=max_threads,
+            max_processes=max_processes,
+            keep_days=keep_days,
+            keep_occurrences=keep_occurrences,
+            secret_key=secret_key,
+            signing_key=signing_key,
+            clock=clock,
+            sink=sink,
+        )
 
     async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:
         """Create a schedule of a function, or of a target document, and return its id."""
@@ -87,7 +114,7 @@ class AsyncScheduler:
         body: Any = None,  # noqa: ANN401 - JSON
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
-        completion_timeout_seconds: float | None = None,
+        completion_timeout_seconds: float | timedelta | None = None,
         **options: Unpack[HttpOptions],
     ) -> str:
         """Create a schedule that sends a request and return its id."""
@@ -115,7 +142,7 @@ class AsyncScheduler:
     def cron(
         self,
         expressions: str | Iterable[str],
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         *,
         dst: Mapping[str, str] | None = None,
         **options: Unpack[Options],
@@ -125,7 +152,7 @@ class AsyncScheduler:
 
     def every(
         self,
-        seconds: float = 0,
+        seconds: float | timedelta = 0,
         *,
         minutes: float = 0,
         hours: float = 0,
@@ -139,7 +166,7 @@ class AsyncScheduler:
         """Fire once, at an instant."""
         return self._inner.once(at, **options)
 
-    def daily(self, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Decorator:
+    def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time."""
         return self._inner.daily(at, timezone, **options)
 
@@ -188,7 +215,7 @@ class AsyncScheduler:
         # Not here: another thread that starts it too would wait for this loop, and this loop for that thread.
         await in_thread(self._inner.start)
 
-    async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
+    async def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
         """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back."""
         try:
             await in_thread(self._inner.stop, wait, timeout)
@@ -216,7 +243,7 @@ class AsyncScheduler:
         job_id: str | Job,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
-        overlap: Overlap | str | Mapping[str, Any] | None = None,
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run a schedule once more, now, and return its result, or raise its error."""
         self._inner._use_current_loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from noonmark.core.errors import InvalidTrigger
@@ -10,6 +11,7 @@ from noonmark.core.triggers import CronTrigger, IntervalTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from zoneinfo import ZoneInfo
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -44,7 +46,8 @@ class Decorator(Protocol):
 def interval_of(**lengths: object) -> IntervalTrigger:
     """The trigger of `every`: the sum of these lengths of time."""
     total: float = 0
-    for unit, length in lengths.items():
+    for unit, given in lengths.items():
+        length = given.total_seconds() if unit == "seconds" and isinstance(given, timedelta) else given
         if callable(length):
             raise InvalidTrigger("give a length of time, as in @scheduler.every(minutes=5)", field=unit)
         if not isinstance(length, int | float) or isinstance(length, bool):
@@ -55,7 +58,7 @@ def interval_of(**lengths: object) -> IntervalTrigger:
     return IntervalTrigger(total)
 
 
-def daily_at(at: str, timezone: str = "UTC") -> CronTrigger:
+def daily_at(at: str, timezone: str | ZoneInfo = "UTC") -> CronTrigger:
     """The trigger of `daily`: a time of day by the local clock."""
     found = _TIME.fullmatch(str(at))
     if found is None:

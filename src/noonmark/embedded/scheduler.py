@@ -58,11 +58,23 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from pathlib import PurePath
     from types import TracebackType
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
-    from noonmark.core.policies.options import Misfire, Overlap, Retry
+    from noonmark.core.policies.options import (
+        DeliveryName,
+        ExecutorName,
+        Misfire,
+        MisfireDocument,
+        MisfireName,
+        Overlap,
+        OverlapDocument,
+        OverlapName,
+        Retry,
+        RetryDocument,
+    )
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.embedded.answers import EventMatches, Explanation
@@ -102,10 +114,10 @@ class Scheduler:
         self,
         store: str = "memory://",
         *,
-        lease: float = 15.0,
+        lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
         max_processes: int | None = None,
-        keep_days: float = 30,
+        keep_days: float | timedelta = 30,
         keep_occurrences: int = 10_000,
         secret_key: str | None = None,
         signing_key: str | None = None,
@@ -166,16 +178,16 @@ class Scheduler:
         kwargs: Mapping[str, Any] | None = None,
         payload: Any = None,  # noqa: ANN401 - JSON
         max_runs: int | None = None,
-        overlap: Overlap | str | Mapping[str, Any] | None = None,
-        misfire: Misfire | str | Mapping[str, Any] | None = None,
-        retries: int | Retry | Mapping[str, Any] = 0,
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
+        misfire: Misfire | MisfireName | MisfireDocument | None = None,
+        retries: int | Retry | RetryDocument = 0,
         timeout: float | timedelta | None = None,
         jitter: float | timedelta | None = None,
         labels: Mapping[str, str] | None = None,
         depends_on: Sequence[Upstream] | None = None,
-        delivery: Delivery | str | None = None,
+        delivery: Delivery | DeliveryName | None = None,
         function_name: str | None = None,
-        executor: str | None = None,
+        executor: ExecutorName | None = None,
         **further: Unpack[FurtherOptions],
     ) -> str:
         """Create a schedule of a function and return its id, which stays the same across restarts.
@@ -259,7 +271,7 @@ class Scheduler:
         body: Any = None,  # noqa: ANN401 - JSON
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
-        completion_timeout_seconds: float | None = None,
+        completion_timeout_seconds: float | timedelta | None = None,
         **options: Unpack[HttpOptions],
     ) -> str:
         """Create a schedule that sends a request and return its id.
@@ -309,7 +321,7 @@ class Scheduler:
     def cron(
         self,
         expressions: str | Iterable[str],
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         *,
         dst: Mapping[str, str] | None = None,
         **options: Unpack[Options],
@@ -319,7 +331,7 @@ class Scheduler:
 
     def every(
         self,
-        seconds: float = 0,
+        seconds: float | timedelta = 0,
         *,
         minutes: float = 0,
         hours: float = 0,
@@ -333,7 +345,7 @@ class Scheduler:
         """Fire once, at an instant."""
         return self._decorator(lambda: OnceTrigger(at), options)
 
-    def daily(self, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Decorator:
+    def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time such as 09:00 or 09:00:30."""
         return self._decorator(lambda: daily_at(at, timezone), options)
 
@@ -412,7 +424,7 @@ class Scheduler:
             raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
         self._runners.start()
 
-    def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
+    def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
         """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back.
 
         Without `wait`, runs are handed back at once, and run again elsewhere, or after the next start. A function that
@@ -449,7 +461,7 @@ class Scheduler:
         job_id: str | Job,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
-        overlap: Overlap | str | Mapping[str, Any] | None = None,
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run a schedule once more, now, and return its result, or raise its error; its next fire does not change.
 

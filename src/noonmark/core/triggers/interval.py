@@ -10,7 +10,7 @@ from noonmark.core.instants import MAX_INSTANT, Micros, from_micros, micros_to_s
 from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range, instant_argument
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 MIN_EVERY_SECONDS = 0.001
 MAX_EVERY_SECONDS = 3_155_760_000
@@ -27,11 +27,11 @@ class IntervalTrigger(Trigger):
 
     def __init__(
         self,
-        every_seconds: float,
+        every_seconds: float | timedelta,
         start_at: datetime | None = None,
         end_at: datetime | None = None,
         *,
-        jitter_seconds: float = 0,
+        jitter_seconds: float | timedelta = 0,
     ) -> None:
         """From a millisecond to a century; `end_at` is inclusive."""
         every = duration_argument("every_seconds", every_seconds, low=MIN_EVERY_SECONDS, high=MAX_EVERY_SECONDS)
