@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MAX_SECONDS = 1e10
 INTERRUPTED_SECONDS = 1.0
 """How long runs have to end when the program was interrupted or cancelled in a `with` block."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 POLL_SECONDS = 0.25
 """How often a waiting thread checks whether what it waits for can still happen."""
 

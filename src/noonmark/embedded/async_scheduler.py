@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 
 from noonmark.core.errors import Conflict
 from noonmark.driver.store_executor import resolve_threadsafe
-from noonmark.embedded.arguments import exit_timeout
+from noonmark.embedded.arguments import POLL_SECONDS, STOP_SIGNALS, exit_timeout
 from noonmark.embedded.runners import LoopRunner
 from noonmark.embedded.scheduler import Scheduler
 from noonmark.targets.worker_pool import MAX_THREADS
@@ -222,6 +223,30 @@ class AsyncScheduler:
         except asyncio.CancelledError:  # the caller no longer waits, so what still runs is handed back
             self._inner._runners.hand_back()
             raise
+
+    async def run(self) -> None:
+        """Start, and wait until SIGINT (Ctrl-C) or SIGTERM arrives, or `stop` is called; then stop. For scripts."""
+        event_loop, is_signalled = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_signal() -> None:
+            if is_signalled.is_set():
+                self._inner._runners.hand_back()
+            is_signalled.set()
+
+        try:
+            for number in STOP_SIGNALS:
+                event_loop.add_signal_handler(number, on_signal)
+        except (NotImplementedError, RuntimeError, ValueError):
+            raise Conflict("signals arrive in the main thread only: call run() there, or start()") from None
+        try:
+            await self.start()
+            while self._inner._runners.running is not None and not is_signalled.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(is_signalled.wait(), POLL_SECONDS)
+            await self.stop()
+        finally:
+            for number in STOP_SIGNALS:
+                event_loop.remove_signal_handler(number)
 
     async def close(self) -> None:
         """Stop, and close the store."""

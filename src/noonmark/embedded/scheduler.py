@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 from noonmark import __version__
@@ -20,6 +22,8 @@ from noonmark.core.signatures import tenant_key
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger, Trigger, parse_trigger
 from noonmark.core.triggers.trigger import trigger_argument
 from noonmark.embedded.arguments import (
+    POLL_SECONDS,
+    STOP_SIGNALS,
     count_argument,
     duration_argument,
     event_type_argument,
@@ -57,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
     from pathlib import PurePath
-    from types import TracebackType
+    from types import FrameType, TracebackType
     from zoneinfo import ZoneInfo
 
     from noonmark.core.event import Event
@@ -434,6 +438,37 @@ class Scheduler:
             self._runners.stop(0)
         else:
             self._runners.stop(None if timeout is None else duration_argument("timeout", timeout, low=0))
+
+    def run(self) -> None:
+        """Start, and wait until SIGINT (Ctrl-C) or SIGTERM arrives, or `stop` is called; then stop. For scripts.
+
+        It waits for the runs. After a second signal, what has not ended is handed back. Call it in the main thread,
+        where signals arrive.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise Conflict("signals arrive in the main thread only: call run() there, or start()")
+        signals: SimpleQueue[int] = SimpleQueue()  # its put may interrupt its get, which no lock allows
+
+        received: list[int] = []
+
+        def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+            if received:
+                raise KeyboardInterrupt
+            received.append(number)
+            signals.put(number)
+
+        before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
+        try:
+            self.start()
+            while self._runners.running is not None and not received:
+                with suppress(Empty):
+                    signals.get(timeout=POLL_SECONDS)
+            self.stop()
+        except KeyboardInterrupt:
+            self.stop(wait=False)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def close(self) -> None:
         """Stop, and close the store; no method works after that. A second call does nothing."""
