@@ -24,13 +24,32 @@ if TYPE_CHECKING:
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.policies.options import Overlap, OverlapDocument, OverlapName
+    from noonmark.core.policies.delivery import Delivery
+    from noonmark.core.policies.options import (
+        DeliveryName,
+        ExecutorName,
+        Misfire,
+        MisfireDocument,
+        MisfireName,
+        Overlap,
+        OverlapDocument,
+        OverlapName,
+        Retry,
+        RetryDocument,
+    )
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation
     from noonmark.embedded.decorators import Decorator
-    from noonmark.embedded.documents import FunctionOptions, HttpOptions, Options, TargetOptions, Upstream
+    from noonmark.embedded.documents import (
+        FunctionOptions,
+        FurtherOptions,
+        HttpOptions,
+        Options,
+        TargetOptions,
+        Upstream,
+    )
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
     from noonmark.ports.clock import Clock
@@ -55,11 +74,13 @@ class AsyncScheduler:
         *,
         lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
+        max_workers: int | None = None,
         max_processes: int | None = None,
         keep_days: float | timedelta = 30,
         keep_occurrences: int = 10_000,
         secret_key: str | None = None,
         signing_key: str | None = None,
+        timezone: str | ZoneInfo | None = None,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -68,18 +89,61 @@ class AsyncScheduler:
             store,
             lease=lease,
             max_threads=max_threads,
+            max_workers=max_workers,
             max_processes=max_processes,
             keep_days=keep_days,
             keep_occurrences=keep_occurrences,
             secret_key=secret_key,
             signing_key=signing_key,
+            timezone=timezone,
             clock=clock,
             sink=sink,
         )
 
-    async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:
+    async def schedule(  # noqa: PLR0913 - each is an option of its own
+        self,
+        func: Callable[..., Any] | Mapping[str, Any],
+        name: str | None = None,
+        trigger: Trigger | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        max_runs: int | None = None,
+        *,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
+        misfire: Misfire | MisfireName | MisfireDocument | None = None,
+        retries: int | Retry | RetryDocument = 0,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - of a run, not of this call
+        jitter: float | timedelta | None = None,
+        labels: Mapping[str, str] | None = None,
+        depends_on: Sequence[Upstream] | None = None,
+        delivery: Delivery | DeliveryName | None = None,
+        function_name: str | None = None,
+        executor: ExecutorName | None = None,
+        **further: Unpack[FurtherOptions],
+    ) -> str:
         """Create a schedule of a function, or of a target document, and return its id."""
-        return await in_thread(self._inner.schedule, func, **options)
+        return await in_thread(
+            self._inner.schedule,
+            func,
+            name=name,
+            trigger=trigger,
+            args=args,
+            kwargs=kwargs,
+            max_runs=max_runs,
+            payload=payload,
+            overlap=overlap,
+            misfire=misfire,
+            retries=retries,
+            timeout=timeout,
+            jitter=jitter,
+            labels=labels,
+            depends_on=depends_on,
+            delivery=delivery,
+            function_name=function_name,
+            executor=executor,
+            **further,
+        )
 
     async def schedule_with_deps(
         self,

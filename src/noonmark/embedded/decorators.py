@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.triggers import CronTrigger, IntervalTrigger
+from noonmark.core.triggers.interval import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-UNITS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
 
 

@@ -8,8 +8,10 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
+from zoneinfo import ZoneInfo
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
@@ -20,6 +22,8 @@ from noonmark.core.instants import from_micros
 from noonmark.core.json_values import json_copy
 from noonmark.core.signatures import tenant_key
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger, Trigger, parse_trigger
+from noonmark.core.triggers.interval import UNITS
+from noonmark.core.triggers.recurrence import zone_argument
 from noonmark.core.triggers.trigger import trigger_argument
 from noonmark.embedded.arguments import (
     POLL_SECONDS,
@@ -34,7 +38,7 @@ from noonmark.embedded.arguments import (
     signing_key_argument,
 )
 from noonmark.embedded.declarations import OWNER, Declarations
-from noonmark.embedded.decorators import UNITS, daily_at, interval_of
+from noonmark.embedded.decorators import daily_at, interval_of
 from noonmark.embedded.documents import (
     check_options,
     command_target,
@@ -59,10 +63,9 @@ from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_t
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from pathlib import PurePath
     from types import FrameType, TracebackType
-    from zoneinfo import ZoneInfo
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
@@ -120,21 +123,26 @@ class Scheduler:
         *,
         lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
+        max_workers: int | None = None,
         max_processes: int | None = None,
         keep_days: float | timedelta = 30,
         keep_occurrences: int = 10_000,
         secret_key: str | None = None,
         signing_key: str | None = None,
+        timezone: str | ZoneInfo | None = None,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
         """Use a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
         A run whose process dies is taken over when its lease, in seconds, has expired. At most `max_threads` functions
-        run in threads, and at most `max_processes` in processes, by default one per processor. The newest
-        `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at most. Secrets are encrypted
-        with `secret_key`, as printed by `noonmark secret key`. Requests are signed with `signing_key`, or else with a
-        key that the store has generated.
+        run in threads (`max_workers` is another name for it), and at most `max_processes` in processes, by default one
+        per processor. The newest `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at
+        most. Secrets are encrypted with `secret_key`, as printed by `noonmark secret key`. Requests are signed with
+        `signing_key`, or else with a key that the store has generated.
+
+        Instants are aware datetimes. With a `timezone`, `once`, `preview` and `explain` also take naive ones, which
+        are local times there.
         """
         from noonmark.embedded.runners import RunnerPool
 
@@ -146,9 +154,10 @@ class Scheduler:
             keep_count=count_argument("keep_occurrences", keep_occurrences),
         )
         self._limits = (
-            count_argument("max_threads", max_threads),
+            _thread_limit(max_threads, max_workers),
             None if max_processes is None else count_argument("max_processes", max_processes),
         )
+        self._zone = None if timezone is None else ZoneInfo(zone_argument(timezone).name)
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         unopened = make_store(store, self._clock)
@@ -175,13 +184,13 @@ class Scheduler:
     def schedule(  # noqa: PLR0913 - each is an option of its own
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        *,
         name: str | None = None,
         trigger: Trigger | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        payload: Any = None,  # noqa: ANN401 - JSON
         max_runs: int | None = None,
+        *,
+        payload: Any = None,  # noqa: ANN401 - JSON
         overlap: Overlap | OverlapName | OverlapDocument | None = None,
         misfire: Misfire | MisfireName | MisfireDocument | None = None,
         retries: int | Retry | RetryDocument = 0,
@@ -347,7 +356,7 @@ class Scheduler:
 
     def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
         """Fire once, at an instant."""
-        return self._decorator(lambda: OnceTrigger(at), options)
+        return self._decorator(lambda: OnceTrigger(self._aware(at)), options)
 
     def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time such as 09:00 or 09:00:30."""
@@ -551,7 +560,7 @@ class Scheduler:
         self._open()
         stored = self._find(job) if isinstance(job, str | Job) else None
         wanted = count_argument("count", count, high=MAX_PREVIEW)
-        now, since = self._store.clock(), None if after is None else instant_argument("after", after)
+        now, since = self._store.clock(), None if after is None else instant_argument("after", self._aware(after))
         if stored is not None:
             return fires_of_schedule(self._store, stored, wanted, after=since, now=now)
         if not isinstance(job, Trigger):
@@ -566,7 +575,7 @@ class Scheduler:
         from noonmark.operations.explain import explained
 
         stored = self._find(job_id, deleted=True)
-        instant = None if at is None else instant_or_text_argument("at", at)
+        instant = None if at is None else instant_or_text_argument("at", self._aware(at))
         return Explanation.from_document(explained(self._store, stored, instant))
 
     def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
@@ -721,6 +730,12 @@ class Scheduler:
         if options["name"] is not None and options["name"] == options["function_name"]:
             self._declarations.warn_of_twin(func, options["name"])
 
+    def _aware(self, instant: T) -> T | datetime:
+        """A naive datetime in the zone of the scheduler, if it has one; anything else as it is."""
+        if isinstance(instant, datetime) and instant.tzinfo is None and self._zone is not None:
+            return instant.replace(tzinfo=self._zone)
+        return instant
+
     def _with_runner(self, work: Callable[[Runner], T]) -> T:
         """Do something with the runner that is started, or else with a new one."""
         self._open()
@@ -761,6 +776,14 @@ class Scheduler:
         self._runners.after_fork()
         self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name())
+
+
+def _thread_limit(max_threads: object, max_workers: object) -> int:
+    if max_workers is None:
+        return count_argument("max_threads", max_threads)
+    if max_threads != MAX_THREADS:
+        raise InvalidSchedule("is another name for max_threads; give one of the two", field="max_workers")
+    return count_argument("max_workers", max_workers)
 
 
 def _set_job_id(func: Callable[..., Any], job_id: str | Job) -> None:
