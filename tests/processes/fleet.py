@@ -23,8 +23,6 @@ from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL
 
 ROOT = Path(__file__).parents[2]
-SCALE = int(os.environ.get("NOONMARK_SOAK", "1"))
-"""How many times longer than in `make test`: more kills, more fires, more copies."""
 PATIENCE = 60.0
 """Seconds until a test gives up waiting for something that takes a moment; a busy machine must not fail it."""
 PAGE = 1_000

@@ -11,7 +11,7 @@ from noonmark.core.targets import FunctionTarget
 from noonmark.testing import factories
 from tests.processes.fleet import PATIENCE
 
-BURST = 25_000
+BURST = 12_000
 """Far more than is claimed before an owner's turn comes, so that whoever must wait for all of it sees its end."""
 CHUNK = 5_000
 SINGLES = 5

@@ -254,3 +254,24 @@ def test_an_async_scheduler_is_driven_likewise():
     job = asyncio.run(scheduler.schedule(lambda: 7, trigger=IntervalTrigger(60)))
     [run] = ManualDriver(scheduler).run_until(START + timedelta(seconds=60))
     assert (run.result, asyncio.run(scheduler.get_job(job)).run_count) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    "misfire",
+    [
+        {"type": "catch_up_all", "limit": 10},
+        "fire_immediately",
+        {"type": "catch_up_within", "window_seconds": 600},
+        {"type": "spread", "window_seconds": 40},
+    ],
+)
+def test_every_fire_of_an_outage_that_is_kept_runs_in_order(misfire):
+    kit, ran = Kit(START + timedelta(seconds=10)), []
+    job = kit.scheduler.schedule(
+        lambda context: ran.append(context.nominal_at), trigger=CronTrigger("* * * * *"), misfire=misfire
+    )
+    kit.clock.advance(5 * 60)
+    kit.driver.run_due()
+    kit.driver.run_until(START + 5 * MINUTE + timedelta(seconds=59))
+    assert ran == [START + minute * MINUTE for minute in range(1, 6)]
+    assert kit.phases(job) == [*["completed"] * 5, "pending"]

@@ -275,7 +275,7 @@ def _decide(so_far: Plan, fires: Fires, rows: Sequence[Projection], *, after: Mi
 
     planned = []
     for start in decision.starts:
-        if start.reason is Reason.CAUGHT_UP:
+        if start.reason is Reason.CAUGHT_UP or decision.is_line:
             first = first_due(start.nominal)
             planned.append(occurrence(schedule, start.nominal, max(start.due, first), first_due=first, caught_up=now))
         elif start.nominal > snapshot.watermark:

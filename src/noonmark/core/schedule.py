@@ -8,7 +8,7 @@ means the same to a later release with other defaults.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
@@ -31,7 +31,7 @@ from noonmark.core.policies.misfire import PUNCTUAL, MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
-from noonmark.core.targets import note_unfillable, read_target
+from noonmark.core.targets import TargetKind, note_unfillable, read_target
 from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse_trigger
 
 if TYPE_CHECKING:
@@ -39,11 +39,14 @@ if TYPE_CHECKING:
 
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
+    from noonmark.core.targets.ping import PingTarget
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
 """A leap year."""
+RESERVED_IDS = (".", "..", "count", "preview", "upsert")
+"""Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 
@@ -154,12 +157,22 @@ def declare_again(document: object, stored: Schedule, *, now: datetime, keeps_pa
     """
     anchor = from_micros(stored.created if stored.anchored is None else stored.anchored)
     anchored = _read(document, now=anchor, key=stored.schedule_id, judged_at=None, known=stored.declaration)
-    before = stored.declaration.trigger
-    if anchored.trigger == before:
-        return anchored
-    if keeps_past_start and _differ_by_past_start(anchored.trigger, before, now=moment(now)):
-        return replace(anchored, trigger=before)
-    return parse_schedule(document, now=now, key=stored.schedule_id)
+    before = stored.declaration
+    if anchored.trigger != before.trigger:
+        if keeps_past_start and _differ_by_past_start(anchored.trigger, before.trigger, now=moment(now)):
+            anchored = replace(anchored, trigger=before.trigger)
+        else:
+            anchored = parse_schedule(document, now=now, key=stored.schedule_id)
+    return _keep_rotation(anchored, before.target)
+
+
+def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
+    """A ping target keeps the URL that it has, whatever a document says: only a rotation replaces it."""
+    target = declared.target
+    if target.kind != TargetKind.PING or before.kind != TargetKind.PING:
+        return declared
+    rotation = cast("PingTarget", before).rotation
+    return replace(declared, target=replace(cast("PingTarget", target), rotation=rotation))
 
 
 def _differ_by_past_start(declared: Trigger | None, stored: Trigger | None, *, now: Micros) -> bool:
@@ -202,9 +215,12 @@ def _read(
         # A trigger that cannot be read says nothing about events.
         has_event = trigger is None and reader.raw("trigger") is not None
         note_unfillable(reader, "target", target, has_event=has_event or isinstance(trigger, EventTrigger))
+    retry_policy = read_retry(reader, "retry_policy")
+    if target is not None and target.kind == TargetKind.PING and retry_policy.max_attempts > 1:
+        reader.problem("retry_policy", "must not ask for more than one attempt: the job that pings retries by itself")
     others: dict[str, Any] = {
         "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
-        "retry_policy": read_retry(reader, "retry_policy"),
+        "retry_policy": retry_policy,
         "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),

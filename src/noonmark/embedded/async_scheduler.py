@@ -266,9 +266,12 @@ class AsyncScheduler:
         """Delete a schedule and ask its runs to stop."""
         return await in_thread(self._inner.cancel, job_id)
 
-    async def delete(self, job_id: str | Job) -> None:
-        """Delete a schedule; its runs go on, and its history is kept."""
-        await in_thread(self._inner.delete, job_id)
+    async def delete(self, job_id: str | Job, *, stop_running: bool = False) -> int:
+        """Delete a schedule; its history is kept. Its runs go on, unless `stop_running` asks them to stop.
+
+        Returns how many runs were asked to stop.
+        """
+        return await in_thread(self._inner.delete, job_id, stop_running=stop_running)
 
     async def register_function(self, name: str, func: Callable[..., Any]) -> None:
         """Offer a function under a name."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, TriggerNeverFires
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget
@@ -294,7 +295,12 @@ class Declarations:
     def _create(self, document: dict[str, Any], expected: ExpectedId | None) -> Schedule | None:
         """Store a new schedule; None when another process has just declared the name."""
         schedule = self._new_schedule(document, expected)
-        return schedule if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) else None
+        if not schedule_edits.create(self._store, schedule, lookahead=self._lookahead):
+            return None
+        declared = schedule.declaration
+        if (warning := last_window_warning(declared.window, declared.trigger, now=schedule.created - 1)) is not None:
+            logger.warning("schedule %s: %s", declared.name or schedule.schedule_id, warning)
+        return schedule
 
     def _id_for(self, name: object, otherwise: str) -> str:
         """A named schedule has the id of its name, unless a schedule that was renamed has that id."""

@@ -411,10 +411,18 @@ class Scheduler:
             self._runners.attend()
         return True
 
-    def delete(self, job_id: str | Job) -> None:
-        """Delete a schedule; its runs go on, and its history is kept."""
-        schedule_edits.delete(self._store, self._find(job_id).schedule.uid)
+    def delete(self, job_id: str | Job, *, stop_running: bool = False) -> int:
+        """Delete a schedule; its history is kept. Its runs go on, unless `stop_running` asks them to stop.
+
+        Returns how many runs were asked to stop.
+        """
+        uid = self._find(job_id).schedule.uid
+        schedule_edits.delete(self._store, uid)
+        stopped = schedule_edits.stop_runs(self._store, uid) if stop_running else 0
         self._runners.wake()
+        if stopped:
+            self._runners.attend()
+        return stopped
 
     # Run.
 

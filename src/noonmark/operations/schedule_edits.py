@@ -264,7 +264,12 @@ def cancel(store: Store, stored: StoredSchedule) -> int:
     if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and stored.next_due is None:
         raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
     delete(store, schedule.uid)
-    [activity] = store.activities([schedule.uid])
+    return stop_runs(store, schedule.uid)
+
+
+def stop_runs(store: Store, uid: str) -> int:
+    """Ask the running deliveries of a schedule to stop; returns how many."""
+    [activity] = store.activities([uid])
     return sum([store.request_stop(one) for one in activity.delivering])
 
 

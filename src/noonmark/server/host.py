@@ -198,7 +198,9 @@ def _egress(settings: Settings) -> EgressPolicy:
 def _command_rules(settings: Settings) -> CommandRules:
     """What clients may set for commands."""
     setting_variables = {variable for setting in SETTINGS.values() for variable in setting.variables}
+    names = settings.allow_commands
     return CommandRules(
+        programs=None if "*" in names or not names else frozenset(names),
         env=frozenset(settings.allow_env),
         folders=settings.allow_cwd,
         reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE}),
@@ -249,6 +251,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         seal=make_seal(settings.secret_key),
         egress=_egress(settings),
         commands=_command_rules(settings),
+        base_url=_base_url(settings),
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,
@@ -348,3 +351,11 @@ def _abort_startup() -> None:
 
 def _ignore_signal() -> None:
     """The server stops already."""
+
+
+def _base_url(settings: Settings) -> str:
+    """Where clients reach the server; empty if the system chooses its port."""
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}" if settings.port else ""

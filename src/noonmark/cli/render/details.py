@@ -67,7 +67,7 @@ def _upcoming(document: dict[str, Any], declaration: Declaration | None, times: 
     description = None if trigger is None else describe(trigger, now=times.now)
     return Upcoming(
         text=trigger_summary(document) if description is None else description.text,
-        warnings=[] if description is None else description.warnings,
+        warnings=document.get("warnings") or ([] if description is None else description.warnings),
         fires=fires,
         after=times.now,
         count=len(fires),
@@ -83,6 +83,8 @@ def _facts(document: dict[str, Any], declaration: Declaration | None, upcoming: 
     facts["Fires"] = upcoming.text
     if declaration is not None:
         facts |= {label: value for label, value in summarize(declaration).items() if label != "Enabled"}
+    if document.get("ping_url"):
+        facts["Ping URL"] = document["ping_url"]
     if document["labels"]:
         facts["Labels"] = ", ".join(f"{name}={value}" for name, value in document["labels"].items())
     if any(counters.values()):
