@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -204,3 +204,28 @@ def test_a_count_over_all_of_time_is_the_sum_of_its_parts(trigger):
     assert trigger.count_between(decades[0], decades[-1]) == sum(
         trigger.count_between(low, high) for low, high in pairwise(decades)
     )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "seconds"),
+    [
+        ({"seconds": 90}, 90),
+        ({"minutes": 5}, 300),
+        ({"hours": 2}, 7_200),
+        ({"days": 1}, 86_400),
+        ({"seconds": 1, "minutes": 1, "hours": 1, "days": 1}, 90_061),
+        ({"minutes": 0.5}, 30),
+        ({"every_seconds": timedelta(minutes=5)}, 300),
+    ],
+)
+def test_an_interval_may_be_given_in_units(lengths, seconds):
+    assert IntervalTrigger(**lengths) == IntervalTrigger(seconds)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [{}, {"minutes": -5}, {"hours": "1"}, {"days": True}, {"every_seconds": 5, "minutes": 1}, {"days": 1e300}],
+)
+def test_what_is_no_interval_is_refused(lengths):
+    with pytest.raises(InvalidTrigger):
+        IntervalTrigger(**lengths)

@@ -10,7 +10,6 @@ from datetime import timedelta
 import pytest
 
 from noonmark import AsyncScheduler, Conflict, IntervalTrigger, JobStatus, NotFound, Scheduler
-from noonmark.embedded.arguments import Settings
 from noonmark.embedded.documents import FurtherOptions, Options
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START
@@ -93,9 +92,6 @@ class TestTheSameMethods:
         theirs = {name for name in dir(Scheduler) if not name.startswith("_")}
         assert theirs == ours
 
-    def test_it_has_the_same_settings(self):
-        assert set(inspect.signature(Scheduler).parameters) == Settings.__optional_keys__ | {"store"}
-
     @pytest.mark.parametrize("name", NAMES)
     def test_it_takes_the_same_and_is_awaited(self, name):
         of_sync = inspect.getattr_static(Scheduler, name)
@@ -104,11 +100,9 @@ class TestTheSameMethods:
         of_async = inspect.getattr_static(AsyncScheduler, name)
         assert inspect.iscoroutinefunction(of_async) == (name not in DECORATORS)
         ours, theirs = inspect.signature(of_async).parameters, inspect.signature(of_sync).parameters
-        if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in ours.values()) and name == "schedule":
+        if name == "schedule":
             options = set(theirs) - {"self", "func", "further"}
             assert options | FurtherOptions.__optional_keys__ == Options.__optional_keys__
-            assert list(ours) == ["self", "func", "options"]
-            return
         assert [(one.name, one.kind, one.default) for one in ours.values()] == [
             (one.name, one.kind, one.default) for one in theirs.values()
         ]

@@ -81,10 +81,18 @@ class TestResults:
 
     def test_what_ran_is_in_the_ledger(self, either):
         JobPipeline(either).add_stage(one, two, name="first").add_stage(one).run_sync()
-        jobs = either.list_jobs("completed")
+        jobs = either.list_jobs("cancelled")
         assert [job.labels["stage"] for job in jobs] == ["first", "first", "1"]
+        assert [phases(either, job) for job in jobs] == [["completed"]] * 3
         assert len({job.labels["pipeline"] for job in jobs}) == 1
         assert [job.last_result for job in jobs] == [1, 2, 1]
+
+    def test_no_jobs_are_left(self, either):
+        kept = either.schedule(one, name="mine", trigger=NEVER)
+        JobPipeline(either).add_stage(one, two).add_stage(one).run_sync()
+        with pytest.raises(PipelineError):
+            JobPipeline(either).add_stage(fail, one).run_sync()
+        assert [job.id for job in either.list_jobs()] == [kept]
 
     def test_a_function_learns_about_its_run(self, memory):
         [[seen]] = JobPipeline(memory).add_stage(lambda context: context.occurrence_id).run_sync()
@@ -285,7 +293,8 @@ class TestStopping:
         stopping.join(SOON)
         waiting.join(SOON)
         assert told == [Conflict]
-        assert [str(job.status) for job in memory.list_jobs()] == ["completed"]
+        ended_job, *_ = memory.list_jobs("cancelled")
+        assert phases(memory, ended_job) == ["completed"]
 
     def test_one_that_is_given_up_begins_no_later_stage(self, memory):
         gate, ran = Gate(), threading.Event()
@@ -396,7 +405,7 @@ class TestTwoProcesses:
                 (0, True),
             }
         reader = Scheduler(f"sqlite:///{tmp_path / 'shared.db'}")
-        jobs = reader.list_jobs()
+        jobs = reader.list_jobs("cancelled")
         assert len(jobs) == 2 * (3 * 21 + 10)
         assert len({run.node for job in jobs for run in reader.runs(job.id)}) == 2
         reader.close()
@@ -404,6 +413,6 @@ class TestTwoProcesses:
 
 def test_a_stage_is_no_schedule_that_comes_again(memory):
     JobPipeline(memory).add_stage(one).run_sync()
-    [job] = memory.list_jobs()
-    assert (str(job.status), job.next_run, phases(memory, job.id)) == ("completed", None, ["completed"])
+    [job] = memory.list_jobs("cancelled")
+    assert (memory.list_jobs(), job.next_run, phases(memory, job.id)) == ([], None, ["completed"])
     assert memory.preview(NEVER, 1) != []

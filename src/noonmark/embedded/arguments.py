@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+import signal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import SECOND, parse_instant, to_micros
@@ -13,28 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.instants import Micros
-    from noonmark.ports.clock import Clock
-    from noonmark.ports.events import EventSink
 
 MAX_SECONDS = 1e10
 INTERRUPTED_SECONDS = 1.0
 """How long runs have to end when the program was interrupted or cancelled in a `with` block."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 POLL_SECONDS = 0.25
 """How often a waiting thread checks whether what it waits for can still happen."""
-
-
-class Settings(TypedDict, total=False):
-    """The settings of a scheduler, beside its store; `Scheduler` describes them."""
-
-    lease: float
-    max_threads: int
-    max_processes: int | None
-    keep_days: float
-    keep_occurrences: int
-    secret_key: str | None
-    signing_key: str | None
-    clock: Clock | None
-    sink: EventSink | None
 
 
 def signing_key_argument(signing_key: object) -> KeySettings:
@@ -86,7 +73,9 @@ def count_argument(field: str, number: object, *, high: int | None = None) -> in
 
 
 def duration_argument(field: str, number: object, *, unit: int = 1, low: float = 0.001) -> Micros:
-    """A length of time, in units of so many seconds."""
+    """A length of time, in units of so many seconds or as a `timedelta`."""
+    if isinstance(number, timedelta):
+        number = number.total_seconds() / unit
     if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number * unit <= MAX_SECONDS:
         raise InvalidSchedule(f"must be a number from {low:g} to {MAX_SECONDS / unit:g}, not {number!r}", field=field)
     return int(number * unit * SECOND)

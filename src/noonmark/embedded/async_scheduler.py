@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 
 from noonmark.core.errors import Conflict
 from noonmark.driver.store_executor import resolve_threadsafe
-from noonmark.embedded.arguments import exit_timeout
+from noonmark.embedded.arguments import POLL_SECONDS, STOP_SIGNALS, exit_timeout
 from noonmark.embedded.runners import LoopRunner
 from noonmark.embedded.scheduler import Scheduler
+from noonmark.targets.worker_pool import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from pathlib import PurePath
     from types import TracebackType
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.policies.options import Overlap
+    from noonmark.core.policies.delivery import Delivery
+    from noonmark.core.policies.options import (
+        DeliveryName,
+        ExecutorName,
+        Misfire,
+        MisfireDocument,
+        MisfireName,
+        Overlap,
+        OverlapDocument,
+        OverlapName,
+        Retry,
+        RetryDocument,
+    )
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation
-    from noonmark.embedded.arguments import Settings
     from noonmark.embedded.decorators import Decorator
-    from noonmark.embedded.documents import FunctionOptions, HttpOptions, Options, TargetOptions, Upstream
+    from noonmark.embedded.documents import (
+        FunctionOptions,
+        FurtherOptions,
+        HttpOptions,
+        Options,
+        TargetOptions,
+        Upstream,
+    )
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
+    from noonmark.ports.clock import Clock
+    from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.runtime import Runtime
 
@@ -45,13 +68,82 @@ class AsyncScheduler:
     they are used where functions are defined, before there is a loop.
     """
 
-    def __init__(self, store: str = "memory://", **settings: Unpack[Settings]) -> None:
+    def __init__(  # noqa: PLR0913 - each is a setting of its own
+        self,
+        store: str = "memory://",
+        *,
+        lease: float | timedelta = 15.0,
+        max_threads: int = MAX_THREADS,
+        max_workers: int | None = None,
+        max_processes: int | None = None,
+        keep_days: float | timedelta = 30,
+        keep_occurrences: int = 10_000,
+        secret_key: str | None = None,
+        signing_key: str | None = None,
+        timezone: str | ZoneInfo | None = None,
+        clock: Clock | None = None,
+        sink: EventSink | None = None,
+    ) -> None:
         """Use a store, as `Scheduler` does and with its settings."""
-        self._inner = _LoopScheduler(store, **settings)
+        self._inner = _LoopScheduler(
+            store,
+            lease=lease,
+            max_threads=max_threads,
+            max_workers=max_workers,
+            max_processes=max_processes,
+            keep_days=keep_days,
+            keep_occurrences=keep_occurrences,
+            secret_key=secret_key,
+            signing_key=signing_key,
+            timezone=timezone,
+            clock=clock,
+            sink=sink,
+        )
 
-    async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:
+    async def schedule(  # noqa: PLR0913 - each is an option of its own
+        self,
+        func: Callable[..., Any] | Mapping[str, Any],
+        name: str | None = None,
+        trigger: Trigger | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        max_runs: int | None = None,
+        *,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
+        misfire: Misfire | MisfireName | MisfireDocument | None = None,
+        retries: int | Retry | RetryDocument = 0,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - of a run, not of this call
+        jitter: float | timedelta | None = None,
+        labels: Mapping[str, str] | None = None,
+        depends_on: Sequence[Upstream] | None = None,
+        delivery: Delivery | DeliveryName | None = None,
+        function_name: str | None = None,
+        executor: ExecutorName | None = None,
+        **further: Unpack[FurtherOptions],
+    ) -> str:
         """Create a schedule of a function, or of a target document, and return its id."""
-        return await in_thread(self._inner.schedule, func, **options)
+        return await in_thread(
+            self._inner.schedule,
+            func,
+            name=name,
+            trigger=trigger,
+            args=args,
+            kwargs=kwargs,
+            max_runs=max_runs,
+            payload=payload,
+            overlap=overlap,
+            misfire=misfire,
+            retries=retries,
+            timeout=timeout,
+            jitter=jitter,
+            labels=labels,
+            depends_on=depends_on,
+            delivery=delivery,
+            function_name=function_name,
+            executor=executor,
+            **further,
+        )
 
     async def schedule_with_deps(
         self,
@@ -87,7 +179,7 @@ class AsyncScheduler:
         body: Any = None,  # noqa: ANN401 - JSON
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
-        completion_timeout_seconds: float | None = None,
+        completion_timeout_seconds: float | timedelta | None = None,
         **options: Unpack[HttpOptions],
     ) -> str:
         """Create a schedule that sends a request and return its id."""
@@ -115,7 +207,7 @@ class AsyncScheduler:
     def cron(
         self,
         expressions: str | Iterable[str],
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         *,
         dst: Mapping[str, str] | None = None,
         **options: Unpack[Options],
@@ -125,7 +217,7 @@ class AsyncScheduler:
 
     def every(
         self,
-        seconds: float = 0,
+        seconds: float | timedelta = 0,
         *,
         minutes: float = 0,
         hours: float = 0,
@@ -139,7 +231,7 @@ class AsyncScheduler:
         """Fire once, at an instant."""
         return self._inner.once(at, **options)
 
-    def daily(self, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Decorator:
+    def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time."""
         return self._inner.daily(at, timezone, **options)
 
@@ -191,13 +283,37 @@ class AsyncScheduler:
         # Not here: another thread that starts it too would wait for this loop, and this loop for that thread.
         await in_thread(self._inner.start)
 
-    async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
+    async def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
         """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back."""
         try:
             await in_thread(self._inner.stop, wait, timeout)
         except asyncio.CancelledError:  # the caller no longer waits, so what still runs is handed back
             self._inner._runners.hand_back()
             raise
+
+    async def run(self) -> None:
+        """Start, and wait until SIGINT (Ctrl-C) or SIGTERM arrives, or `stop` is called; then stop. For scripts."""
+        event_loop, is_signalled = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_signal() -> None:
+            if is_signalled.is_set():
+                self._inner._runners.hand_back()
+            is_signalled.set()
+
+        try:
+            for number in STOP_SIGNALS:
+                event_loop.add_signal_handler(number, on_signal)
+        except (NotImplementedError, RuntimeError, ValueError):
+            raise Conflict("signals arrive in the main thread only: call run() there, or start()") from None
+        try:
+            await self.start()
+            while self._inner._runners.running is not None and not is_signalled.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(is_signalled.wait(), POLL_SECONDS)
+            await self.stop()
+        finally:
+            for number in STOP_SIGNALS:
+                event_loop.remove_signal_handler(number)
 
     async def close(self) -> None:
         """Stop, and close the store."""
@@ -219,7 +335,7 @@ class AsyncScheduler:
         job_id: str | Job,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
-        overlap: Overlap | str | Mapping[str, Any] | None = None,
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run a schedule once more, now, and return its result, or raise its error."""
         self._inner._use_current_loop()

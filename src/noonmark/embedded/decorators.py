@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.triggers import CronTrigger, IntervalTrigger
+from noonmark.core.triggers.interval import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from zoneinfo import ZoneInfo
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-UNITS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
 
 
@@ -44,7 +46,8 @@ class Decorator(Protocol):
 def interval_of(**lengths: object) -> IntervalTrigger:
     """The trigger of `every`: the sum of these lengths of time."""
     total: float = 0
-    for unit, length in lengths.items():
+    for unit, given in lengths.items():
+        length = given.total_seconds() if unit == "seconds" and isinstance(given, timedelta) else given
         if callable(length):
             raise InvalidTrigger("give a length of time, as in @scheduler.every(minutes=5)", field=unit)
         if not isinstance(length, int | float) or isinstance(length, bool):
@@ -55,7 +58,7 @@ def interval_of(**lengths: object) -> IntervalTrigger:
     return IntervalTrigger(total)
 
 
-def daily_at(at: str, timezone: str = "UTC") -> CronTrigger:
+def daily_at(at: str, timezone: str | ZoneInfo = "UTC") -> CronTrigger:
     """The trigger of `daily`: a time of day by the local clock."""
     found = _TIME.fullmatch(str(at))
     if found is None:

@@ -23,7 +23,19 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from noonmark.core.policies.delivery import Delivery
-    from noonmark.core.policies.options import Misfire, Overlap, Window
+    from noonmark.core.policies.options import (
+        DeliveryName,
+        ExecutorName,
+        Misfire,
+        MisfireDocument,
+        MisfireName,
+        Overlap,
+        OverlapDocument,
+        OverlapName,
+        RetryDocument,
+        Window,
+        WindowDocument,
+    )
     from noonmark.core.schedule import Declaration
 
     Upstream = str | Job | Dependency | Mapping[str, Any]
@@ -67,7 +79,7 @@ class FurtherOptions(TypedDict, total=False):
     description: str | None
     pause_on_failure: int | None
     """Pause the schedule after so many failures in a row."""
-    window: Window | Mapping[str, Any] | None
+    window: Window | WindowDocument | None
     """How long after its due time an occurrence may begin and run."""
     concurrency: Concurrency | None
     """Schedules with the same key run at most `limit` at a time."""
@@ -84,13 +96,13 @@ class CommonOptions(FurtherOptions, total=False):
     name: str | None
     trigger: Trigger | None
     max_runs: int | None
-    overlap: Overlap | str | Mapping[str, Any] | None
-    misfire: Misfire | str | Mapping[str, Any] | None
-    retries: int | Retry | Mapping[str, Any]
+    overlap: Overlap | OverlapName | OverlapDocument | None
+    misfire: Misfire | MisfireName | MisfireDocument | None
+    retries: int | Retry | RetryDocument
     timeout: float | timedelta | None
     jitter: float | timedelta | None
     labels: Mapping[str, str] | None
-    delivery: Delivery | str | None
+    delivery: Delivery | DeliveryName | None
 
 
 class HttpOptions(CommonOptions, total=False):
@@ -112,7 +124,7 @@ class FunctionOptions(CommonOptions, total=False):
     kwargs: Mapping[str, Any] | None
     payload: Any
     function_name: str | None
-    executor: str | None
+    executor: ExecutorName | None
 
 
 class Options(FunctionOptions, total=False):
@@ -183,7 +195,7 @@ def command_target(argv: object, env: object, cwd: object, *, stdin: object, lim
 
 def http_target(url: object, **parts: object) -> dict[str, Any]:
     """The target of a request."""
-    return present(target_kind="http", url=url, **{name: _as_json(part) for name, part in parts.items()})
+    return present(target_kind="http", url=url, **{name: seconds_of(_as_json(part)) for name, part in parts.items()})
 
 
 def copied_target(document: Mapping[str, Any]) -> dict[str, Any]:

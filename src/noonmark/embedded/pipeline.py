@@ -12,13 +12,14 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
-from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError, PipelineError
+from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError, NotFound, PipelineError
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.embedded.async_scheduler import in_thread
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.run_now import ran_here, result_of
+from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ class _Stage:
 
 
 class JobPipeline:
-    """Runs functions in stages, each function as a schedule that runs once. Works without `start` too."""
+    """Runs functions in stages, each function as a schedule that runs once. Works without `start` too.
+
+    The schedules belong to the run: they are deleted when their stage has ended, and their history is kept as usual.
+    """
 
     def __init__(
         self, scheduler: Scheduler | AsyncScheduler, on_progress: Callable[[Progress], None] | None = None
@@ -136,7 +140,10 @@ class JobPipeline:
         finally:
             for occurrence in planned:
                 on_end.pop(occurrence.id, None)
-        return self._results(stage, [endings[occurrence.id] for occurrence in planned])
+        try:
+            return self._results(stage, [endings[occurrence.id] for occurrence in planned])
+        finally:
+            self._delete(schedules)
 
     def _wait(
         self,
@@ -174,6 +181,15 @@ class JobPipeline:
         for schedule in schedules:
             with suppress(NoonmarkError):
                 self._scheduler.cancel(schedule.schedule_id)
+
+    def _delete(self, schedules: list[Schedule]) -> None:
+        """Delete the schedules of a stage that has ended. If that fails, its results still count."""
+        try:
+            for schedule in schedules:
+                with suppress(NotFound):
+                    schedule_edits.delete(self._scheduler._store, schedule.uid)
+        except NoonmarkError:
+            logger.warning("schedules of a pipeline could not be deleted", exc_info=True)
 
     def _tell(self, progress: Progress) -> None:
         """Call `on_progress`; an error of it is logged, and stops nothing."""

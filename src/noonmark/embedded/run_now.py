@@ -23,10 +23,10 @@ from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.policies.options import Overlap
+    from noonmark.core.policies.options import Overlap, OverlapDocument, OverlapName
     from noonmark.core.policies.overlap import OverlapPolicy
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
@@ -62,7 +62,7 @@ class Request:
     overlap: OverlapPolicy | None
 
 
-def read_request(schedule: Schedule, payload: Any, overlap: Overlap | str | Mapping[str, Any] | None) -> Request:  # noqa: ANN401 - JSON
+def read_request(schedule: Schedule, payload: Any, overlap: Overlap | OverlapName | OverlapDocument | None) -> Request:  # noqa: ANN401 - JSON
     """Judge the payload and the overlap policy of a call."""
     return Request(schedule, _payload(payload), _overlap(overlap))
 
@@ -127,7 +127,7 @@ def _check_function(runtime: Runtime, schedule: Schedule) -> None:
         )
 
 
-def _overlap(overlap: Overlap | str | Mapping[str, Any] | None) -> OverlapPolicy | None:
+def _overlap(overlap: Overlap | OverlapName | OverlapDocument | None) -> OverlapPolicy | None:
     if overlap is None:
         return None
     problems: list[Problem] = []

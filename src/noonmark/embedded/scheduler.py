@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
+from zoneinfo import ZoneInfo
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
@@ -18,8 +22,12 @@ from noonmark.core.instants import from_micros
 from noonmark.core.json_values import json_copy
 from noonmark.core.signatures import tenant_key
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger, Trigger, parse_trigger
+from noonmark.core.triggers.interval import UNITS
+from noonmark.core.triggers.recurrence import zone_argument
 from noonmark.core.triggers.trigger import trigger_argument
 from noonmark.embedded.arguments import (
+    POLL_SECONDS,
+    STOP_SIGNALS,
     count_argument,
     duration_argument,
     event_type_argument,
@@ -30,7 +38,7 @@ from noonmark.embedded.arguments import (
     signing_key_argument,
 )
 from noonmark.embedded.declarations import OWNER, Declarations
-from noonmark.embedded.decorators import UNITS, daily_at, interval_of
+from noonmark.embedded.decorators import daily_at, interval_of
 from noonmark.embedded.documents import (
     check_options,
     command_target,
@@ -55,14 +63,25 @@ from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_t
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from pathlib import PurePath
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
-    from noonmark.core.policies.options import Misfire, Overlap, Retry
+    from noonmark.core.policies.options import (
+        DeliveryName,
+        ExecutorName,
+        Misfire,
+        MisfireDocument,
+        MisfireName,
+        Overlap,
+        OverlapDocument,
+        OverlapName,
+        Retry,
+        RetryDocument,
+    )
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.embedded.answers import EventMatches, Explanation
@@ -102,23 +121,28 @@ class Scheduler:
         self,
         store: str = "memory://",
         *,
-        lease: float = 15.0,
+        lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
+        max_workers: int | None = None,
         max_processes: int | None = None,
-        keep_days: float = 30,
+        keep_days: float | timedelta = 30,
         keep_occurrences: int = 10_000,
         secret_key: str | None = None,
         signing_key: str | None = None,
+        timezone: str | ZoneInfo | None = None,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
         """Use a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
         A run whose process dies is taken over when its lease, in seconds, has expired. At most `max_threads` functions
-        run in threads, and at most `max_processes` in processes, by default one per processor. The newest
-        `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at most. Secrets are encrypted
-        with `secret_key`, as printed by `noonmark secret key`. Requests are signed with `signing_key`, or else with a
-        key that the store has generated.
+        run in threads (`max_workers` is another name for it), and at most `max_processes` in processes, by default one
+        per processor. The newest `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at
+        most. Secrets are encrypted with `secret_key`, as printed by `noonmark secret key`. Requests are signed with
+        `signing_key`, or else with a key that the store has generated.
+
+        Instants are aware datetimes. With a `timezone`, `once`, `preview` and `explain` also take naive ones, which
+        are local times there.
         """
         from noonmark.embedded.runners import RunnerPool
 
@@ -130,9 +154,10 @@ class Scheduler:
             keep_count=count_argument("keep_occurrences", keep_occurrences),
         )
         self._limits = (
-            count_argument("max_threads", max_threads),
+            _thread_limit(max_threads, max_workers),
             None if max_processes is None else count_argument("max_processes", max_processes),
         )
+        self._zone = None if timezone is None else ZoneInfo(zone_argument(timezone).name)
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         unopened = make_store(store, self._clock)
@@ -159,23 +184,23 @@ class Scheduler:
     def schedule(  # noqa: PLR0913 - each is an option of its own
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        *,
         name: str | None = None,
         trigger: Trigger | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        payload: Any = None,  # noqa: ANN401 - JSON
         max_runs: int | None = None,
-        overlap: Overlap | str | Mapping[str, Any] | None = None,
-        misfire: Misfire | str | Mapping[str, Any] | None = None,
-        retries: int | Retry | Mapping[str, Any] = 0,
+        *,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
+        misfire: Misfire | MisfireName | MisfireDocument | None = None,
+        retries: int | Retry | RetryDocument = 0,
         timeout: float | timedelta | None = None,
         jitter: float | timedelta | None = None,
         labels: Mapping[str, str] | None = None,
         depends_on: Sequence[Upstream] | None = None,
-        delivery: Delivery | str | None = None,
+        delivery: Delivery | DeliveryName | None = None,
         function_name: str | None = None,
-        executor: str | None = None,
+        executor: ExecutorName | None = None,
         **further: Unpack[FurtherOptions],
     ) -> str:
         """Create a schedule of a function and return its id, which stays the same across restarts.
@@ -259,7 +284,7 @@ class Scheduler:
         body: Any = None,  # noqa: ANN401 - JSON
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
-        completion_timeout_seconds: float | None = None,
+        completion_timeout_seconds: float | timedelta | None = None,
         **options: Unpack[HttpOptions],
     ) -> str:
         """Create a schedule that sends a request and return its id.
@@ -309,7 +334,7 @@ class Scheduler:
     def cron(
         self,
         expressions: str | Iterable[str],
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         *,
         dst: Mapping[str, str] | None = None,
         **options: Unpack[Options],
@@ -319,7 +344,7 @@ class Scheduler:
 
     def every(
         self,
-        seconds: float = 0,
+        seconds: float | timedelta = 0,
         *,
         minutes: float = 0,
         hours: float = 0,
@@ -331,9 +356,9 @@ class Scheduler:
 
     def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
         """Fire once, at an instant."""
-        return self._decorator(lambda: OnceTrigger(at), options)
+        return self._decorator(lambda: OnceTrigger(self._aware(at)), options)
 
-    def daily(self, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Decorator:
+    def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time such as 09:00 or 09:00:30."""
         return self._decorator(lambda: daily_at(at, timezone), options)
 
@@ -420,7 +445,7 @@ class Scheduler:
             raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
         self._runners.start()
 
-    def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
+    def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
         """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back.
 
         Without `wait`, runs are handed back at once, and run again elsewhere, or after the next start. A function that
@@ -430,6 +455,37 @@ class Scheduler:
             self._runners.stop(0)
         else:
             self._runners.stop(None if timeout is None else duration_argument("timeout", timeout, low=0))
+
+    def run(self) -> None:
+        """Start, and wait until SIGINT (Ctrl-C) or SIGTERM arrives, or `stop` is called; then stop. For scripts.
+
+        It waits for the runs. After a second signal, what has not ended is handed back. Call it in the main thread,
+        where signals arrive.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise Conflict("signals arrive in the main thread only: call run() there, or start()")
+        signals: SimpleQueue[int] = SimpleQueue()  # its put may interrupt its get, which no lock allows
+
+        received: list[int] = []
+
+        def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+            if received:
+                raise KeyboardInterrupt
+            received.append(number)
+            signals.put(number)
+
+        before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
+        try:
+            self.start()
+            while self._runners.running is not None and not received:
+                with suppress(Empty):
+                    signals.get(timeout=POLL_SECONDS)
+            self.stop()
+        except KeyboardInterrupt:
+            self.stop(wait=False)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def close(self) -> None:
         """Stop, and close the store; no method works after that. A second call does nothing."""
@@ -457,7 +513,7 @@ class Scheduler:
         job_id: str | Job,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
-        overlap: Overlap | str | Mapping[str, Any] | None = None,
+        overlap: Overlap | OverlapName | OverlapDocument | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run a schedule once more, now, and return its result, or raise its error; its next fire does not change.
 
@@ -512,7 +568,7 @@ class Scheduler:
         self._open()
         stored = self._find(job) if isinstance(job, str | Job) else None
         wanted = count_argument("count", count, high=MAX_PREVIEW)
-        now, since = self._store.clock(), None if after is None else instant_argument("after", after)
+        now, since = self._store.clock(), None if after is None else instant_argument("after", self._aware(after))
         if stored is not None:
             return fires_of_schedule(self._store, stored, wanted, after=since, now=now)
         if not isinstance(job, Trigger):
@@ -527,7 +583,7 @@ class Scheduler:
         from noonmark.operations.explain import explained
 
         stored = self._find(job_id, deleted=True)
-        instant = None if at is None else instant_or_text_argument("at", at)
+        instant = None if at is None else instant_or_text_argument("at", self._aware(at))
         return Explanation.from_document(explained(self._store, stored, instant))
 
     def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
@@ -682,6 +738,12 @@ class Scheduler:
         if options["name"] is not None and options["name"] == options["function_name"]:
             self._declarations.warn_of_twin(func, options["name"])
 
+    def _aware(self, instant: T) -> T | datetime:
+        """A naive datetime in the zone of the scheduler, if it has one; anything else as it is."""
+        if isinstance(instant, datetime) and instant.tzinfo is None and self._zone is not None:
+            return instant.replace(tzinfo=self._zone)
+        return instant
+
     def _with_runner(self, work: Callable[[Runner], T]) -> T:
         """Do something with the runner that is started, or else with a new one."""
         self._open()
@@ -722,6 +784,14 @@ class Scheduler:
         self._runners.after_fork()
         self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name())
+
+
+def _thread_limit(max_threads: object, max_workers: object) -> int:
+    if max_workers is None:
+        return count_argument("max_threads", max_threads)
+    if max_threads != MAX_THREADS:
+        raise InvalidSchedule("is another name for max_threads; give one of the two", field="max_workers")
+    return count_argument("max_workers", max_workers)
 
 
 def _set_job_id(func: Callable[..., Any], job_id: str | Job) -> None:

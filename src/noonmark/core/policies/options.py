@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypedDict
 
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
@@ -27,6 +27,57 @@ if TYPE_CHECKING:
 
     Seconds = float | timedelta
     Document = dict[str, Any]
+
+OverlapName = Literal["skip", "skip_if_running", "queue", "queue_one", "allow", "allow_concurrent", "cancel_running"]
+"""The names of overlap policies, for type checkers; what is accepted is the reader's decision."""
+MisfireName = Literal[
+    "skip",
+    "none",
+    "catch_up_one",
+    "catchup_one",
+    "catch_up_all",
+    "catchup_all",
+    "fire_immediately",
+    "catch_up_within",
+    "spread",
+]
+"""The same for misfire policies."""
+DeliveryName = Literal["at_least_once", "at_most_once"]
+ExecutorName = Literal["thread", "process"]
+
+
+class OverlapDocument(TypedDict, total=False):
+    """An overlap policy as a document."""
+
+    type: Required[OverlapName]
+    queue_limit: int
+    cancel_grace_seconds: float
+
+
+class MisfireDocument(TypedDict, total=False):
+    """A misfire policy as a document."""
+
+    type: Required[MisfireName]
+    grace_seconds: float
+    limit: int
+    window_seconds: float
+
+
+class RetryDocument(TypedDict, total=False):
+    """A retry policy as a document."""
+
+    max_attempts: int
+    backoff_seconds: float
+    multiplier: float
+    max_backoff_seconds: float
+
+
+class WindowDocument(TypedDict, total=False):
+    """A window as a document."""
+
+    duration_seconds: Required[float]
+    end_action: Literal["cancel", "pause", "none"]
+
 
 MAX_RETRIES = MAX_ATTEMPTS - 1
 RETRY_RULE = f"must be a whole number from 0 to {MAX_RETRIES}"

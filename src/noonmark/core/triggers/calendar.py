@@ -21,7 +21,8 @@ from noonmark.core.triggers.recurrence import (
 from noonmark.core.triggers.wallclock import TimesOnDays
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
+    from zoneinfo import ZoneInfo
 
 Values = int | Iterable[int] | None
 """What a field may be given as: one value, several, or any."""
@@ -64,11 +65,11 @@ class CalendarTrigger(WallTrigger):
         month: Values = None,
         day_of_week: Values = None,
         year: Values = None,
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         dst: Mapping[str, str] | DstOverride | None = None,
         start_at: datetime | None = None,
         end_at: datetime | None = None,
-        jitter_seconds: float = 0,
+        jitter_seconds: float | timedelta = 0,
     ) -> None:
         """Sunday is 0 or 7. `second` is 0 unless it is given."""
         given = {
@@ -81,10 +82,11 @@ class CalendarTrigger(WallTrigger):
             "year": year,
         }
         self._set(**{name: calendar_values(name, value) for name, value in given.items()})
-        self._set(timezone=timezone, dst=dst_argument(dst))
+        zone = zone_argument(timezone)
+        self._set(timezone=zone.name, dst=dst_argument(dst))
         dst_rule = self.dst.over(FIXED if self.minute is not None and self.hour is not None else WILDCARD)
         self._set(rule=self._wall_rule())
-        self._set(_recurrence=Recurrence(zone_argument(timezone), [(self.rule, dst_rule)]))
+        self._set(_recurrence=Recurrence(zone, [(self.rule, dst_rule)]))
         self._set_bounds(start_at, end_at, jitter_seconds)
         # The one time of a calendar with years may have been skipped by its zone.
         if start_at is not None or end_at is not None or self.year is not None:

@@ -13,7 +13,8 @@ from noonmark.core.triggers.recurrence import FIXED, NO_OVERRIDE, Recurrence, Wa
 from noonmark.core.triggers.trigger import instant_argument
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.triggers.recurrence import DstOverride
     from noonmark.core.triggers.wallclock import TimesOnDays
@@ -38,13 +39,13 @@ class CronTrigger(WallTrigger):
     def __init__(  # noqa: PLR0913 - the public signature, mostly defaults
         self,
         expressions: str | Iterable[str],
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         dst: Mapping[str, str] | DstOverride | None = None,
         key: str = "",
         *,
         start_at: datetime | None = None,
         end_at: datetime | None = None,
-        jitter_seconds: float = 0,
+        jitter_seconds: float | timedelta = 0,
     ) -> None:
         """Parse now, so that a bad expression never reaches a store."""
         given = expressions if isinstance(expressions, str) else _listed(expressions)
@@ -55,13 +56,13 @@ class CronTrigger(WallTrigger):
         # A key that nothing hashes is not part of the trigger's meaning.
         kept = key if key and any(one.hashed for one in parsed) else ""
         recurrence = Recurrence(zone, [(one.rule, override.over(one.dst)) for one in parsed])
-        self._set(expressions=texts, timezone=timezone, dst=override, key=kept, parsed=parsed, _recurrence=recurrence)
+        self._set(expressions=texts, timezone=zone.name, dst=override, key=kept, parsed=parsed, _recurrence=recurrence)
         self._set_bounds(start_at, end_at, jitter_seconds)
         if start_at is not None or end_at is not None:
             self._require_a_fire()
 
     @classmethod
-    def from_expression(cls, expr: str, timezone: str = "UTC") -> CronTrigger:
+    def from_expression(cls, expr: str, timezone: str | ZoneInfo = "UTC") -> CronTrigger:
         """One expression, in a zone."""
         return cls(expr, timezone)
 

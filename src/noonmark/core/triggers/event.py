@@ -13,7 +13,7 @@ from noonmark.core.json_values import event_type, json_copy
 from noonmark.core.triggers.trigger import Trigger, instant_argument
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from noonmark.core.instants import Micros
 
@@ -37,7 +37,7 @@ class EventTrigger(Trigger):
         *,
         start_at: datetime | None = None,
         end_at: datetime | None = None,
-        jitter_seconds: float = 0,
+        jitter_seconds: float | timedelta = 0,
     ) -> None:
         """One type or several; without filters every event of the type matches."""
         matcher = compile_filters({} if filters is None else filters)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noonmark.core.errors import TriggerNeverFires
+from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
 from noonmark.core.instants import MAX_INSTANT, Micros, from_micros, micros_to_seconds
 from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range, instant_argument
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
 
+UNITS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 MIN_EVERY_SECONDS = 0.001
 MAX_EVERY_SECONDS = 3_155_760_000
 """A century."""
@@ -25,15 +27,25 @@ class IntervalTrigger(Trigger):
 
     type: ClassVar[str] = "interval"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the public signature, mostly defaults
         self,
-        every_seconds: float,
+        every_seconds: float | timedelta | None = None,
         start_at: datetime | None = None,
         end_at: datetime | None = None,
         *,
-        jitter_seconds: float = 0,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        jitter_seconds: float | timedelta = 0,
     ) -> None:
-        """From a millisecond to a century; `end_at` is inclusive."""
+        """From a millisecond to a century; `end_at` is inclusive.
+
+        The interval is `every_seconds`, or else the sum of `seconds`, `minutes`, `hours` and `days`.
+        """
+        lengths = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
+        if given := {unit: length for unit, length in lengths.items() if length}:
+            every_seconds = _sum_of(given, every_seconds)
         every = duration_argument("every_seconds", every_seconds, low=MIN_EVERY_SECONDS, high=MAX_EVERY_SECONDS)
         self._set(every=every)
         self._set_bounds(start_at, end_at, jitter_seconds)
@@ -70,3 +82,15 @@ class IntervalTrigger(Trigger):
         if self.start is None:
             return 0
         return (until - self.start) // self.every - (after - self.start) // self.every
+
+
+def _sum_of(lengths: Mapping[str, object], every_seconds: object) -> float:
+    """Lengths of time by their unit, as seconds."""
+    if every_seconds is not None:
+        raise InvalidTrigger("give every_seconds, or seconds, minutes, hours and days, not both", field="every_seconds")
+    total: float = 0
+    for unit, length in lengths.items():
+        if isinstance(length, bool) or not isinstance(length, int | float) or not 0 < length <= MAX_EVERY_SECONDS:
+            raise InvalidTrigger(f"must be a number from 0 to {MAX_EVERY_SECONDS:,}", field=unit)
+        total += length * UNITS[unit]
+    return total

@@ -10,7 +10,7 @@ from noonmark.core.instants import Micros, from_micros, micros_to_seconds, to_te
 from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range, instant_argument
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 MAX_DELAY_SECONDS = 3_155_760_000
 """A century."""
@@ -29,10 +29,10 @@ class OnceTrigger(Trigger):
         self,
         at: datetime | None = None,
         *,
-        delay_seconds: float | None = None,
+        delay_seconds: float | timedelta | None = None,
         start_at: datetime | None = None,
         end_at: datetime | None = None,
-        jitter_seconds: float = 0,
+        jitter_seconds: float | timedelta = 0,
     ) -> None:
         """Give `at` or `delay_seconds`, one of the two."""
         if (at is None) == (delay_seconds is None):

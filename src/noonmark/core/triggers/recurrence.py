@@ -20,6 +20,7 @@ from noonmark.core.triggers.zones import CYCLE, SETTLED, Pass, Segment, Zone, lo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.triggers.wallclock import TimesOnDays, WallRule
 
@@ -218,10 +219,10 @@ class WallTrigger(Trigger):
         return self._recurrence.count_between(after // SECOND, until // SECOND)
 
 
-def zone_argument(name: str) -> Zone:
-    """A zone given by a caller."""
+def zone_argument(zone: str | ZoneInfo) -> Zone:
+    """A zone given by a caller, by its name or as a `ZoneInfo` that has one."""
     try:
-        return load_zone(name)
+        return load_zone(getattr(zone, "key", zone))
     except ValueError as error:
         raise InvalidTrigger(str(error), field="timezone") from None
 

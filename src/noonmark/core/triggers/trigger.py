@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
@@ -131,7 +132,9 @@ class Trigger(ABC):
         for name, value in fields.items():
             assign(self, name, value)
 
-    def _set_bounds(self, start_at: datetime | None, end_at: datetime | None, jitter_seconds: float) -> None:
+    def _set_bounds(
+        self, start_at: datetime | None, end_at: datetime | None, jitter_seconds: float | timedelta
+    ) -> None:
         jitter = 0
         if type(jitter_seconds) is not int or jitter_seconds:
             jitter = duration_argument("jitter_seconds", jitter_seconds, low=0, high=MAX_JITTER_SECONDS)
@@ -175,7 +178,9 @@ def instant_argument(name: str, value: datetime) -> Micros:
 
 
 def duration_argument(name: str, value: object, *, low: float, high: float) -> Micros:
-    """A number of seconds given by a caller, as microseconds."""
+    """A number of seconds or a `timedelta` given by a caller, as microseconds."""
+    if isinstance(value, timedelta):
+        value = micros_to_seconds(value // timedelta(microseconds=1))
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidTrigger(f"must be a number of seconds from {low:,} to {high:,}", field=name)
     return seconds_to_micros(value)
