@@ -55,7 +55,7 @@ class Impatient:
 
     def call(self, name, arguments):
         answer = self._remote.call(name, arguments)
-        if name == "occurrence/get":
+        if name == "occurrence/get" and answer["phase"] == "pending":
             self._remote.call("occurrence/cancel", arguments)
         return answer
 

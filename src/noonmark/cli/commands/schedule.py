@@ -246,9 +246,20 @@ def preview(
     show_preview(answer, document, after=start, count=count)
 
 
-def pause(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
+def pause(
+    schedule_id: ScheduleId,
+    /,
+    *,
+    reason: Reason = None,
+    until: Annotated[
+        str | None, Parameter(show_default=False, help="Resume by itself at this instant: 2027-05-25T02:00:00Z.")
+    ] = None,
+    connection: Connection = Connection(),
+) -> None:
     """Pause a schedule; active runs continue, and fires missed meanwhile are recorded as skipped."""
-    _change_phase(connection, "schedule/pause", present(schedule_id=schedule_id, reason=reason), "Paused")
+    ends = parse_optional_instant(until, "--until")
+    arguments = present(schedule_id=schedule_id, reason=reason, until=ends)
+    _change_phase(connection, "schedule/pause", arguments, "Paused")
 
 
 def resume(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
