@@ -7,7 +7,16 @@ from noonmark.core.causation import MAX_DEPTH, MAX_FACTS, MAX_OF_TYPE
 from noonmark.core.chain import MAX_STEPS
 from noonmark.core.event import NOONMARK
 from noonmark.core.ids import TRIGGER
-from noonmark.core.system_events import MAX_ERROR, MAX_LINE, SystemEvent, of_lost_node, of_occurrence, of_schedule
+from noonmark.core.pings import Ping, Signal, ping_fields
+from noonmark.core.system_events import (
+    MAX_ERROR,
+    MAX_LINE,
+    SystemEvent,
+    of_lost_node,
+    of_occurrence,
+    of_ping,
+    of_schedule,
+)
 from noonmark.testing import factories
 
 OF_SCHEDULES = {
@@ -53,6 +62,16 @@ SCHEDULES = {
     "failures_in_row": "after how many failures in a row it paused itself; else 0",
     **LAST,
 }
+PINGS = {
+    **OF_SCHEDULES,
+    "occurrence_id": "of `ping.early`, which occurrence it counts for; else null",
+    "due_at": "of `ping.early`, when that is due; else null",
+    "signal": "`start`, `success` or `fail`",
+    "exit_status": "the exit status that it reported; null if it reported none",
+    "output": "the body, or the last 16 KiB of it",
+    "at": "when it came",
+    **LAST,
+}
 NODES = {
     "node": "its name",
     "seen_at": "when it was last heard of",
@@ -68,16 +87,19 @@ def events_page() -> str:
     """Every fact, when it is told, and every field of its payload."""
     made = factories.schedule()
     one = factories.occurrence(made, TRIGGER)
+    ping = of_ping(SystemEvent.PING_UNEXPECTED, made, "", ping_fields(Ping(signal=Signal.START), None, now=0))
     lost = of_lost_node("", seen=0, started=0, version="", load=0, routes=())
-    examples = (of_occurrence(SystemEvent.FAILED, made, one), of_schedule(SystemEvent.SCHEDULE_CREATED, made), lost)
-    for fields, event in zip((OCCURRENCES, SCHEDULES, NODES), examples, strict=True):
+    created = of_schedule(SystemEvent.SCHEDULE_CREATED, made)
+    examples = (of_occurrence(SystemEvent.FAILED, made, one), created, ping, lost)
+    for fields, event in zip((OCCURRENCES, SCHEDULES, PINGS, NODES), examples, strict=True):
         if event is None or list(fields) != list(event.payload):
             raise ValueError(f"{event} has other fields than the page tells of: {list(fields)}")
     return (
         f"{NOTE}# Events that Noonmark emits\n\n"
         "What happens to occurrences, schedules and nodes is emitted as an event, in the transaction that makes it\n"
         "so, if a schedule of the tenant listens for its type: an [alert](../guides/alerts.md). Where nobody listens,\n"
-        f"nothing is kept. The source of all of them is `{NOONMARK}`, which nobody else may use; the types are free\n"
+        "nothing is kept, except those of [pings](../guides/dead-mans-switch.md), which are always kept.\n"
+        f"The source of all of them is `{NOONMARK}`, which nobody else may use; the types are free\n"
         "for everybody, so that an alert can be tried.\n\n"
         "| type | told when |\n| --- | --- |\n"
         + "".join(f"| `{fact}` | {fact.sentence} |\n" for fact in SystemEvent)
@@ -95,6 +117,7 @@ def events_page() -> str:
         f"a fact. In `evt3.1_..-..`, what precedes the hyphen stands for the last {MAX_STEPS} steps that led to it.\n"
         + _section("Of an occurrence", OCCURRENCES)
         + _section("Of a schedule", SCHEDULES)
+        + _section("Of a ping", PINGS)
         + _section("Of a node", NODES)
     )
 

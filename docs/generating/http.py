@@ -21,6 +21,7 @@ TITLES = {
     "trigger": "Triggers",
     "upload": "Uploads",
     "secret": "Secrets",
+    "ping": "Pings",
     "signing": "Signatures",
     "node": "Nodes",
     "doctor": "The doctor",

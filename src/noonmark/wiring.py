@@ -99,19 +99,21 @@ def make_target(
     outbound: HttpTargetSettings | None = None,
     seal: Seal | None = None,
 ) -> Target:
-    """The target for functions, programs, events and HTTP requests.
+    """The target for functions, programs, events, pings and HTTP requests.
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
     from noonmark.targets.composite import CompositeTarget
     from noonmark.targets.event import EventEmitter
     from noonmark.targets.http.runner import HttpRunner
+    from noonmark.targets.ping import PingReceiver
     from noonmark.targets.secrets import SecretResolver
 
     secret_resolver = SecretResolver(store, seal)
     kinds: dict[str, Target] = {
         "function": runner,
         "event": EventEmitter(store),
+        "ping": PingReceiver(store),
         "http": HttpRunner(outbound, secrets=secret_resolver),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes

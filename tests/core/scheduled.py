@@ -39,8 +39,12 @@ def every(seconds, *, start=0, end=None, jitter=0):
 
 
 def declared(trigger, **fields):
-    policies = {"overlap_policy": overlap.Skip(), "misfire_policy": misfire.Skip()}
-    return Declaration(trigger=trigger, target=FunctionTarget(function="tidy"), **(policies | fields))
+    usual = {
+        "overlap_policy": overlap.Skip(),
+        "misfire_policy": misfire.Skip(),
+        "target": FunctionTarget(function="tidy"),
+    }
+    return Declaration(trigger=trigger, **(usual | fields))
 
 
 def scheduled(trigger=None, *, phase=SchedulePhase.ACTIVE, created=0, revision=1, **fields):

@@ -21,6 +21,7 @@ PAST = {"type": "interval", "every_seconds": 86_400, "start_at_utc": "2026-01-01
 AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC", "--start-at", LATER)
 SEALED = {"value": "Bearer 0123456789", "hosts": ["api.example.com", "*.example.org:8443"]}
 CARRIES = {"target_kind": "http", "url": "https://api.example.com", "secret_headers": {"Authorization": "nothing"}}
+PINGED = {"target_kind": "ping"}
 _numbers = count(1)
 
 
@@ -58,6 +59,10 @@ class Stage:
     def waiting(self):
         """An occurrence that no node can run."""
         return self.do("schedule/run", schedule_id=self.schedule(), key="waiting")["occurrence_id"]
+
+    def cancelled(self):
+        """An occurrence that was cancelled before it ran."""
+        return self.do("occurrence/cancel", occurrence_id=self.waiting())["occurrence_id"]
 
     def accepted(self):
         """An occurrence that awaits its completion by a client."""
@@ -129,12 +134,15 @@ LOOKS = (
     Row("schedule/runs", lambda at: {"schedule_id": at.ids[0], "limit": 10}, _on("schedule", "runs", limit="--limit")),
     Row("schedule/explain", lambda at: {"schedule_id": at.ids[0], "at": "2036-01-01T13:00:00Z"},
         _on("schedule", "explain", at="--at")),
+    Row("occurrence/list", lambda at: {"schedule_id": at.ids[0], "phase": ["completed"], "limit": 10},
+        lambda asked: ("failures", "--schedule", asked["schedule_id"], "--phase", "completed", "--limit", "10")),
     Row("occurrence/get", lambda at: {"occurrence_id": at.ids[1]}),
     Row("occurrence/runs", lambda at: {"occurrence_id": at.ids[1]}),
     Row("occurrence/explain", lambda at: {"occurrence_id": at.ids[1]}, _on("schedule", "explain")),
     Row("run/get", lambda at: {"run_id": at.ids[2]}),
     Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
         _on("event", "list", event_type="--event", limit="--limit")),
+    Row("ping/url", lambda at: {"schedule_id": at.pinged}, _on("schedule", "ping-url")),
     Row("secret/list", command=_on("secret", "list")),
     Row("signing/key", command=_on("secret", "signing-key")),
     Row("event/match", lambda _: {"event_type": "seen", "filters": {"n": {"gt": 1}}, "limit": 10},
@@ -179,9 +187,12 @@ CHANGES = (
     Row("occurrence/fail", lambda at: {"occurrence_id": at.accepted(), "error": "it was full"}, audited=3),
     Row("occurrence/cancel", lambda at: {"occurrence_id": at.waiting(), "reason": "never mind"},
         _on("run", "cancel", reason="--reason"), audited=3),
+    Row("occurrence/redrive", lambda at: {"occurrence_id": at.cancelled()}, _on("run", "redrive")),
     Row("event/emit", lambda at: {"event_type": "told", "payload": {"n": 1}, "source": "parity", "event_id": at.name()},
         lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
                        "--event-id", asked["event_id"])),
+    Row("ping/rotate", lambda at: {"schedule_id": at.schedule(target=PINGED)},
+        _on("schedule", "ping-url", "--rotate"), audited=2),
     Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
     Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
@@ -282,6 +293,11 @@ WRONG = (
     Wrong("occurrence/complete", lambda at: {"occurrence_id": at.waiting()}, code="conflict", field=""),
     _lost("occurrence/fail"),
     _lost("occurrence/cancel", _on("run", "cancel")),
+    _lost("occurrence/redrive", _on("run", "redrive")),
+    Wrong("occurrence/redrive", lambda at: {"occurrence_id": at.waiting()}, _on("run", "redrive"),
+          code="conflict", field="occurrence_id"),
+    _wrong("occurrence/list", {"reason": "boredom"}, lambda _: ("failures", "--reason", "boredom"),
+           "invalid_request", "reason"),
     _wrong("run/get", {"run_id": "run_0"}, None, "not_found", "run_id"),
     _wrong("event/emit", {"event_type": "no spaces"}, lambda _: ("event", "emit", "no spaces"),
            "invalid_request", "event_type"),
@@ -312,6 +328,8 @@ WRONG = (
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": []}, None, "invalid_request", "hosts"),
     _wrong("secret/delete", {"name": "nowhere"}, lambda _: ("secret", "delete", "nowhere"), "not_found", "name"),
     _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("ping/url", GONE, _on("schedule", "ping-url")),
+    _wrong("ping/rotate", GONE, _on("schedule", "ping-url", "--rotate")),
     _wrong("signing/key", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("doctor", {"rows": -1}, _on("doctor", rows="--rows"), "invalid_request", "rows"),

@@ -12,10 +12,10 @@ from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
 from tests.client.scripted_proxy import Awaited
 from tests.server.live_server import SEALING_KEY, serving
-from tests.server.parity import CHANGES, LOOKS, NOBODY, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
+from tests.server.parity import CHANGES, LOOKS, NOBODY, PINGED, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
 from tests.server.transports import METHODS, CallError, ClientCall, ClientMethods, Command, InProcess, JsonRpc, Rest
 
-ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl)_[0-9a-z_-]+|parity-\d+)\b")
+ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl)_[0-9a-z_-]+|parity-\d+|fresh\d+-[0-9a-f]{40})\b")
 INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
 NEAR = DAY_SECONDS * SECOND
 BY_NAME = ("call --server", "call --store")
@@ -58,6 +58,7 @@ def stage(tmp_path_factory, _key):
         stage.do("event/emit", event_type="seen", payload=[1, None])
         stage.secret()
         stage.do("event/emit", event_type="seen", payload={"n": 2})
+        stage.pinged = stage.schedule(target=PINGED)
         stage.trigger = stage.schedule(
             trigger={"type": "event", "event_type": "seen", "filters": {"n": 2}}, labels={"of": "triggers"}
         )
@@ -246,3 +247,11 @@ def test_every_operation_has_rows_that_succeed_and_fail():
     assert {row.operation for row in CHANGES} | {
         row.operation for row in UPLOADS + WORKER if OPERATIONS[row.operation].is_change
     } == {name for name, operation in OPERATIONS.items() if operation.is_change}
+
+
+def test_the_output_of_a_run_is_plain_text(stage):
+    rest = stage.transports["REST"].http
+    answer = rest.get(f"/runs/{stage.ids[2]}/output")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert answer.text == "hello you"
+    assert rest.get("/runs/run_0/output").status_code == 404

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Declaration
 
+PINGED = "ping"
 ANSWERS = frozenset({"http"})
 """The kinds of target that answer; what others do ends."""
 SET_BY = "deadline_set_by"
-"""The name under which an occurrence that was taken over keeps what set its deadline: its window, or the target."""
-BY_WINDOW, BY_TARGET = "window", "target"
+"""The name under which an occurrence that was taken over keeps what set its deadline: its window, the target, or
+the ping by which a job said that it starts."""
+BY_WINDOW, BY_TARGET, BY_START = "window", "target", "start"
 
 
 def interruption(
@@ -28,6 +30,8 @@ def interruption(
     match outcome:
         case Outcome.TIMED_OUT if reason is Reason.COMPLETION_TIMED_OUT:
             by = "in time" if occurrence.deadline is None else f"by {to_text(occurrence.deadline)}"
+            if declared.target.kind == PINGED:
+                return f"no ping came {by}"
             return f"the target did not say {by} how the work ended"
         case Outcome.TIMED_OUT:
             what = "answer" if declared.target.kind in ANSWERS else "end"
@@ -53,10 +57,15 @@ def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Mi
     declared now does.
     """
     agreed = (kept_facts(occurrence) or {}).get(SET_BY)
-    if agreed in (BY_WINDOW, BY_TARGET):
+    if agreed in (BY_WINDOW, BY_TARGET, BY_START):
         return bool(agreed == BY_WINDOW)
     closes = interrupted_at(occurrence, declared)
     return closes is not None and closes <= deadline
+
+
+def is_begun(occurrence: Occurrence) -> bool:
+    """Whether a job that runs elsewhere has said by a ping that it starts."""
+    return (kept_facts(occurrence) or {}).get(SET_BY) == BY_START
 
 
 def lost_error(node: str | None) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MASK = "***"
+PINGS = "/ping/"
+"""The paths of pings begin like this, and their token follows."""
 SHORTEST = 4
 """A shorter value cannot be told apart from other text."""
 SCHEME = 8
@@ -139,3 +141,11 @@ def redact(text: str) -> str:
     if "=" in text:
         text = _OPTION.sub(rf"\1{MASK}", text)
     return _SCHEME.sub(rf"\1 {MASK}", text) if " " in text else text
+
+
+def redact_ping(path: str) -> str:
+    """A path without the token of a ping, which is all that a caller needs; other paths are not changed."""
+    if not path.startswith(PINGS):
+        return path
+    action = path.removeprefix(PINGS).partition("?")[0].partition("/")[2]
+    return f"{PINGS}{MASK}" + (f"/{action}" if action in ("start", "fail") or action.isdigit() else "")

@@ -7,8 +7,8 @@ means the same to a later release with other defaults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
@@ -27,23 +27,26 @@ from noonmark.core.policies.limits import (
     read_dependencies,
     read_horizon,
 )
-from noonmark.core.policies.misfire import MisfirePolicy, read_misfire
+from noonmark.core.policies.misfire import PUNCTUAL, MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
-from noonmark.core.targets import note_unfillable, read_target
-from noonmark.core.triggers import EventTrigger, Trigger, parse_trigger
+from noonmark.core.targets import TargetKind, note_unfillable, read_target
+from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse_trigger
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
+    from noonmark.core.targets.ping import PingTarget
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
 """A leap year."""
+RESERVED_IDS = (".", "..", "count", "preview", "upsert")
+"""Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 BY_ITSELF = "noonmark"
@@ -166,16 +169,42 @@ def parse_schedule(document: object, *, now: datetime, key: str = "") -> Declara
     return _read(document, now=now, key=key, judged_at=moment(now))
 
 
-def declare_again(document: object, stored: Schedule, *, now: datetime) -> Declaration:
+def declare_again(document: object, stored: Schedule, *, now: datetime, keeps_past_start: bool = False) -> Declaration:
     """Read a document for a schedule that is there already; a trigger that says the same keeps its anchor.
 
-    "Every 10 seconds", declared again on a restart, is then equal to what is stored, and changes nothing.
+    "Every 10 seconds", declared again on a restart, is then equal to what is stored, and changes nothing. With
+    `keeps_past_start`, neither does "every 10 seconds, starting now".
     """
     anchor = from_micros(stored.created if stored.anchored is None else stored.anchored)
     anchored = _read(document, now=anchor, key=stored.schedule_id, judged_at=None, known=stored.declaration)
-    if anchored.trigger == stored.declaration.trigger:
-        return anchored
-    return parse_schedule(document, now=now, key=stored.schedule_id)
+    before = stored.declaration
+    if anchored.trigger != before.trigger:
+        if keeps_past_start and _differ_by_past_start(anchored.trigger, before.trigger, now=moment(now)):
+            anchored = replace(anchored, trigger=before.trigger)
+        else:
+            anchored = parse_schedule(document, now=now, key=stored.schedule_id)
+    return _keep_rotation(anchored, before.target)
+
+
+def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
+    """A ping target keeps the URL that it has, whatever a document says: only a rotation replaces it."""
+    target = declared.target
+    if target.kind != TargetKind.PING or before.kind != TargetKind.PING:
+        return declared
+    rotation = cast("PingTarget", before).rotation
+    return replace(declared, target=replace(cast("PingTarget", target), rotation=rotation))
+
+
+def _differ_by_past_start(declared: Trigger | None, stored: Trigger | None, *, now: Micros) -> bool:
+    """Whether two intervals differ only in their starts, both of which have passed.
+
+    The program reads its own clock, which may be a little ahead of the store's.
+    """
+    if not isinstance(declared, IntervalTrigger) or not isinstance(stored, IntervalTrigger):
+        return False
+    starts = [one.start for one in (declared, stored) if one.start is not None]
+    alike = [(one.every, one.end, one.jitter) for one in (declared, stored)]
+    return alike[0] == alike[1] and max(starts) <= now + PUNCTUAL
 
 
 def restore_schedule(document: object) -> Declaration:
@@ -206,9 +235,12 @@ def _read(
         # A trigger that cannot be read says nothing about events.
         has_event = trigger is None and reader.raw("trigger") is not None
         note_unfillable(reader, "target", target, has_event=has_event or isinstance(trigger, EventTrigger))
+    retry_policy = read_retry(reader, "retry_policy")
+    if target is not None and target.kind == TargetKind.PING and retry_policy.max_attempts > 1:
+        reader.problem("retry_policy", "must not ask for more than one attempt: the job that pings retries by itself")
     others: dict[str, Any] = {
         "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
-        "retry_policy": read_retry(reader, "retry_policy"),
+        "retry_policy": retry_policy,
         "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),

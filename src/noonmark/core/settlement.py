@@ -14,6 +14,7 @@ from noonmark.core.interruption import (
     ends_with_window,
     interrupted_at,
     interruption,
+    is_begun,
     lost_error,
 )
 from noonmark.core.lifecycle import Phase, step
@@ -77,6 +78,8 @@ class Accepted:
     started: Micros
     accepted: Micros
     deadline: Micros | None = None
+    set_by: str = BY_TARGET
+    """What set the deadline: the target, or a ping by which the job said that it starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,8 @@ class Settlement:
     deadline: Micros | None = None
     pause_after: int | None = None
     """Pause the schedule after this many consecutive failures."""
+    begins: bool = False
+    """A job that runs elsewhere has said that it starts: its start and its deadline are these, whatever they were."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     own_words: str | None = None
     """What a log says of a failure that Noonmark decided on itself."""
@@ -152,6 +157,13 @@ def settle(occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Ac
     return _after_failure(end, schedule.declaration, delivered) if end.is_failure else end
 
 
+def begin(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, *, node: str) -> Settlement:
+    """Decide about a delivery whose job says, perhaps not for the first time, that it starts now."""
+    taken_over = replace(occurrence, phase=Phase.DISPATCHING)
+    run = _run(occurrence, node=node, started=accepted.started)
+    return replace(_await(taken_over, schedule, accepted, run), occurrence=occurrence, begins=True)
+
+
 def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim:
     """The open run of a delivery in progress."""
     run = _run(occurrence, node=node, started=underway.started)
@@ -171,9 +183,9 @@ def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settle
         outcome, reason = Outcome.CANCELLED, Reason.WINDOW_CLOSED
         facts = {"closes_at": to_text(deadline)}
     else:
-        outcome, reason = Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT
-    started = now if occurrence.started is None else occurrence.started
-    delivered = Delivered(outcome=outcome, started=started, ended=now, reason=reason)
+        outcome = Outcome.TIMED_OUT
+        reason = Reason.TIMED_OUT if is_begun(occurrence) else Reason.COMPLETION_TIMED_OUT
+    delivered = Delivered(outcome=outcome, started=began(occurrence, now=now), ended=now, reason=reason)
     settlement = settle(occurrence, schedule, delivered, node=occurrence.node or "")
     return replace(settlement, facts=facts) if facts else settlement
 
@@ -186,9 +198,15 @@ def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
 
 def open_run(occurrence: Occurrence, *, now: Micros) -> Run:
     """The run of a delivery in progress, made of its row."""
-    # The start was committed a little before it was due, but nothing began before that.
-    started = now if occurrence.started is None else max(occurrence.started, occurrence.due)
-    return _run(occurrence, node=occurrence.node or "", started=started)
+    return _run(occurrence, node=occurrence.node or "", started=began(occurrence, now=now))
+
+
+def began(occurrence: Occurrence, *, now: Micros) -> Micros:
+    """When a delivery began, as its row says.
+
+    The start is committed a little before it is due, but nothing begins before that.
+    """
+    return now if occurrence.started is None else max(occurrence.started, occurrence.due)
 
 
 def run_id(occurrence: Occurrence) -> str:
@@ -217,7 +235,7 @@ def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, nod
 def _await(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, run: Run) -> Settlement:
     """Until the earlier of the two: what the target has, and the end of its window."""
     deadline = accepted.accepted + COMPLETION_LIMIT if accepted.deadline is None else accepted.deadline
-    closes, set_by = interrupted_at(occurrence, schedule.declaration), BY_TARGET
+    closes, set_by = interrupted_at(occurrence, schedule.declaration), accepted.set_by
     if closes is not None and closes <= deadline:
         deadline, set_by = closes, BY_WINDOW
     waiting = _to(Phase.AWAITING_COMPLETION, occurrence, schedule, run, Reason.ACCEPTED)

@@ -27,6 +27,8 @@ MAX_AGE: Micros = 300 * SECOND
 MIN_KEY, MAX_KEY = 16, 500
 MAIN_TENANT = "default"
 """Whose key the setting is, word for word."""
+PING_DIGITS = 40
+"""Of a digest, in a token for pings: 160 bits."""
 _SIGNATURE = re.compile(r"t=([0-9]{1,15}),v1=([0-9a-f]{64})", re.ASCII)
 
 
@@ -113,6 +115,22 @@ def check_token(token: str, keys: Sequence[str], *, occurrence_id: str, fence: i
     expected = [completion_token(key, occurrence_id=occurrence_id, fence=fence) for key in keys]
     if not any(hmac.compare_digest(one.encode(), token.encode()) for one in expected):
         raise NotAllowed("it is not the token of this delivery", field="token")
+
+
+def ping_token(key: str, *, uid: str, rotation: int) -> str:
+    """What makes the URL of a schedule that expects pings: nobody can guess it, and it is stored nowhere."""
+    return f"{uid}-{_digest(key, f'ping:{uid}:{rotation}'.encode())[:PING_DIGITS]}"
+
+
+def pinged_uid(token: str) -> str:
+    """The schedule that a token names, right or wrong."""
+    return token.rpartition("-")[0]
+
+
+def is_ping_token(token: str, keys: Sequence[str], *, uid: str, rotation: int) -> bool:
+    """Whether it was made for this schedule since its last rotation, with one of the keys."""
+    expected = [ping_token(key, uid=uid, rotation=rotation) for key in keys]
+    return any(hmac.compare_digest(one.encode(), token.encode()) for one in expected)
 
 
 def chain_key(own: bytes, tenant: str) -> str:

@@ -18,6 +18,8 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Explained
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -49,6 +51,8 @@ class SystemEvent(Explained):
     SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
     SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
     SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
+    PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
+    PING_UNEXPECTED = "ping.unexpected", "A ping came that no occurrence expected: too early, too late, or once more."
     NODE_LOST = "node.lost", "A node was not heard of for two leases, and had not said that it stops."
 
 
@@ -135,6 +139,22 @@ def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | Non
     }
     key = fact_id(fact, schedule.uid, schedule.revision, schedule.updated)
     return _event(fact, payload, FIRST_FACT.event_id(key))
+
+
+def of_ping(fact: SystemEvent, schedule: Schedule, key: str, fields: Mapping[str, Any]) -> Event:
+    """Tell of a ping that counts later, or for nothing."""
+    payload = {**_schedule(schedule), **fields, "depth": FIRST_FACT.depth, "chain": [schedule.schedule_id]}
+    return _event(fact, payload, key)
+
+
+def early_ping_id(occurrence_id: str, *, is_start: bool) -> str:
+    """The id of the event of an early ping: one start and one end for each occurrence."""
+    return FIRST_FACT.event_id(fact_id(SystemEvent.PING_EARLY, occurrence_id, int(is_start)))
+
+
+def unexpected_ping_id(uid: str, at: Micros) -> str:
+    """The id of the event of an unexpected ping: at most one in a second for each schedule."""
+    return FIRST_FACT.event_id(fact_id(SystemEvent.PING_UNEXPECTED, uid, at // SECOND))
 
 
 def of_lost_node(

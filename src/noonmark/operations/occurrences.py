@@ -14,7 +14,7 @@ from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
 from noonmark.core.policies.overrides import Overrides
 from noonmark.core.run import Outcome, Usage
-from noonmark.core.settlement import Delivered, settle
+from noonmark.core.settlement import Delivered, began, settle
 from noonmark.core.signatures import check_token, token_keys
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import audit, schedule_edits
@@ -260,12 +260,12 @@ def _end(  # noqa: PLR0913 - what a caller may report
         check_token(token, keys, occurrence_id=occurrence.id, fence=occurrence.fence)
         may_end.add(Phase.DISPATCHING)
     if occurrence.phase not in may_end:
-        raise Conflict(f"it does not its completion: it is {occurrence.phase}")
+        raise Conflict(f"it does not await its completion: it is {occurrence.phase}")
     now = service.store.clock()
     redactor = redactor_for(service.store, service.seal, schedule, occurrence)
     delivered = Delivered(
         outcome=outcome,
-        started=now if occurrence.started is None else occurrence.started,
+        started=began(occurrence, now=now),
         ended=now,
         result=redact(result, redactor),
         error=redact(error, redactor),

@@ -15,19 +15,21 @@ from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.schedule import Owner, declare_again, parse_schedule
+from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
-from noonmark.operations import schedule_edits
+from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.models.arguments import (
     KINDS,
     MAX_KEY,
     USUAL_PAGE,
+    Cancellation,
     ExpectedSchedule,
     ScheduleFields,
     ScheduleQuery,
 )
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.pages import read_page
+from noonmark.operations.pings import url_of
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import schedule_document
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.models.arguments import (
+        Deletion,
         PauseRequest,
         ScheduleAction,
         ScheduleFilters,
@@ -68,11 +71,10 @@ READ_ONLY = frozenset(
         "created_at_utc",
         "updated_at_utc",
         "deleted_at_utc",
+        "ping_url",
     }
 )
 """Fields of a schedule document that callers cannot set."""
-RESERVED_IDS = (".", "..", "count", "preview", "upsert")
-"""Ids that mean something else in the path of a request."""
 
 
 def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,8 +100,14 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return _document(service, taken, now=now)
-    return _written(service, schedule)
+        return _with_ping_url(service, taken.schedule, _document(service, taken, now=now))
+    return _with_ping_url(service, schedule, _written(service, schedule))
+
+
+def _with_ping_url(service: Service, schedule: Schedule, document: dict[str, Any]) -> dict[str, Any]:
+    """The answer to the creation of a schedule: only this one has the URL that its job calls."""
+    url = url_of(service, schedule)
+    return document if url is None else document | {"ping_url": url}
 
 
 def _created_before(
@@ -112,7 +120,7 @@ def _created_before(
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
         )
-    return _document(service, stored, now=now)
+    return _with_ping_url(service, stored.schedule, _document(service, stored, now=now))
 
 
 def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +147,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
         if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
-            return _written(service, schedule)
+            return _with_ping_url(service, schedule, _written(service, schedule))
 
 
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,16 +314,34 @@ def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
     return _written(service, resumed)
 
 
-def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
-    """Delete a schedule; its history is kept. Deleting it again changes nothing."""
+def delete_schedule(service: Service, caller: Caller, arguments: Deletion) -> dict[str, Any]:
+    """Delete a schedule; its history is kept. Runs go on, unless they are to stop. Deleting it again changes nothing.
+
+    The answer says how many runs were asked to stop, and how many go on.
+    """
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
     if stored.schedule.phase is not SchedulePhase.DELETED:
         audit = caller.audit(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
             schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=_expected(arguments))
         service.wake(None)
+    [activity] = service.store.activities([stored.schedule.uid])
+    stopped = _stop_all(service, caller, activity.delivering, arguments.reason) if arguments.stop_running else 0
     deleted = service.store.find_uid(stored.schedule.uid)
-    return _document(service, deleted or stored, now=service.store.clock())
+    return schedule_document(deleted or stored, now=service.store.clock()) | {
+        "stopped_runs": stopped,
+        "unfinished_runs": len(activity.delivering) - stopped,
+    }
+
+
+def _stop_all(service: Service, caller: Caller, delivering: Sequence[str], reason: str | None) -> int:
+    """Ask runs to stop; returns how many have not ended by themselves."""
+    stopped = 0
+    for occurrence_id in delivering:
+        with suppress(Conflict):  # it has ended a moment ago
+            occurrences.cancel(service, caller, Cancellation.read({"occurrence_id": occurrence_id, "reason": reason}))
+            stopped += 1
+    return stopped
 
 
 def _expected(arguments: ScheduleAction) -> Expected:

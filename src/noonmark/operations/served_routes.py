@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.describe import describe
 from noonmark.core.instants import from_micros
+from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets import CommandTarget
 from noonmark.core.unserved import refused_program_words, unserved_words
@@ -35,10 +36,12 @@ def target_warnings(service: Service, target: Target, source: str = "") -> list[
 
 
 def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> list[str]:
-    """What may surprise about a schedule: its trigger, and a target that no live node serves."""
+    """What may surprise about a schedule: its trigger, its last window, and a target that no live node serves."""
     declared = schedule.declaration
     about_times = [] if declared.trigger is None else describe(declared.trigger, now=from_micros(now)).warnings
-    return [*about_times, *target_warnings(service, declared.target, schedule.source)]
+    about_window = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
+    about_target = target_warnings(service, declared.target, schedule.source)
+    return [*about_times, *([] if about_window is None else [about_window]), *about_target]
 
 
 def unserved(store: Store, schedule: Schedule) -> str | None:

@@ -88,6 +88,8 @@ class Service:
     """Which commands callers may declare, as far as this process knows."""
     offered: frozenset[str] = frozenset()
     """Functions that callers may have called with any arguments, by their registered names."""
+    base_url: str = ""
+    """Where clients reach this service; empty if that is unknown."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
 

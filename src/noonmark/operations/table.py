@@ -151,7 +151,7 @@ _ROWS = (
         "schedules.delete_schedule",
         WRITE,
         f"DELETE {_SCHEDULE}",
-        takes.ScheduleAction,
+        takes.Deletion,
         answers.Schedule,
         body=Body.OPTIONAL,
         is_conditional=True,
@@ -176,6 +176,17 @@ _ROWS = (
         body=Body.REQUIRED,
         key="key",
     ),
+    Operation(
+        "ping/rotate",
+        "pings.rotate_ping_url",
+        WRITE,
+        f"POST {_SCHEDULE}/ping/rotate",
+        takes.ScheduleAction,
+        answers.PingUrl,
+        is_conditional=True,
+        is_repeatable=False,
+    ),
+    Operation("ping/url", "pings.get_ping_url", WRITE, f"GET {_SCHEDULE}/ping", takes.OneSchedule, answers.PingUrl),
     Operation(
         "occurrence/complete",
         "occurrences.complete",
@@ -202,6 +213,16 @@ _ROWS = (
         takes.Cancellation,
         answers.Occurrence,
         is_repeatable=False,
+    ),
+    Operation(
+        "occurrence/redrive",
+        "history.redrive",
+        RUN,
+        f"POST {_OCCURRENCE}/redrive",
+        takes.RedriveRequest,
+        answers.Redrive,
+        status=202,
+        other_route="POST /occurrences/redrive",
     ),
     Operation(
         "event/emit",
@@ -295,6 +316,14 @@ _ROWS = (
         answers.Explanation,
     ),
     Operation(
+        "occurrence/list",
+        "history.search_occurrences",
+        READ,
+        "GET /occurrences",
+        takes.OccurrenceSearch,
+        answers.OccurrencePage,
+    ),
+    Operation(
         "occurrence/get",
         "occurrences.get_occurrence",
         READ,
@@ -354,14 +383,14 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
     if operation is None:
         raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
     if operation.is_change and not name.startswith("worker/"):
-        _check_clock(service)
+        check_clock(service)
     model = operation.arguments
     return operation.call(
         service, replace(caller, operation=name), arguments if model.is_document else model.read(arguments)
     )
 
 
-def _check_clock(service: Service) -> None:
+def check_clock(service: Service) -> None:
     """Refuse changes while the store's time may be wrong: what they schedule could lie years away."""
     ahead = None if service.worker is None else service.worker.clock_ahead
     if ahead is not None:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Admitted,
         Backlog,
         Condition,
+        FoundOccurrences,
         Graph,
         Heartbeat,
         Inspected,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         Lease,
         LeaseLost,
         NodeRecord,
+        OccurrenceFilter,
         PageKey,
         Position,
         Renewal,
@@ -120,6 +122,18 @@ class Reads(Protocol):
         `before`, a nominal time and an id, continues after that position, whether or not such an occurrence exists.
         `phases` filters.
         """
+
+    def search(
+        self, tenant: str, wanted: OccurrenceFilter, limit: int, *, before: PageKey | None = None
+    ) -> FoundOccurrences:
+        """The occurrences of all schedules of a tenant, deleted ones included, latest time first, then highest id.
+
+        `before`, a time and an id, continues after that position. One call reads a bounded part of the history, so it
+        may find fewer than `limit`, or none, and still say where to go on. Failures have an index of their own.
+        """
+
+    def known(self, occurrence_ids: Collection[str]) -> set[str]:
+        """Those of the ids that occurrences have."""
 
     def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
         """A schedule's occurrences that stand for a time: with that nominal time, or a gap that covers it.
@@ -472,7 +486,9 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         replaces the run with its id, if any, as `core.run.in_place_of` says.
 
         An accepted row awaits completion until its deadline, or an earlier one it already has. It keeps its places, its
-        node and its start, but has no lease: it cannot be claimed, renewed or released.
+        node and its start, but has no lease: it cannot be claimed, renewed or released. A settlement that `begins` a
+        row, dispatching or awaiting completion, sets its start and its deadline, but extends no stop request; an event
+        says if that start is late.
 
         A retry is pending at its time and keeps its slot, but not its place under a concurrency key; if its schedule is
         deleted, it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free gets

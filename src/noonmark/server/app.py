@@ -19,11 +19,11 @@ from starlette.routing import Route
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations.service import LOCAL
 from noonmark.server import health as health_routes
-from noonmark.server import jsonrpc, openapi, routes, uploads
+from noonmark.server import jsonrpc, openapi, pings, routes, uploads
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import Guard
 from noonmark.server.problems import HttpError, problem_response, request_id_of
-from noonmark.server.requests import ApiRequest, read_body
+from noonmark.server.requests import ApiRequest, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def create_app(
         **tasks.handlers(),
         **jsonrpc.handlers(),
         **uploads.handlers(),
+        **pings.handlers(),
     }
     endpoints = partial(_endpoints, service, settings)
     app = Starlette(
@@ -123,7 +124,8 @@ class Endpoint:
         if handler is None:
             raise _method_not_allowed(self._handlers)
         reads_body = request.method not in NO_BODY and not isinstance(handler, StreamHandler)
-        body = await read_body(request, self._settings) if reads_body else b""
+        is_json = not isinstance(handler, TextHandler)
+        body = await read_body(request, self._settings, is_json=is_json) if reads_body else b""
         api_request = ApiRequest(
             service=self._service,
             caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),

@@ -14,6 +14,7 @@ from structlog.contextvars import bind_contextvars
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.json_values import shown
+from noonmark.core.redaction import redact_ping
 from noonmark.server.problems import internal_error_response, problem_response
 
 if TYPE_CHECKING:
@@ -71,11 +72,9 @@ class Guard:
         except NotAllowed as error:
             await problem_response(error, request)(scope, receive, send_with_id)
         except ClientDisconnect:
-            logger.info("%s %s: client disconnected", request.method, shown(request.scope["path"]))
+            logger.info("%s %s: client disconnected", request.method, _path(request))
         except Exception:
-            logger.exception(
-                "%s %s failed", request.method, shown(request.scope["path"]), extra={"request_id": request_id}
-            )
+            logger.exception("%s %s failed", request.method, _path(request), extra={"request_id": request_id})
             if has_started:
                 raise
             await internal_error_response(request)(scope, receive, send_with_id)
@@ -111,6 +110,11 @@ class Guard:
             return False
         host, port = sender[0], sender[1] or _PORTS[scheme]
         return (host, port) == (requested[0], requested[1] or _PORTS[scheme]) or (host, port) == self._public
+
+
+def _path(request: Request) -> str:
+    """The path of a request, for logs."""
+    return shown(redact_ping(request.scope["path"]))
 
 
 def _parse_authority(text: str) -> tuple[str, int | None] | None:

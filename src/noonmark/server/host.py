@@ -251,6 +251,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         seal=make_seal(settings.secret_key),
         egress=_egress(settings),
         commands=_command_rules(settings),
+        base_url=_base_url(settings),
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,
@@ -350,3 +351,11 @@ def _abort_startup() -> None:
 
 def _ignore_signal() -> None:
     """The server stops already."""
+
+
+def _base_url(settings: Settings) -> str:
+    """Where clients reach the server; empty if the system chooses its port."""
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}" if settings.port else ""

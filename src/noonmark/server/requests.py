@@ -117,11 +117,22 @@ if TYPE_CHECKING:
     Handler = Callable[[ApiRequest], ApiResponse]
 
 
-async def read_body(request: Request, settings: HttpSettings) -> bytes:
-    """Read a JSON body; reject one that is too large, too slow, or has another media type."""
+@dataclass(frozen=True, slots=True)
+class TextHandler:
+    """A handler whose body is any text, whatever its media type is."""
+
+    handle: Handler
+
+    def __call__(self, request: ApiRequest) -> ApiResponse:
+        """Handle a request."""
+        return self.handle(request)
+
+
+async def read_body(request: Request, settings: HttpSettings, *, is_json: bool = True) -> bytes:
+    """Read a body; reject one that is too large, too slow, or is not JSON where it must be."""
     check_encoding(request)
     body = await _receive(request, settings)
-    if body:
+    if body and is_json:
         _check_content_type(request.headers.getlist("content-type"))
     return body
 

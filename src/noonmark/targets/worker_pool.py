@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Delivered
+    from noonmark.core.settlement import Accepted, Delivered
     from noonmark.ports.target import Assignment
 
 MAX_THREADS = 256
@@ -54,8 +54,8 @@ class WorkerPool:
 
     def __init__(
         self,
-        work: Callable[[Assignment], Delivered],
-        report: Callable[[Assignment, Delivered], None],
+        work: Callable[[Assignment], Delivered | Accepted],
+        report: Callable[[Assignment, Delivered | Accepted], None],
         cut_off: Callable[[Assignment], None] | None,
         now: Callable[[], Micros],
         limit: int = MAX_THREADS,

@@ -16,7 +16,7 @@ import structlog
 
 from noonmark.core.instants import micros_to_seconds
 from noonmark.core.lifecycle import Phase
-from noonmark.core.redaction import MASK, is_secret_name, redact
+from noonmark.core.redaction import MASK, PINGS, is_secret_name, redact, redact_ping
 from noonmark.ports.events import (
     Abandoned,
     Claimed,
@@ -165,7 +165,12 @@ def _parse_access(_logger: object, _method: str, event: MutableMapping[str, Any]
 
 
 def _redact_path(path: str, status: int) -> str:
-    """Mask the paths of secrets: a caller may put a secret in place of its name, or among the parameters."""
+    """Mask the tokens of pings, and the paths of secrets.
+
+    A caller may put a secret in place of its name, or among the parameters.
+    """
+    if path.startswith(PINGS):
+        return redact_ping(path)
     if not path.startswith(_SECRETS):
         return path
     name, has_parameters, _ = path.partition("?")

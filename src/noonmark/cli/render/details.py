@@ -85,6 +85,8 @@ def _facts(document: dict[str, Any], declaration: Declaration | None, upcoming: 
     facts["Fires"] = upcoming.text
     if declaration is not None:
         facts |= {label: value for label, value in summarize(declaration).items() if label != "Enabled"}
+    if document.get("ping_url"):
+        facts["Ping URL"] = document["ping_url"]
     if document["labels"]:
         facts["Labels"] = ", ".join(f"{name}={value}" for name, value in document["labels"].items())
     if any(counters.values()):

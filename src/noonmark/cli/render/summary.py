@@ -16,6 +16,7 @@ from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin
 from noonmark.core.policies.window import EndAction
 from noonmark.core.targets import CommandTarget, EventTarget
 from noonmark.core.targets.http import HttpTarget
+from noonmark.core.targets.ping import PingTarget
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def _target(target: Target) -> str:
             text = f"command {shlex.join(target.argv)}"
         case EventTarget():
             text = f"event {target.event_type}"
+        case PingTarget():
+            text = f"ping within {duration_words(target.grace)}"
         case _:
             text = target.route
     return shorten(text, MAX_TARGET)

@@ -53,8 +53,8 @@ def sentence(case: Case, at: Standing) -> str:
     phase = case.occurrence.phase
     lead = ONCE_BEGUN.get(phase, LEADS[phase]) if case.has_begun else LEADS[phase]
     if (still := case.suspended) is not None:
-        goes_on = "no other opens" if still.until is None else f"it goes on at {instant_words(still.until)}"
-        lead = f"It has been suspended since {instant_words(still.since)}, when its window closed; {goes_on}"
+        since, until = instant_words(still.since), instant_words(still.until)
+        lead = f"It has been suspended since {since}, when its window closed; it goes on at {until}"
     return f"{lead}: {_clause(case, at)}."
 
 

@@ -1,4 +1,4 @@
-"""Targets: what receives the work of a schedule. Nine kinds, by `target_kind`.
+"""Targets: what receives the work of a schedule. Ten kinds, by `target_kind`.
 
 Those of agents and of the network are loaded when one is read: a program that runs its own functions has no need of
 them, and should not wait for them.
@@ -29,6 +29,7 @@ from noonmark.core.targets.work import (
 if TYPE_CHECKING:
     from noonmark.core.targets.http import HttpTarget
     from noonmark.core.targets.mob import MobTarget
+    from noonmark.core.targets.ping import PingTarget
     from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget
 
     Target = (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         | BundleTarget
         | EventTarget
         | TaskTarget
+        | PingTarget
         | SessionTarget
         | OnDemandSessionTarget
         | MobTarget
@@ -72,6 +74,7 @@ class TargetKind(StrEnum):
     SESSION = "session"
     MOB = "mob"
     TASK = "task"
+    PING = "ping"
 
 
 _KINDS = named(TargetKind)
@@ -122,15 +125,23 @@ def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:
             target = read_event_target(fields)
         case TargetKind.TASK:
             target = read_task(fields)
-        case TargetKind.SESSION:
-            from noonmark.core.targets.session import read_session
+        case TargetKind.PING:
+            from noonmark.core.targets.ping import read_ping
 
-            return read_session(fields)
-        case TargetKind.MOB:
-            from noonmark.core.targets.mob import read_mob
-
-            return read_mob(fields)
+            target = read_ping(fields)
+        case TargetKind.SESSION | TargetKind.MOB:
+            return _read_agent(fields, kind)
         case _:
             assert_never(kind)
     fields.close()
     return target
+
+
+def _read_agent(fields: Reader, kind: TargetKind) -> Target | None:
+    if kind is TargetKind.SESSION:
+        from noonmark.core.targets.session import read_session
+
+        return read_session(fields)
+    from noonmark.core.targets.mob import read_mob
+
+    return read_mob(fields)

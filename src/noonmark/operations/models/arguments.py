@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from noonmark.core.documents import named
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Reason as OccurrenceReason
 from noonmark.operations.models.fields import (
     MAX_INTEGER,
     MAX_LABEL,
@@ -35,6 +36,8 @@ USUAL_PAGE = 100
 USUAL_PREVIEW, MAX_PREVIEW = 5, 1_000
 USUAL_BACKFILL, MAX_BACKFILL = 1_000, 10_000
 """How many fires one backfill runs."""
+USUAL_REDRIVE, MAX_REDRIVE = 1_000, 10_000
+"""How many occurrences one request runs again."""
 USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
 MAX_OFFSET = 10_000
 MAX_KEY = 255
@@ -61,6 +64,7 @@ Seconds = Annotated[Any, raw({"type": "number", "minimum": 0.001, "maximum": 3_1
 Count = Annotated[Any, raw({"type": "integer", "minimum": 1, "maximum": MAX_INTEGER})]
 SchedulePhases = Annotated[list[SchedulePhase], several(named(SchedulePhase))]
 Phases = Annotated[list[Phase], several(named(Phase))]
+Reasons = Annotated[list[OccurrenceReason], several(named(OccurrenceReason))]
 TriggerKinds = Annotated[list[str], several({name: name for name in KINDS})]
 
 
@@ -77,8 +81,8 @@ class ScheduleFields(Arguments):
     trigger: Object | None = None
     """When it fires: an object whose `type` is once, interval, cron, calendar or event."""
     target: Object | None = None
-    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
-    task."""
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob,
+    task or ping."""
     description: Annotated[str, text(0, 10_000)] | None = None
     labels: Labels | None = None
     overlap_policy: Policy | None = None
@@ -110,8 +114,8 @@ class NewSchedule(ScheduleFields):
     """A schedule to create."""
 
     target: Object
-    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob or
-    task."""
+    """What it runs: an object whose `target_kind` is function, http, command, workflow, bundle, event, session, mob,
+    task or ping."""
     schedule_id: Id | None = None
     user_id: Name | None = None
     """The owner: the caller, unless an admin names someone else."""
@@ -138,7 +142,7 @@ class ScheduleUpdate(ScheduleFields, ExpectedSchedule):
 
 
 class ScheduleAction(OneSchedule):
-    """What pauses, resumes or deletes a schedule."""
+    """What pauses or resumes a schedule."""
 
     reason: Reason | None = None
     """Recorded in the audit log."""
@@ -151,6 +155,13 @@ class PauseRequest(ScheduleAction):
 
     until: Instant | None = None
     """When it resumes by itself; default: when it is resumed."""
+
+
+class Deletion(ScheduleAction):
+    """What deletes a schedule."""
+
+    stop_running: Boolean = False
+    """Ask its runs to stop, suspended ones too."""
 
 
 class RunRequest(OneSchedule):
@@ -247,6 +258,40 @@ class OccurrenceQuery(OneSchedule):
     phase: Phases | None = None
     limit: PageSize = USUAL_PAGE
     cursor: TimeIdCursor | None = None
+
+
+class OccurrenceFilters(Arguments):
+    """Filters over the occurrences of all schedules; an occurrence must match all of them."""
+
+    phase: Phases | None = None
+    reason: Reasons | None = None
+    """Why it is in its phase, such as overlap or target_missing."""
+    schedule_id: Id | None = None
+    label: Label | None = None
+    """A label of its schedule: `name=value`."""
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    since: Instant | None = None
+    """It ended at this instant or later; as long as it has not ended, its due time counts."""
+    until: Instant | None = None
+    """It ended at this instant or earlier."""
+
+
+class OccurrenceSearch(OccurrenceFilters):
+    """The occurrences to find, across schedules."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class RedriveRequest(OccurrenceFilters):
+    """The occurrence to run again; or filters that select ended ones: failures, unless `phase` says others."""
+
+    occurrence_id: Id | None = None
+    limit: Annotated[int, integer(1, MAX_REDRIVE)] = USUAL_REDRIVE
+    """A selection of more occurrences is refused."""
+    dry_run: Boolean = False
+    comment: Reason | None = None
+    """Recorded in the audit log."""
 
 
 class RunQuery(OneSchedule):

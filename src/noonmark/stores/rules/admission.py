@@ -147,7 +147,8 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     row = uow.loaded_row(settlement.occurrence.id)
     if row is None or row.fence != settlement.occurrence.fence:
         return False
-    if row.phase not in (DELIVERING if settlement.deadline is None else (Phase.DISPATCHING,)):
+    may_end = settlement.deadline is None or settlement.begins
+    if row.phase not in (DELIVERING if may_end else (Phase.DISPATCHING,)):
         return False
     state = uow.state_of(row)
     uow.tenants[row.schedule] = settlement.tenant
@@ -187,8 +188,9 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
 def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
     state = uow.state_of(row)
     if decided.replaces:
-        # Only what the schedule started by itself gives way; manual rows and rows that have begun go on waiting.
-        rivals = [other for other in slots.slot_line(uow, state) if other.is_own and not other.has_begun]
+        # Only what the schedule started by itself gives way. Manual rows, rows that have begun and rows that were
+        # caught up go on waiting.
+        rivals = [other for other in slots.slot_line(uow, state) if _gives_way(other)]
         for rival in rivals:
             if rival.turn < row.turn:
                 completion.end(uow, rival, Phase.SKIPPED, Reason.REPLACED)
@@ -200,11 +202,18 @@ def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
     slots.wait(uow, row, decided)
 
 
+def _gives_way(row: Row) -> bool:
+    """Whether a newer row may replace it while it waits."""
+    return row.is_own and not row.has_begun and row.caught_up is None
+
+
 def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
     if holder.phase in DELIVERING:
         holder.stop, holder.deadline = Reason.REPLACED, _earlier(holder.deadline, by)
         uow.changed(holder)
-    else:  # it waits for a retry or for its turn: no node would see the request
+    elif (
+        holder.caught_up is None or holder.has_begun
+    ):  # it waits for a retry or for its turn: no node would see the request
         completion.cancel(uow, holder, Reason.REPLACED)
 
 
@@ -221,6 +230,12 @@ def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:
 def _await(uow: UnitOfWork, row: Row, settlement: Settlement, deadline: Micros) -> None:
     """The target reports later how it ended; until then there is no lease to renew."""
     row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
+    if settlement.begins:
+        row.started = settlement.run.started
+        if row.stop is None:  # what was asked to stop keeps the time that it has for that
+            row.deadline = None
+        if is_late(row.first_due, row.started):
+            uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=uow.state_of(row), row=row))
     row.deadline, row.lease_end = _earlier(row.deadline, deadline), None
     uow.changed(row)
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Start, Wait, after_upstreams, refused
 from noonmark.core.instants import from_micros
+from noonmark.core.interruption import BY_START
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.planner import plan
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.settlement import Accepted, begin, settle
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import OnceTrigger
 from noonmark.ports.records import Backlog
@@ -65,6 +67,37 @@ def a_gap_that_a_plan_records_has_ended_then(bench: Bench) -> None:
     assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
     rows = bench.store.occurrences(made.uid)
     assert {(row.phase in FINAL, row.ended) for row in rows} == {(True, bench.now), (False, None)}
+
+
+@case
+def a_start_that_is_told_later_sets_the_start_and_the_deadline(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    waits = settle(one, made, Accepted(started=NOW, accepted=NOW, deadline=NOW + 10), node="node-1")
+    assert bench.store.settle([waits]) == [True]
+    for seconds in (5, 3):  # a second start counts from there
+        bench.advance(seconds)
+        taken = Accepted(started=bench.now, accepted=bench.now, deadline=bench.now + 100, set_by=BY_START)
+        begins = begin(bench.row(one), made, taken, node="node-1")
+        assert bench.store.settle([begins]) == [True]
+        row = bench.row(one)
+        assert (row.phase, row.started, row.deadline) == (Phase.AWAITING_COMPLETION, bench.now, bench.now + 100)
+        assert bench.store.runs(made.uid) == [begins.run]
+    assert bench.store.overdue(now=NOW + 50, limit=9) == []
+    assert [row.id for row in bench.store.overdue(now=NOW + 108, limit=9)] == [one.id]
+    assert bench.settle(bench.row(one))
+    assert bench.store.settle([begins]) == [False]
+
+
+@case
+def a_start_that_is_told_while_it_is_dispatched_comes_before_the_acceptance(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    taken = Accepted(started=NOW, accepted=NOW, deadline=NOW + 100, set_by=BY_START)
+    assert bench.store.settle([begin(one, made, taken, node="node-1")]) == [True]
+    waits = settle(one, made, Accepted(started=NOW, accepted=NOW, deadline=NOW + 10), node="node-1")
+    assert bench.store.settle([waits]) == [False]
+    assert bench.row(one).deadline == NOW + 100
 
 
 @case
