@@ -14,6 +14,7 @@ from noonmark.core.policies.limits import Horizon
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import Pause
 from noonmark.core.targets.work import FunctionTarget
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.core.scheduled import (
@@ -331,7 +332,9 @@ def test_an_edit_while_paused_closes_what_the_old_rule_named_and_plans_nothing()
 
 def test_a_pause_withdraws_what_lies_ahead_without_a_trace():
     made = pause(read(scheduled(horizon=Horizon(occurrences=2)), 200, 100, 200), 50)
-    assert made.schedule == replace(made.snapshot.schedule, phase=SchedulePhase.PAUSED, updated=at(50))
+    assert made.schedule == replace(
+        made.snapshot.schedule, phase=SchedulePhase.PAUSED, updated=at(50), pause=Pause(at=at(50))
+    )
     assert (made.removed, made.closed, made.planned) == (ids(100, 200), (), ())
     assert (after_noon(made.watermark), made.plan_at) == (50, None)
 
@@ -354,7 +357,7 @@ def test_a_schedule_without_times_can_be_paused():
     assert (made.closed, made.removed, made.schedule.phase) == ((), (), SchedulePhase.PAUSED)
 
 
-@pytest.mark.parametrize("phase", [SchedulePhase.PAUSED, SchedulePhase.COMPLETED, SchedulePhase.DELETED])
+@pytest.mark.parametrize("phase", [SchedulePhase.COMPLETED, SchedulePhase.DELETED])
 def test_only_an_active_schedule_can_be_paused(phase):
     with pytest.raises(Conflict):
         pause(read(scheduled(phase=phase), 0), 50)

@@ -324,7 +324,8 @@ class TestAudit:
         made = harness.create(schedule_id="s")
         harness("schedule/update", schedule_id="s", max_runs=5)
         harness("schedule/pause", schedule_id="s", reason="holiday")
-        harness("schedule/pause", schedule_id="s", reason="once more")  # changes nothing
+        harness("schedule/pause", schedule_id="s", reason="once more")
+        harness("schedule/pause", schedule_id="s")  # changes nothing
         harness("schedule/run", schedule_id="s")
         harness("schedule/delete", schedule_id="s")
         entries = walk(harness, "audit/list", "entries")
@@ -333,6 +334,7 @@ class TestAudit:
         ] == [
             ("schedule/delete", 2, 2, None),
             ("schedule/run", 2, 2, None),
+            ("schedule/pause", 2, 2, "once more"),
             ("schedule/pause", 2, 2, "holiday"),
             ("schedule/update", 1, 2, None),
             ("schedule/create", None, 1, None),

@@ -178,9 +178,19 @@ def update(
     return ask("schedule/update", _one(Schedule), arguments | {name: plain(value) for name, value in changes.items()})
 
 
-def pause(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
-    """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished."""
-    return ask("schedule/pause", _one(Schedule), given(schedule_id=schedule_id, reason=reason, **expected))
+def pause(
+    schedule_id: str,
+    *,
+    reason: str | None = None,
+    until: datetime | str | None = None,
+    **expected: Unpack[Expected],
+) -> Request[Schedule]:
+    """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished.
+
+    With `until`, it resumes by itself at that time.
+    """
+    arguments = given(schedule_id=schedule_id, reason=reason, until=until, **expected)
+    return ask("schedule/pause", _one(Schedule), arguments)
 
 
 def resume(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:

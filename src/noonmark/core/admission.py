@@ -116,6 +116,8 @@ class Busy:
     place: Place
     waiting: int = 0
     """How many occurrences of the schedule wait for the slot already."""
+    holder: str | None = field(default=None, compare=False)
+    """The id of the occurrence in the slot, for those who ask why."""
 
 
 def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
@@ -223,7 +225,8 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
         case overlap.Allow():  # the holder took the slot under another policy
             return _start(claim)
         case overlap.Skip():
-            return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.OVERLAP)
+            facts = no_facts() if busy.holder is None else {"in_flight": busy.holder}
+            return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.OVERLAP, facts=facts)
         case overlap.Queue():
             if busy.waiting >= policy.queue_limit:
                 facts = {"waiting": busy.waiting, "queue_limit": policy.queue_limit}

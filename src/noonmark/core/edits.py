@@ -7,9 +7,12 @@ began.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.audit import AuditEntry
+from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import (
     accounted,
@@ -27,6 +30,7 @@ from noonmark.core.plans import Plan, gap_row, occurrence
 from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import BY_ITSELF, Pause
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -61,28 +65,61 @@ def edit(
         swallowed, exhausted = _swallow(snapshot, now=now), is_used_up(after, snapshot.runs)
         # What the old rule's rows account for beyond now says nothing about the times of another one.
         watermark = now if renewed else swallowed.watermark
-        return replace(swallowed, schedule=after, exhausted=exhausted, watermark=watermark)
+        plan_at = None if before.pause is None else before.pause.until
+        return replace(swallowed, schedule=after, exhausted=exhausted, watermark=watermark, plan_at=plan_at)
     if before.phase is SchedulePhase.COMPLETED and (renewed or _may_run_more(before.declaration, declaration)):
         after = replace(after, phase=step_schedule(before.phase, SchedulePhase.ACTIVE))
     return _move(snapshot, after, now=now, lookahead=lookahead)
 
 
-def pause(snapshot: Snapshot, *, now: Micros) -> Plan:
-    """Nothing of the trigger starts from now on; what was due and not yet started is one `skipped/paused` row."""
-    paused = _step(snapshot.schedule, SchedulePhase.PAUSED, now)
-    return replace(_withdraw(snapshot, Phase.SKIPPED, Reason.PAUSED, now=now), schedule=paused)
+def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
+    """Nothing of the trigger starts from now on; what was due and not yet started is one `skipped/paused` row.
+
+    One that is paused already gets the new reason, author, time and end.
+    """
+    why = why or Pause(at=now)
+    if snapshot.schedule.phase is SchedulePhase.PAUSED:
+        again = replace(snapshot.schedule, pause=why, updated=now)
+        return replace(plan(snapshot, now=now, lookahead=0), schedule=again, plan_at=why.until)
+    paused = replace(_step(snapshot.schedule, SchedulePhase.PAUSED, now), pause=why)
+    withdrawn = _withdraw(snapshot, Phase.SKIPPED, Reason.PAUSED, now=now)
+    closed = tuple(_with_pause(row, why) if row.reason is Reason.PAUSED else row for row in withdrawn.closed)
+    return replace(withdrawn, schedule=paused, closed=closed, plan_at=why.until)
+
+
+def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
+    """Plan a schedule whose time to plan has come; a pause that has ended by then is resumed as of its end.
+
+    So what fell due after that end, while no node was there to resume it, is late and not swallowed.
+    """
+    schedule = snapshot.schedule
+    ends = None if schedule.pause is None else schedule.pause.until
+    if schedule.phase is not SchedulePhase.PAUSED or ends is None or ends > now:
+        return plan(snapshot, now=now, lookahead=lookahead)
+    resumed = resume(snapshot, now=max(ends, schedule.updated), lookahead=lookahead)
+    note = AuditEntry(
+        at=now,
+        caller=BY_ITSELF,
+        operation="schedule/resume",
+        schedule_id=schedule.schedule_id,
+        uid=schedule.uid,
+        revision_before=schedule.revision,
+        revision_after=schedule.revision,
+        reason=f"it was paused until {to_text(ends)}",
+    )
+    return replace(resumed, note=note)
 
 
 def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
     """Plan from now on; what the pause swallowed is one `skipped/paused` row with a count."""
-    active = _step(snapshot.schedule, SchedulePhase.ACTIVE, now)
+    active = replace(_step(snapshot.schedule, SchedulePhase.ACTIVE, now), pause=None)
     swallowed = replace(_swallow(snapshot, now=now), schedule=active)
     return look_ahead(swallowed, kept={}, now=now, lookahead=lookahead)
 
 
 def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
     """Nothing of the trigger starts from now on; its projections end as `cancelled/deleted`."""
-    deleted = replace(_step(snapshot.schedule, SchedulePhase.DELETED, now), deleted=now)
+    deleted = replace(_step(snapshot.schedule, SchedulePhase.DELETED, now), deleted=now, pause=None)
     withdrawn = _withdraw(snapshot, Phase.CANCELLED, Reason.DELETED, now=now)
     ahead = dict.fromkeys(one.id for one in snapshot.projections if one.nominal > now)
     counted = tuple(one for one in withdrawn.removed if one not in ahead)
@@ -202,7 +239,7 @@ def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
     swallowing = Plan(snapshot=snapshot, watermark=max(snapshot.watermark, now))
     if (fire := owed(snapshot)) is not None:
         missed = Missed(count=1, first=fire.nominal, last=fire.nominal, reason=Reason.PAUSED)
-        row = gap_row(schedule, missed, due=fire.nominal, phase=Phase.SKIPPED)
+        row = _with_pause(gap_row(schedule, missed, due=fire.nominal, phase=Phase.SKIPPED), schedule.pause)
         return replace(swallowing, watermark=max(swallowing.watermark, fire.nominal), closed=(row,))
     if trigger is None:
         return swallowing
@@ -212,7 +249,14 @@ def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
     count = trigger.count_micros(snapshot.watermark, now)
     missed = Missed(count=count, first=first, last=last, reason=Reason.PAUSED)
     row = gap_row(schedule, missed, due=due_at(trigger, schedule.uid, first), phase=Phase.SKIPPED)
-    return replace(swallowing, closed=(row,))
+    return replace(swallowing, closed=(_with_pause(row, schedule.pause),))
+
+
+def _with_pause(row: Occurrence, pause: Pause | None) -> Occurrence:
+    """A row that a pause has swallowed, with who paused the schedule and why, as far as that is known."""
+    facts = {} if pause is None else {"paused_by": pause.by, "pause_reason": pause.reason}
+    known = {name: value for name, value in facts.items() if value is not None}
+    return replace(row, detail=json.dumps(known, sort_keys=True)) if known else row
 
 
 def _account(snapshot: Snapshot, *, now: Micros) -> _Until:

@@ -74,8 +74,9 @@ def plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
     """Close what is overdue, then look ahead. Only an active schedule is planned."""
     phase = snapshot.schedule.phase
     if phase is not SchedulePhase.ACTIVE:
-        exhausted = snapshot.exhausted or phase is SchedulePhase.COMPLETED
-        return Plan(snapshot=snapshot, watermark=snapshot.watermark, exhausted=exhausted)
+        exhausted, paused = snapshot.exhausted or phase is SchedulePhase.COMPLETED, snapshot.schedule.pause
+        ends = None if paused is None else paused.until
+        return Plan(snapshot=snapshot, watermark=snapshot.watermark, plan_at=ends, exhausted=exhausted)
     closed = close_overdue(snapshot, now=now)
     kept = {one.nominal: one.due for one in snapshot.projections if one.id not in closed.gone}
     return look_ahead(closed, kept=kept, now=now, lookahead=lookahead)

@@ -49,6 +49,8 @@ RESERVED_IDS = (".", "..", "count", "preview", "upsert")
 """Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
+BY_ITSELF = "noonmark"
+"""The author of pauses and resumptions that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,22 @@ class Owner:
         return owner_number(self.tenant, self.user)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Why a schedule is paused: since when, by whom, and until when, if it resumes by itself."""
+
+    at: Micros
+    by: str | None = None
+    """The caller; `noonmark` if it came by itself."""
+    reason: str | None = None
+    until: Micros | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """The pause in the document of its schedule."""
+        until = None if self.until is None else to_text(self.until)
+        return {"reason": self.reason, "by": self.by, "at_utc": to_text(self.at), "until_utc": until}
+
+
 @drafted
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
@@ -138,6 +156,8 @@ class Schedule:
     deleted: Micros | None = None
     anchored: Micros | None = None
     """When its trigger was declared, where that was after its creation: what it left relative counts from then."""
+    pause: Pause | None = None
+    """Why it is paused, if it is; None also if it was paused by an earlier release."""
 
 
 def parse_schedule(document: object, *, now: datetime, key: str = "") -> Declaration:

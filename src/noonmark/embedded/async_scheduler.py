@@ -254,9 +254,9 @@ class AsyncScheduler:
         """Let a schedule depend on others too."""
         await in_thread(self._inner.add_dependency, job_id, depends_on)
 
-    async def pause(self, job_id: str | Job) -> None:
-        """Pause a schedule."""
-        await in_thread(self._inner.pause, job_id)
+    async def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
+        """Pause a schedule. At `until` it resumes by itself."""
+        await in_thread(self._inner.pause, job_id, reason=reason, until=until)
 
     async def resume(self, job_id: str | Job) -> None:
         """Resume a schedule from now on."""

@@ -390,9 +390,11 @@ class Scheduler:
         self._declarations.add_dependencies(job_id, depends_on)
         self._runners.wake()
 
-    def pause(self, job_id: str | Job) -> None:
-        """Pause a schedule; fires missed meanwhile are recorded as skipped."""
-        schedule_edits.pause(self._store, self._find(job_id).schedule.uid)
+    def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
+        """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes by itself."""
+        schedule = self._find(job_id).schedule
+        ends = None if until is None else instant_argument("until", until)
+        schedule_edits.pause(self._store, schedule.uid, by=schedule.owner.user, reason=reason, until=ends)
         self._runners.wake()  # others may have waited for it
 
     def resume(self, job_id: str | Job) -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core import edits
-from noonmark.core.errors import Conflict, NotFound, RevisionConflict
+from noonmark.core.errors import Conflict, InvalidRequest, NotFound, RevisionConflict
 from noonmark.core.ids import manual
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
-from noonmark.core.schedule import Schedule
+from noonmark.core.schedule import Pause, Schedule
 from noonmark.operations.secrets import check_secrets, secret_names
 from noonmark.ports.records import ScheduleFilter
 
@@ -109,6 +109,7 @@ def new_schedule(
     declaration: Declaration, *, uid: str, schedule_id: str, owner: Owner, source: str, now: Micros
 ) -> Schedule:
     """The first revision of a declaration."""
+    disabled = Pause(at=now, by=owner.user, reason="it was declared with enabled: false")
     return Schedule(
         uid=uid,
         schedule_id=schedule_id,
@@ -119,6 +120,7 @@ def new_schedule(
         source=source,
         created=now,
         updated=now,
+        pause=None if declaration.enabled else disabled,
     )
 
 
@@ -222,12 +224,28 @@ def declare(
     return change(store, uid, decide, audit)
 
 
-def pause(store: Store, uid: str, audit: AuditEntryMaker | None = None, *, expected: Expected = ANY_STATE) -> Schedule:
-    """Pause a schedule: its trigger starts nothing until it is resumed."""
+def pause(  # noqa: PLR0913 - each is a part of the request
+    store: Store,
+    uid: str,
+    audit: AuditEntryMaker | None = None,
+    *,
+    expected: Expected = ANY_STATE,
+    by: str | None = None,
+    reason: str | None = None,
+    until: Micros | None = None,
+) -> Schedule:
+    """Pause a schedule: its trigger starts nothing until it is resumed, or until a time.
+
+    A paused schedule gets a new reason and end if one of them is given; otherwise nothing changes.
+    """
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         _check_goes_on(snapshot.schedule, "pause")
-        return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
+        if until is not None and until <= now:
+            raise InvalidRequest(f"must be later than now, {to_text(now)}", field="until")
+        if snapshot.schedule.phase is SchedulePhase.PAUSED and reason is None and until is None:
+            return None
+        return edits.pause(snapshot, now=now, why=Pause(at=now, by=by, reason=reason, until=until))
 
     return change(store, uid, decide, audit, expected)
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.models.arguments import (
         Deletion,
+        PauseRequest,
         ScheduleAction,
         ScheduleFilters,
         ScheduleLookup,
@@ -65,6 +66,7 @@ READ_ONLY = frozenset(
         "last_run_at",
         "last_phase",
         "counters",
+        "paused",
         "warnings",
         "created_at_utc",
         "updated_at_utc",
@@ -169,7 +171,9 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
         if changes["enabled"] is False and not is_paused:
-            edited = schedule_edits.pause(service.store, edited.uid, audit)
+            edited = schedule_edits.pause(
+                service.store, edited.uid, audit, by=caller.name, reason="enabled was set to false"
+            )
         elif changes["enabled"] is not False and is_paused:
             edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, audit=audit)
     return _written(service, edited)
@@ -278,11 +282,23 @@ def _digest(*parts: str) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=13, person=b"noonmark-key").hexdigest()
 
 
-def pause_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
-    """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished."""
+def pause_schedule(service: Service, caller: Caller, arguments: PauseRequest) -> dict[str, Any]:
+    """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished.
+
+    With `until`, it resumes by itself at that time.
+    """
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
     audit, expected = caller.audit(arguments.reason), _expected(arguments)
-    return _written(service, schedule_edits.pause(service.store, stored.schedule.uid, audit, expected=expected))
+    paused = schedule_edits.pause(
+        service.store,
+        stored.schedule.uid,
+        audit,
+        expected=expected,
+        by=caller.name,
+        reason=arguments.reason,
+        until=arguments.until,
+    )
+    return _written(service, paused)
 
 
 def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
             "missed": counters.missed,
             "skipped": counters.skipped,
         },
+        "paused": None if schedule.pause is None else schedule.pause.to_document(),
         "created_at_utc": text(schedule.created),
         "updated_at_utc": text(schedule.updated),
         "deleted_at_utc": text(schedule.deleted),

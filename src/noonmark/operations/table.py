@@ -134,7 +134,7 @@ _ROWS = (
         "schedules.pause_schedule",
         WRITE,
         f"POST {_SCHEDULE}/pause",
-        takes.ScheduleAction,
+        takes.PauseRequest,
         answers.Schedule,
         is_conditional=True,
     ),

@@ -332,7 +332,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         """
 
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
-        """Active schedules whose time to plan has come, earliest first, then by uid. Changes nothing."""
+        """Active and paused schedules whose time to plan has come, earliest first, then by uid. Changes nothing."""
 
     def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still has the stored revision, watermark and phase; False for the others.

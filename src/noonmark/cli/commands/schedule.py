@@ -285,13 +285,16 @@ def pause(
     *,
     selection: ScheduleSelection = ScheduleSelection(),
     reason: Reason = None,
+    until: Annotated[
+        str | None, Parameter(show_default=False, help="Resume by itself at this instant: 2027-05-25T02:00:00Z.")
+    ] = None,
     connection: Connection = Connection(),
 ) -> int:
     """Pause a schedule, or all that a selection finds.
 
     Active runs continue, and fires missed meanwhile are recorded as skipped.
     """
-    more = present(reason=reason)
+    more = present(reason=reason, until=parse_optional_instant(until, "--until"))
     if is_selection(schedule_id, selection):
         return act_on_selection(connection, "selection/pause", selection, more, "Paused")
     _change_phase(connection, "schedule/pause", {"schedule_id": schedule_id, **more}, "Paused")

@@ -78,6 +78,8 @@ def _upcoming(document: dict[str, Any], declaration: Declaration | None, times: 
 def _facts(document: dict[str, Any], declaration: Declaration | None, upcoming: Upcoming) -> dict[str, str]:
     counters = document["counters"]
     facts = {"Schedule": document["schedule_id"], "Phase": f"{document['phase']}, revision {document['revision']}"}
+    if document.get("paused"):
+        facts["Paused"] = _pause(document["paused"])
     if document["description"]:
         facts["For"] = one_line(document["description"])
     facts["Fires"] = upcoming.text
@@ -90,6 +92,15 @@ def _facts(document: dict[str, Any], declaration: Declaration | None, upcoming: 
     if any(counters.values()):
         facts["So far"] = ", ".join(f"{count:,} {name}" for name, count in counters.items() if count)
     return facts
+
+
+def _pause(paused: dict[str, Any]) -> str:
+    """Since when, by whom, why, and until when."""
+    times = local_times()
+    by = "" if paused["by"] is None else f" by {paused['by']}"
+    until = "" if paused["until_utc"] is None else f", until {times.cells(paused['until_utc'])[0]}"
+    why = "" if paused["reason"] is None else f": {one_line(paused['reason'])}"
+    return f"since {times.cells(paused['at_utc'])[0]}{by}{until}{why}"
 
 
 def _last_run(document: dict[str, Any], runs: Sequence[dict[str, Any]], times: Times) -> dict[str, str]:

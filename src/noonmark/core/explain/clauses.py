@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from noonmark.core.explain.deciding_rule import Case
+    from noonmark.core.schedule import Schedule
 
 
 def plain(reason: Reason) -> str:
@@ -76,6 +77,17 @@ def node(name: str | None) -> str:
 def listed(names: Sequence[str]) -> str:
     """Names, one after another."""
     return ", ".join(f"`{name}`" for name in names)
+
+
+def pause_words(schedule: Schedule) -> str:
+    """Since when a schedule is paused, by whom, why, and until when."""
+    pause = schedule.pause
+    if pause is None:
+        return "the schedule is paused"
+    by = "" if pause.by is None else f" by `{pause.by}`"
+    why = "" if pause.reason is None else f" ({pause.reason})"
+    until = "" if pause.until is None else f", until {instant_words(pause.until)}"
+    return f"the schedule has been paused since {instant_words(pause.at)}{by}{why}{until}"
 
 
 def times(count: object) -> str:
@@ -150,7 +162,9 @@ def _pending_upstreams(case: Case) -> str:
 
 
 def _overlap(case: Case) -> str:
-    return f"an earlier occurrence was still in flight, and {overlap_policy(case)} starts no second one beside it"
+    holder = case.detail.get("in_flight")
+    earlier = "an earlier occurrence" if holder is None else f"`{holder}`"
+    return f"{earlier} was still in flight, and {overlap_policy(case)} starts no second one beside it"
 
 
 def _queue_full(case: Case) -> str:
@@ -191,8 +205,13 @@ def _dependency_timed_out(case: Case) -> str:
 def _paused(case: Case) -> str:
     row = case.occurrence
     if row.phase in LIVE:
-        return "the schedule is paused, and holds it until it is resumed"
-    return fires(case, "swallowed by a pause of the schedule") if row.missed_count else plain(Reason.PAUSED)
+        return f"{pause_words(case.schedule)}, and holds it until it is resumed"
+    by, why = case.detail.get("paused_by"), case.detail.get("pause_reason")
+    author = "" if by is None else f" by `{by}`"
+    said = f"{author}{'' if why is None else f' ({why})'}"
+    if row.missed_count:
+        return fires(case, f"swallowed by a pause of the schedule{said}")
+    return f"{plain(Reason.PAUSED)}{said}"
 
 
 def _target_missing(case: Case) -> str:

@@ -127,6 +127,14 @@ class Case:
         return bool(self.runs) or self.occurrence.has_begun
 
     @property
+    def is_held(self) -> bool:
+        """Whether a pause holds it back; a time that is not planned yet may lie after the end of the pause."""
+        pause = self.schedule.pause
+        ends = None if pause is None or self.is_recorded else pause.until
+        is_within = ends is None or self.occurrence.nominal <= ends
+        return self.schedule.phase is SchedulePhase.PAUSED and self.is_own and is_within
+
+    @property
     def suspended(self) -> Suspended | None:
         """The time between two windows in which its run stands still, if it does so now."""
         row, window = self.occurrence, self.declaration.window
@@ -202,7 +210,7 @@ def _ended(case: Case) -> Standing:
 
 def _pending(case: Case) -> Standing:
     row = case.occurrence
-    if case.schedule.phase is SchedulePhase.PAUSED and case.is_own:
+    if case.is_held:
         return Standing(rule=Rule.PAUSE, decision="held", reason=Reason.PAUSED)
     if row.waiting_for is not None:
         return _at(row.waiting_for)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words, words
-from noonmark.core.explain.clauses import listed, times
+from noonmark.core.explain.clauses import listed, pause_words, times
 from noonmark.core.explain.clock_changes import at_silence
 from noonmark.core.explain.deciding_rule import OWN, Case, Standing, standing
 from noonmark.core.explain.explanation import NOT_KNOWN, NOT_REACHED, Explanation, Rule, Step
@@ -246,8 +246,10 @@ def _unrecorded(moment: _Moment) -> Explanation:
         return _forgotten(moment)
     if schedule.phase is SchedulePhase.PAUSED:
         here = Standing(rule=Rule.PAUSE, decision="paused", ahead=NOT_REACHED)
-        until = "the schedule is paused; what it names meanwhile is counted as skipped when it is resumed"
-        return _tell(moment, here, until)
+        ends = None if schedule.pause is None else schedule.pause.until
+        if ends is None or at <= ends:
+            told = f"{pause_words(schedule)}; what it names meanwhile is counted as skipped when it is resumed"
+            return _tell(moment, here, told)
     if schedule.phase is SchedulePhase.COMPLETED:
         return _completed(moment)
     if (used_up := _used_up(moment)) is not None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words, words
-from noonmark.core.explain.clauses import listed
+from noonmark.core.explain.clauses import listed, pause_words
 from noonmark.core.explain.occurrence import explain_occurrence
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -75,6 +75,8 @@ def _next(schedule: Schedule, after: Micros, next_run: Micros) -> str:
 def _after(schedule: Schedule) -> str:
     """What is to come of a schedule that is not due at any time that is known."""
     trigger, upstreams = schedule.declaration.trigger, schedule.declaration.depends_on
+    if schedule.phase is SchedulePhase.PAUSED:
+        return pause_words(schedule)
     if schedule.phase is not SchedulePhase.ACTIVE:
         return f"the schedule is {schedule.phase}"
     if isinstance(trigger, EventTrigger):

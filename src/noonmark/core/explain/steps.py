@@ -115,7 +115,9 @@ def _bounds(case: Case) -> Step:
 
 
 def _pause(case: Case) -> Step:
-    facts = {"schedule_phase": str(case.schedule.phase)}
+    facts: Facts = {"schedule_phase": str(case.schedule.phase)}
+    if case.schedule.pause is not None:
+        facts["paused"] = case.schedule.pause.to_document()
     return Step(rule=Rule.PAUSE, decision="not_paused" if case.is_own else DOES_NOT_APPLY, facts=facts)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core.edits import plan_or_resume
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.planner import plan
 from noonmark.core.policies.misfire import judge
 from noonmark.core.reasons import Reason
 from noonmark.driver import logs
@@ -52,7 +52,7 @@ async def plan_once(node: Node) -> PlanReport:
 async def _plan(node: Node, snapshot: Snapshot, *, now: Micros) -> Plan | None:
     """Plan one schedule. One that cannot be planned is set aside and does not block the others."""
     try:
-        return plan(snapshot, now=now, lookahead=node.timing.lookahead)
+        return plan_or_resume(snapshot, now=now, lookahead=node.timing.lookahead)
     except Exception as error:
         logger.exception("could not plan schedule %s; it is set aside", snapshot.schedule.schedule_id)
         await node.executor.call(node.store.set_aside, snapshot.schedule.uid, f"it cannot be planned: {error!r}")

@@ -40,6 +40,18 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Why a schedule is paused."""
+
+    reason: str | None
+    by: str | None
+    """The caller; `noonmark` if it came by itself."""
+    at_utc: datetime
+    until_utc: datetime | None
+    """When it resumes by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A schedule: what it declares, and its state."""
 
@@ -75,6 +87,8 @@ class Schedule:
     last_run_at: datetime | None
     last_phase: str | None
     counters: Counters
+    paused: Pause | None
+    """Why it is paused, if it is; null also if an earlier release paused it."""
     created_at_utc: datetime
     updated_at_utc: datetime
     deleted_at_utc: datetime | None

@@ -152,6 +152,13 @@ class ScheduleAction(OneSchedule):
     expected_updated_at_utc: Instant | None = None
 
 
+class PauseRequest(ScheduleAction):
+    """What pauses a schedule."""
+
+    until: Instant | None = None
+    """When it resumes by itself; default: when it is resumed."""
+
+
 class Deletion(ScheduleAction):
     """What deletes a schedule."""
 

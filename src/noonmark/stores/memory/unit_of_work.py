@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     )
 
 
+PLANNED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
+"""Phases in which planning looks at a schedule; a paused one may resume by itself."""
+
+
 class UnitOfWork(rules.UnitOfWork):
     """Everything that is stored; one transaction follows another, under the lock of the store."""
 
@@ -406,7 +410,7 @@ class UnitOfWork(rules.UnitOfWork):
     def file_plan(self, entry: ScheduleEntry) -> None:
         """Put a schedule where planning looks, or take it away from there."""
         state = entry.state
-        if state.plan_at is None or state.fault is not None or state.phase != SchedulePhase.ACTIVE:
+        if state.plan_at is None or state.fault is not None or state.phase not in PLANNED:
             self.plans.discard(state.uid)
         else:
             self.plans.put(state.uid, state.plan_at)

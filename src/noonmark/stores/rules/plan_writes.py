@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
+from noonmark.core.audit import AuditEntry
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import BY_ITSELF, Pause
 from noonmark.core.system_events import SystemEvent, change
 from noonmark.stores.rules import completion, dependencies, schedule_changes, slots, snapshots
 from noonmark.stores.rules.records import ScheduleState, Unreadable
@@ -104,8 +106,21 @@ def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -
         except Unreadable:
             return  # it is not planned any more
         [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
-        plan = edits.pause(snapshot, now=uow.now())
-        _write(uow, state, plan, schedule, plan.schedule or schedule, failures=state.failures_in_row)
+        now, failures = uow.now(), state.failures_in_row
+        reason = f"pause_on_failure is {limit}, and {failures} in a row did not complete"
+        plan = edits.pause(snapshot, now=now, why=Pause(at=now, by=BY_ITSELF, reason=reason))
+        note = AuditEntry(
+            at=now,
+            caller=BY_ITSELF,
+            operation="schedule/pause",
+            schedule_id=schedule.schedule_id,
+            uid=schedule.uid,
+            revision_before=schedule.revision,
+            revision_after=schedule.revision,
+            reason=reason,
+        )
+        _write(uow, state, plan, schedule, plan.schedule or schedule, failures=failures)
+        uow.add_audit_entry(schedule.owner.tenant, note)
 
 
 def _new_state(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:

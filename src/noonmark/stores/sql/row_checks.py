@@ -95,7 +95,7 @@ _WRITTEN = {
     "schedules": """
         key:key tenant:text username:text schedule_id:text declared_id:text? name:text? description:text labels:object?
         trigger_type:text trigger_document:object? terms_document:object source:text route:text created:instant
-        anchored:instant? deleted:instant? is_listed:flag
+        anchored:instant? deleted:instant? is_listed:flag pause:object?
     """,
     "schedule_states": """
         schedule:key uid:text phase:standing revision:count version:count updated:instant watermark:instant

@@ -7,7 +7,7 @@ schedules that were read before are cached.
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.frozen import construct
 from noonmark.core.instants import EPOCH
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedule
+from noonmark.core.schedule import Declaration, Owner, Pause, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
 from noonmark.stores.damage import DamageLog
@@ -49,6 +49,7 @@ COLUMNS = (
     "anchored",
     "deleted",
     "is_listed",
+    "pause",
 )
 _SELECTED = ", ".join(
     [*(f"schedules.{name}" for name in COLUMNS), "uid", "schedule_states.phase", "revision", "version", "updated"]
@@ -82,8 +83,23 @@ def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
         declared.name, declared.description,
         _lines(declared.labels) if declared.labels else None, kind, trigger, terms, schedule.source,
         declared.target.route, schedule.created, schedule.anchored, schedule.deleted,
-        int(schedule.phase is not SchedulePhase.DELETED),
+        int(schedule.phase is not SchedulePhase.DELETED), _pause_text(schedule.pause),
     )  # fmt: skip
+
+
+def _pause_text(pause: Pause | None) -> str | None:
+    return None if pause is None else _encode(asdict(pause))
+
+
+def _pause(text: str | None) -> Pause | None:
+    read: Any = from_json(text, "pause")
+    if read is None:
+        return None
+    pause = Pause(**read)
+    texts, times = (pause.by, pause.reason), (pause.at, 0 if pause.until is None else pause.until)
+    if not all(one is None or isinstance(one, str) for one in texts) or not all(type(one) is int for one in times):
+        raise Unreadable("its pause is no pause")
+    return pause
 
 
 def label_line(name: str, value: str) -> str:
@@ -152,7 +168,7 @@ class ScheduleCache:
 
 def _restored(columns: tuple[Any, ...]) -> Schedule:
     (_, tenant, user, schedule_id, declared_id, name, description, labels, _, trigger, terms, source) = columns[:12]
-    (_, created, anchored, deleted, _, uid, phase, revision, _, updated) = columns[12:]
+    (_, created, anchored, deleted, _, pause, uid, phase, revision, _, updated) = columns[12:]
     problems = _JUDGE.problems(columns[: len(COLUMNS)])
     problems = problems or {name: one for name, one in _STATE.problems(columns[-5:]).items() if name != "version"}
     if problems:
@@ -177,6 +193,7 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
             updated=updated,
             deleted=deleted,
             anchored=anchored,
+            pause=_pause(pause) if phase == SchedulePhase.PAUSED else None,
         )
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Unreadable(f"its document cannot be read ({error})") from None

@@ -109,6 +109,7 @@ CREATE TABLE schedules (
     anchored BIGINT,
     deleted BIGINT,
     is_listed SMALLINT NOT NULL,
+    pause TEXT,
     PRIMARY KEY ("key")
 );
 CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
@@ -256,7 +257,7 @@ CREATE TABLE schedule_states (
     FOREIGN KEY(schedule) REFERENCES schedules ("key"),
     UNIQUE (uid)
 );
-CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL;
+CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL;
 CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
 CREATE TABLE runs (
     occurrence BIGINT NOT NULL,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.ids import backfill
 from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.plans import occurrence
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import Pause
 from noonmark.ports.records import BackfillChange, BackfillProgress, LeaseLost
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
@@ -277,3 +279,46 @@ def a_cancelled_backfill_ends(bench: Bench) -> None:
     assert bench.store.renew([hold(running)], now=bench.now, lease=LEASE).stop == {running.id: Reason.CANCELLED}
     assert {(bench.row(one).phase, bench.row(one).reason) for one in rows[1:]} == {(Phase.CANCELLED, Reason.CANCELLED)}
     assert bench.claim() == []
+
+
+@case
+def a_pause_is_stored_with_its_reason_its_author_and_its_end(bench: Bench) -> None:
+    made = bench.create()
+    why = Pause(at=bench.now, by="ada", reason="maintenance", until=bench.now + 3 * MINUTE)
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now, why=why))
+    assert bench.kept(made).schedule.pause == why
+    assert bench.store.next_time([ROUTE]) == why.until
+    later = replace(why, until=bench.now + 4 * MINUTE)
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now, why=later))
+    assert bench.kept(made).schedule.pause == later
+    assert bench.store.next_time([ROUTE]) == later.until
+    _resume(bench, made)
+    assert bench.kept(made).schedule.pause is None
+
+
+@case
+def a_pause_that_has_ended_is_plannable(bench: Bench) -> None:
+    made = bench.create()
+    why = Pause(at=bench.now, by="ada", until=bench.now + 3 * MINUTE)
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now, why=why))
+    bench.advance(3 * MINUTE - 1)
+    assert bench.store.plannable(bench.now, 10) == []
+    bench.advance(1)
+    [snapshot] = bench.store.plannable(bench.now, 10)
+    assert bench.commit(edits.plan_or_resume(snapshot, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    [note] = bench.store.notes(made.owner.tenant, 10)
+    assert (note.caller, note.operation) == ("noonmark", "schedule/resume")
+
+
+@case
+def a_pause_that_came_by_itself_says_why(bench: Bench) -> None:
+    made = bench.create(pause_on_failure=1)
+    bench.advance(MINUTE)
+    assert bench.fail(bench.start(bench.claim_one()), pause_after=1)
+    pause = bench.kept(made).schedule.pause
+    assert pause is not None
+    assert (pause.at, pause.by, pause.until) == (bench.now, "noonmark", None)
+    assert pause.reason == "pause_on_failure is 1, and 1 in a row did not complete"
+    [note] = bench.store.notes(made.owner.tenant, 10)
+    assert (note.caller, note.operation, note.reason) == ("noonmark", "schedule/pause", pause.reason)

@@ -32,7 +32,7 @@ DELIVERING = "phase IN ('dispatching', 'awaiting_completion')"
 NEXT_TIME = f"""
     SELECT min(time) FROM (
         SELECT min(plan_at) AS time FROM schedule_states
-        WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL
+        WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL
         UNION ALL
         SELECT min(deadline) FROM occurrences WHERE deadline IS NOT NULL AND {DELIVERING}
         UNION ALL SELECT CAST(? AS bigint) WHERE (

@@ -49,7 +49,8 @@ _NEXT_DUE = """
 """
 PLANNABLE = """
     SELECT * FROM schedule_states
-    WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL AND plan_at <= ? ORDER BY plan_at, uid LIMIT ?
+    WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL AND plan_at <= ?
+    ORDER BY plan_at, uid LIMIT ?
 """
 _ROUTES = """
     WITH RECURSIVE found(route) AS (

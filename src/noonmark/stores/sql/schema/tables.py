@@ -55,6 +55,7 @@ schedules = Table(
     instant("anchored"),
     instant("deleted"),
     Column("is_listed", SmallInteger, nullable=False),
+    Column("pause", Text),
 )
 index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
 index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
@@ -105,7 +106,10 @@ schedule_states = Table(
     postgresql_with={"fillfactor": 70},
 )
 index(
-    "schedules_to_plan", schedule_states, "plan_at, uid", "phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL"
+    "schedules_to_plan",
+    schedule_states,
+    "plan_at, uid",
+    "phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL",
 )
 index("schedules_with_history", schedule_states, "history", f"history >= {CROWDED}")
 

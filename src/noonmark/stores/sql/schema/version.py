@@ -10,7 +10,7 @@ from noonmark.core.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-VERSION = "0007"
+VERSION = "0008"
 """The newest of the migrations."""
 OLDEST = "0001"
 TABLE = "alembic_version"
