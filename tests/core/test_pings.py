@@ -30,7 +30,7 @@ from noonmark.core.settlement import begin, expire, settle
 from noonmark.core.signatures import is_ping_token, ping_token, pinged_uid
 from noonmark.core.system_events import SystemEvent, early_ping_id, of_ping, unexpected_ping_id
 from noonmark.core.targets import parse_target
-from noonmark.core.targets.ping import PingTarget
+from noonmark.core.targets.ping import Moment, PingTarget
 from noonmark.core.targets.work import FunctionTarget
 from tests.core.scheduled import NOON, at, moment, scheduled
 
@@ -281,3 +281,33 @@ def test_a_declaration_of_another_kind_has_no_url():
     assert declare_again(other, stored, now=moment(0)).target == FunctionTarget(function="f")
     plain = replace(stored, declaration=parse_schedule(other, now=moment(0)))
     assert declare_again(document(), plain, now=moment(0)).target.rotation == 0
+
+
+def test_urls_that_a_schedule_calls_read_back():
+    said = {**document(), "ping_urls": {"start": "https://a.example/x", "failure": "https://a.example/x/fail"}}
+    urls = parse_schedule(said, now=moment(0)).ping_urls
+    assert [urls.url_for(one) for one in Moment] == ["https://a.example/x", None, "https://a.example/x/fail"]
+    again = parse_schedule(parse_schedule(said, now=moment(0)).to_document(), now=moment(0))
+    assert again.ping_urls == urls
+    assert "a.example" not in repr(urls)
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"start": None}])
+def test_no_url_at_all_is_none(nothing):
+    assert parse_schedule({**document(), "ping_urls": nothing}, now=moment(0)).ping_urls is None
+
+
+@pytest.mark.parametrize(
+    ("urls", "field"),
+    [
+        ({"start": "ftp://a.example"}, "ping_urls.start"),
+        ({"success": 1}, "ping_urls.success"),
+        ({"failure": "https://a.example/" + "x" * 5_000}, "ping_urls.failure"),
+        ({"end": "https://a.example"}, "ping_urls.end"),
+        ([], "ping_urls"),
+    ],
+)
+def test_a_bad_url_is_refused_by_its_field(urls, field):
+    with pytest.raises(InvalidSchedule) as refused:
+        parse_schedule({**document(), "ping_urls": urls}, now=moment(0))
+    assert refused.value.field == field

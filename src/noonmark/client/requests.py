@@ -56,6 +56,7 @@ class Fields(TypedDict, total=False):
     depends_on: list[Document] | None
     budget: Document | None
     max_runs: int | None
+    ping_urls: Document | None
     accepts_payload: bool | None
     planning_horizon_days: int | None
     planning_horizon_occurrences: int | None

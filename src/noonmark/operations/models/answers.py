@@ -62,6 +62,7 @@ class Schedule:
     depends_on: list[Document] | None = None
     budget: Document | None = None
     max_runs: int | None = None
+    ping_urls: Document | None = None
     accepts_payload: bool | None = None
     planning_horizon_days: int | None = None
     planning_horizon_occurrences: int | None = None

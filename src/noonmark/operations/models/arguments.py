@@ -99,6 +99,8 @@ class ScheduleFields(Arguments):
     budget: Object | None = None
     """`max_cost_usd` and `max_tokens` of one run."""
     max_runs: Count | None = None
+    ping_urls: Object | None = None
+    """URLs that are called when an occurrence starts (`start`), succeeds (`success`) and fails (`failure`)."""
     accepts_payload: Flag | None = None
     """Whether a run may bring a payload although a program declared the function; only a program can set this then."""
     planning_horizon_days: Annotated[int, integer(1, 366)] | None = None
