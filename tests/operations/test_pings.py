@@ -310,3 +310,18 @@ def test_a_url_that_no_node_would_call_is_refused():
     created = watch.create(schedule_id="other", ping_urls=URLS)
     assert created["ping_urls"] == URLS
     assert watch("schedule/update", schedule_id="other", description="the same")["ping_urls"] == URLS
+
+
+def test_a_job_that_has_not_ended_as_expected_is_reported_before_its_deadline():
+    watch = Watch(expected_seconds=10, timeout_seconds=100)
+    target = {"target_kind": "function", "function": "report"}
+    watch.create(schedule_id="alert", trigger={"type": "event", "event_type": "occurrence.overdue"}, target=target)
+    watch.wait_until(61)
+    [waits] = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion"])["occurrences"]
+    assert waits["deadline_utc"] == "2026-03-01T12:01:30Z"
+    watch.wait_until(71)
+    assert watch.events() == ["occurrence.overdue"]
+    watch.driver.run_due()
+    assert [call.event["payload"]["expected_seconds"] for call in watch.calls] == [10]
+    watch.ping()
+    assert watch.outcomes() == [SUCCEEDED]

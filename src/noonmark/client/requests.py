@@ -48,6 +48,7 @@ class Fields(TypedDict, total=False):
     missing_target_policy: str | None
     retry_policy: Document | None
     timeout_seconds: float | None
+    expected_seconds: float | None
     window: Document | None
     delivery: str | None
     pause_on_failure: int | None

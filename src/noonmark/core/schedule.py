@@ -62,6 +62,8 @@ class Declaration:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     horizon: Horizon = field(default_factory=Horizon)
     timeout: Micros | None = None
+    expected: Micros | None = None
+    """How long a run usually takes; one that takes longer is reported as overdue, and goes on."""
     window: Window | None = None
     concurrency: Concurrency | None = None
     budget: Budget | None = None
@@ -93,6 +95,7 @@ class Declaration:
                 missing_target_policy=str(self.missing_target_policy),
                 retry_policy=self.retry_policy.to_document(),
                 timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
+                expected_seconds=None if self.expected is None else micros_to_seconds(self.expected),
                 window=self.window.to_document() if self.window else None,
                 delivery=str(self.delivery),
                 pause_on_failure=self.pause_on_failure,
@@ -204,6 +207,7 @@ def _read(
         "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
         "retry_policy": retry_policy,
         "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+        "expected": reader.seconds("expected_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),
         "pause_on_failure": reader.integer("pause_on_failure", None, low=1),

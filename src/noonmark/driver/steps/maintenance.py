@@ -166,8 +166,13 @@ async def _end_overdue(node: Node) -> int:
     written = await _settle(node, settlements)
     ended = [one for one, done in zip(settlements, written, strict=True) if done]
     for settled in ended:
+        if settled.is_overdue:
+            logs.overdue(schedules[settled.occurrence.id], settled.occurrence)
+            continue
         node.ping(schedules[settled.occurrence.id], settled.occurrence, MOMENTS.get(settled.phase))
-    node.tell([Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended])
+    node.tell(
+        [Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended if not one.is_overdue]
+    )
     return len(ended)
 
 

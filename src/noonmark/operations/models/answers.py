@@ -54,6 +54,7 @@ class Schedule:
     missing_target_policy: str | None = None
     retry_policy: Document | None = None
     timeout_seconds: float | None = None
+    expected_seconds: float | None = None
     window: Document | None = None
     delivery: str | None = None
     pause_on_failure: int | None = None

@@ -89,6 +89,8 @@ class ScheduleFields(Arguments):
     """mark_misfired or skip."""
     retry_policy: Object | None = None
     timeout_seconds: Seconds | None = None
+    expected_seconds: Seconds | None = None
+    """How long a run usually takes; one that takes longer is reported, and goes on."""
     window: Object | None = None
     delivery: Text | None = None
     """at_least_once or at_most_once."""
