@@ -90,16 +90,25 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_itemcollected(item):
-    """Mark each test with its tier, and measure coverage where the rules are tested by tables.
-
-    Coverage makes Python run at a third of its speed. What runs a rule in passing does not show that somebody has
-    thought about the case, nor does a random example.
-    """
-    folder = folder_of(item.path)
+    """Mark each test with its tier, and leave random examples out of the coverage."""
     if not any(item.get_closest_marker(name) for name in (*TIERS, "soak")):
-        item.add_marker(tier_of(item, folder))
-    if folder != "core" or is_random(item):
+        item.add_marker(tier_of(item, folder_of(item.path)))
+    if is_random(item):
         item.add_marker(pytest.mark.no_cover)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Measure coverage where the rules are tested by tables, fixtures included.
+
+    Coverage makes Python slower, and every thread that starts meanwhile. What runs a rule in passing does not show that
+    somebody has thought about the case.
+    """
+    coverage = item.config.pluginmanager.getplugin("_cov")
+    controller = coverage and coverage.cov_controller
+    if controller and controller.started != (folder_of(item.path) == "core"):
+        controller.pause() if controller.started else controller.resume()
+    return (yield)
 
 
 def is_random(item):
@@ -117,7 +126,14 @@ def tier_of(item, folder):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Begin with the slowest tiers, so that no worker has a long test left when the others are done."""
+    """Begin with the slowest tiers, so that no worker has a long test left when the others are done.
+
+    Outside the core a test may meet a machine that stands still for seconds. It is tried once more, and the summary
+    names it.
+    """
+    for item in items:
+        if folder_of(item.path) != "core":
+            item.add_marker(pytest.mark.flaky(reruns=2))
     position = {tier: position for position, tier in enumerate(TIERS)}
     items.sort(key=lambda item: max(position.get(mark.name, 0) for mark in item.iter_markers()))
 

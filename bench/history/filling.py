@@ -84,7 +84,7 @@ def fill(server: Postgres, database: str, count: int) -> Filled:
 def _make_schedules(url: str, count: int) -> Micros:
     """Keep schedules that have all their time before them; the time of the store."""
     scheduler = Scheduler(url)
-    now = scheduler._runtime.store.clock()
+    now = scheduler._store.clock()
     trigger = OnceTrigger(from_micros(now + 365 * DAY_SECONDS * SECOND))
     scheduler.create_many({"func": _idle, "function_name": "idle", "trigger": trigger} for _ in range(count))
     scheduler.close()

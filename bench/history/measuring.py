@@ -35,7 +35,7 @@ class Work:
     def __init__(self, url: str, batch: int) -> None:
         """So many occurrences to a call."""
         self._scheduler = Scheduler(url)
-        self._store = self._scheduler._runtime.store
+        self._store = self._scheduler._store
         self.batch = batch
 
     def close(self) -> None:

@@ -179,10 +179,10 @@ def keep(scheduler: Scheduler, plans: Iterator[object]) -> None:
     for plan in plans:
         chunk.append(plan)
         if len(chunk) == CHUNK:
-            scheduler._runtime.store.create(chunk)  # type: ignore[arg-type]
+            scheduler._store.create(chunk)  # type: ignore[arg-type]
             chunk = []
     if chunk:
-        scheduler._runtime.store.create(chunk)  # type: ignore[arg-type]
+        scheduler._store.create(chunk)  # type: ignore[arg-type]
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -228,9 +228,7 @@ def _claim_seconds(scheduler: Scheduler, count: int) -> float:
     now, best = scheduler._runtime.clock.micros() + SECOND, 1e9
     for _ in range(3):
         started = time.perf_counter()
-        claims = scheduler._runtime.store.claim(
-            "bench", ["function:nothing"], now=now, until=now, limit=limit, lease=SECOND
-        )
+        claims = scheduler._store.claim("bench", ["function:nothing"], now=now, until=now, limit=limit, lease=SECOND)
         assert claims, "there was nothing to claim"
         best = min(best, (time.perf_counter() - started) / len(claims))
     return best

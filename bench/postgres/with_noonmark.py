@@ -68,7 +68,7 @@ def noonmark_nodes(url: str, count: int, nodes: int) -> dict[str, float]:
         ours.keep(scheduler, ours._once(scheduler, "nothing", count, in_seconds=3 + count / 2_500))
         due: float = scheduler.due  # type: ignore[attr-defined]
         assert time.time() < due, "they were due before all of them were there"
-        store = scheduler._runtime.store
+        store = scheduler._store
         time.sleep(max(0.0, due - time.time()))
         while _ask(store, "SELECT count(*) FROM occurrences WHERE ended IS NULL"):
             time.sleep(0.05)
@@ -85,7 +85,7 @@ def noonmark_nodes(url: str, count: int, nodes: int) -> dict[str, float]:
 def noonmark_server_claim(url: str, stored: int, count: int) -> dict[str, float]:
     """How long it takes to claim an occurrence that is due, in batches, with so many stored that are not."""
     scheduler = Scheduler(url)
-    store = scheduler._runtime.store
+    store = scheduler._store
     ours.keep(scheduler, ours._once(scheduler, "idle", 1, in_seconds=YEAR))
     _copy(store, stored)
     ours.keep(scheduler, ours._once(scheduler, "due", 3 * count, in_seconds=0))

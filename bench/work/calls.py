@@ -99,10 +99,10 @@ def calls_of_schedules(port: int, count: int) -> dict[str, float]:
         due = round(time.time() + max(1.0, count / 1_500), 3)
         plans = [*_plans(scheduler, _declared(port), count, due)]
         for begin in range(0, count, CHUNK):
-            scheduler._runtime.store.create(plans[begin : begin + CHUNK])
+            scheduler._store.create(plans[begin : begin + CHUNK])
         assert time.time() < due, "they were due before all of them were there"
         scheduler.start()
-        limit, store_of_it = due + PATIENCE, scheduler._runtime.store
+        limit, store_of_it = due + PATIENCE, scheduler._store
         while (
             store_of_it.count_schedules(OWNER.tenant, ScheduleFilter(phases=frozenset({SchedulePhase.COMPLETED})))
             < count

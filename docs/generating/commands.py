@@ -48,7 +48,7 @@ def cli_page() -> str:
         f"{NOTE}# Command line\n\n"
         "`noonmark` after an install, `.venv/bin/noonmark` after `make setup`, or `python -m noonmark`. For an\n"
         "introduction, see [the guide](../guides/cli.md).\n\n"
-        "- Commands of two words use a server or a store: [connection](#connection).\n"
+        "- Commands of two words, `apply`, `diff` and `export` use a server or a store: [connection](#connection).\n"
         "- Instants are RFC 3339 with `Z` or an offset: `2027-05-25T02:00:00Z`.\n"
         "- Durations are a number and `ms`, `s`, `m`, `h` or `d`; seconds without a unit: `250ms`, `1.5h`, `90`.\n"
         "- With `--json`, a command prints one JSON document on standard output and nothing else. An error is one\n"

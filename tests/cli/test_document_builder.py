@@ -44,7 +44,8 @@ def cli(tmp_path_factory):
         (("--at", "2036-05-25T02:00:00Z"), {"type": "once", "due_at_utc": "2036-05-25T02:00:00Z"}),
         (("--event", "paid", "--filter-json", '{"sum": [1]}'), {"event_type": "paid", "filters": {"sum": [1]}}),
         (("--event", "paid", "--event", "refunded"), {"type": "event", "event_type": ["paid", "refunded"]}),
-        (("--schedule-json", '{"trigger": {"type": "cron", "expression": "@daily"}}'), {"timezone": "Asia/Tokyo"}),
+        (("--schedule-json", '{"trigger": {"type": "cron", "expression": "@daily"}}'), {"timezone": "UTC"}),
+        (("--schedule-json", '{"cron": "@daily"}', "--cron", "@hourly"), {"timezone": "Asia/Tokyo"}),
         (
             ("--schedule-json", '{"cron": "@daily", "timezone": "Europe/Paris"}', "--cron", "@hourly"),
             {"expression": "@hourly", "timezone": "Europe/Paris"},
@@ -183,7 +184,7 @@ def test_dependencies(cli):
             "a schedule needs a trigger: give --cron, --every, --at, --in or --event, or --depends-on",
         ),
         (("create", *REPORT, "--timezone", "UTC"), "a schedule needs a trigger: give --cron"),
-        (("create", *DAILY), "a schedule needs a target: give --function, --http, --command or --emit"),
+        (("create", *DAILY), "a schedule needs a target: give --function, --http, --command, --emit or --ping"),
         (("create", *DAILY, *REPORT, "--every", "1s"), "--every: conflicts with --cron: give one of --cron"),
         (("create", *REPORT, "--at", "2036-05-25T02:00:00Z", "--in", "5m"), "--in: conflicts with --at"),
         (("create", *DAILY, *REPORT, "--", "backup"), "--command: conflicts with --function"),
@@ -272,7 +273,7 @@ def test_bundles_are_refused_by_name(cli, tmp_path):
         ("trigger", "create", "--event", "e"),
     ):
         [line] = cli.refused(2, *command[:2], bundle, *command[2:])
-        instead = "name the target with --function, --http, --command or --emit"
+        instead = "name the target with --function, --http, --command, --emit or --ping"
         assert line == f"{bundle}: this release does not run bundles yet: {instead}"
         [line] = cli.refused(3, *command[:2], tmp_path / "missing", *command[2:])
         assert line.startswith(f"{tmp_path / 'missing'}: there is no such file or folder")

@@ -39,6 +39,7 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import NOW
+from tests.soak import SCALE
 
 UIDS = ("uid-1", "uid-2", "uid-3")
 OWNERS = (Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob"))
@@ -481,5 +482,5 @@ class TwoNodes(RuleBasedStateMachine):
             assert counted == trigger.count_micros(NOW - 1, state.watermark) - self.unnamed[uid]
 
 
-TwoNodes.TestCase.settings = settings(max_examples=200, stateful_step_count=60)
+TwoNodes.TestCase.settings = settings(max_examples=70 * SCALE, stateful_step_count=60)
 TestTwoNodes = TwoNodes.TestCase

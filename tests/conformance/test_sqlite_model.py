@@ -7,6 +7,7 @@ from hypothesis import settings
 
 from noonmark.stores.sqlite import SqliteStore
 from tests.conformance.twins import TwoNodesAndATwin
+from tests.soak import SCALE
 
 
 class TwoNodesAndAFile(TwoNodesAndATwin):
@@ -22,5 +23,5 @@ class TwoNodesAndAFile(TwoNodesAndATwin):
         self.folder.cleanup()
 
 
-TwoNodesAndAFile.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TwoNodesAndAFile.TestCase.settings = settings(max_examples=25 * SCALE, stateful_step_count=40)
 TestTwoNodesAndAFile = TwoNodesAndAFile.TestCase

@@ -147,7 +147,7 @@ class Ledger:
         holder = next((row for row in others if row.holds_slot), None)
         waiting = sum(self.ready.get(row.id) is None and row.waiting_for is Reason.QUEUED for row in others)
         if start.takes_slot and holder is not None:
-            return Busy(place=Place.SLOT, waiting=waiting, holder_caught_up=holder.caught_up)
+            return Busy(place=Place.SLOT, waiting=waiting)
         running = sum(row.phase is Phase.DISPATCHING for row in others)
         if start.concurrency is not None and running >= start.concurrency.limit:
             return Busy(place=Place.CONCURRENCY)
@@ -176,7 +176,8 @@ class Ledger:
                 self._end(row.id, decision.phase, decision.reason)
             case Wait():
                 for other in list(self.rows.values()) if decision.replaces else []:
-                    if other.waiting_for is Reason.QUEUED and other.phase is Phase.PENDING:
+                    waits = other.waiting_for is Reason.QUEUED and other.phase is Phase.PENDING
+                    if waits and other.caught_up is None:
                         self._end(other.id, Phase.SKIPPED, Reason.REPLACED)
                 self.rows[row.id] = replace(row, phase=Phase.PENDING, waiting_for=decision.waiting_for)
                 self.ready[row.id] = None

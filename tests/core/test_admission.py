@@ -294,10 +294,9 @@ def test_whoever_replaces_the_running_one_says_how_long_it_has():
     assert refused(claim, Busy(place=Place.SLOT)).cancel_grace == 7
 
 
-def overlapping(policy, *, waiting=0, holder_caught_up=None, **row):
+def overlapping(policy, *, waiting=0, **row):
     claim = claimed(policies={"overlap_policy": policy}, **row)
-    busy = Busy(place=Place.SLOT, waiting=waiting, holder_caught_up=holder_caught_up)
-    decision = refused(claim, busy)
+    decision = refused(claim, Busy(place=Place.SLOT, waiting=waiting))
     if isinstance(decision, End):
         assert decision.reason in ENDINGS[decision.phase]
     return told(decision)
@@ -345,14 +344,13 @@ def test_backfills_run_one_after_another(policy):
 
 
 @pytest.mark.parametrize("policy", NEVER_ALLOW)
-def test_caught_up_ones_of_one_gap_do_not_skip_each_other(policy):
-    assert overlapping(policy, waiting=5, caught_up=at(50), holder_caught_up=at(50)) == QUEUED
+@pytest.mark.parametrize("waiting", [0, 5])
+def test_no_overlap_policy_acts_on_what_was_caught_up(policy, waiting):
+    assert overlapping(policy, waiting=waiting, caught_up=at(50)) == QUEUED
 
 
-@pytest.mark.parametrize("holder", [None, at(49)])
-def test_a_caught_up_one_yields_to_one_that_is_not_of_its_gap(holder):
-    assert overlapping(SkipOverlap(), caught_up=at(50), holder_caught_up=holder) == "skipped/overlap"
-    assert overlapping(SkipOverlap(), holder_caught_up=at(50)) == "skipped/overlap"
+def test_what_was_caught_up_runs_together_where_overlap_is_allowed():
+    assert overlapping(Allow(), caught_up=at(50)) == "start"
 
 
 @pytest.mark.parametrize("policy", NEVER_ALLOW)

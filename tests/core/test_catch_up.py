@@ -78,11 +78,11 @@ FRESH = [940, 970, 1000, 1001]
         (Spread(), OLD, [(0, 1000), (300, 1015), (600, 1030), (939, 1045)], None, "caught_up"),
         (Spread(limit=3), OLD, [(300, 1000), (600, 1020), (939, 1040)], (1, 0, 0), "catch_up_limit"),
         (Spread(window=7 * SECOND, limit=2), OLD, [(600, 1000), (939, 1003.5)], (2, 0, 300), "catch_up_limit"),
-        # What is in grace is not delayed.
+        # What is in grace comes after the older ones.
         (
             Spread(limit=2),
             MANY,
-            [(600, 1000), (939, 1030), *on_due(940, 970, 1000)],
+            [(600, 1000), (939, 1012), (940, 1024), (970, 1036), (1000, 1048)],
             (2, 0, 300),
             "catch_up_limit",
         ),
@@ -222,16 +222,13 @@ def tell(policy, times, jitter, after, now, bound):
     old = [fire for fire in fires if fire not in fresh]
     running = chosen(policy, old, fresh, now, bound)
     missed = [fire for fire in fires if fire not in running]
-    caught_up = [fire for fire in running if fire in old]
+    is_spread = isinstance(policy, Spread) and any(fire in old for fire in running)
     starts = []
     for fire in running:
         nominal, due = fire
-        if fire in fresh:
-            starts.append((nominal, due, "within_grace" if now - due >= SECOND else "on_time"))
-        elif isinstance(policy, Spread):
-            starts.append((nominal, now + caught_up.index(fire) * policy.window // len(caught_up), "caught_up"))
-        else:
-            starts.append((nominal, due, "caught_up"))
+        moved = now + running.index(fire) * policy.window // len(running) if is_spread else due
+        in_grace = "within_grace" if now - due >= SECOND else "on_time"
+        starts.append((nominal, moved, in_grace if fire in fresh else "caught_up"))
     if not missed:
         return starts, None
     return starts, (len(missed), missed[0][0], missed[-1][0], why_missed(policy, missed[0], old, now))

@@ -22,6 +22,7 @@ from noonmark.core.settlement import Delivered
 from noonmark.core.targets.work import FunctionTarget
 from noonmark.core.triggers import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
 from tests.core.ledger_model import LOOKAHEAD, InForce, Ledger
+from tests.soak import SCALE
 
 NOON = to_micros(datetime(2026, 11, 15, 12, 0, tzinfo=UTC))
 
@@ -180,7 +181,7 @@ def work_off(ledger):
     assert not [time for time in times if time is not None and time < ledger.now]
 
 
-@settings(max_examples=500)
+@settings(max_examples=200 * SCALE)
 @given(declarations, st.lists(steps, min_size=3, max_size=25))
 def test_every_named_fire_is_accounted_for_exactly_once(declaration, history):
     ledger = Ledger.create(schedule(declaration))

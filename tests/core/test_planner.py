@@ -6,7 +6,7 @@ import pytest
 
 from noonmark.core import edits, planner
 from noonmark.core.ids import TRIGGER, fraction, manual
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.planner import first_plan, plan
@@ -15,7 +15,7 @@ from noonmark.core.policies.delivery import MissingTargetPolicy
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.reasons import Reason
-from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger
+from noonmark.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
 from tests.core.scheduled import (
     LOOKAHEAD,
     UID,
@@ -74,6 +74,10 @@ def test_a_new_schedule_has_its_next_fire_planned_as_a_whole_row():
     [
         (every(100, start=-1_000), [0, 100]),  # a fire at the very moment of creation exists, earlier ones do not
         (every(100, start=-950), [50]),
+        (every(100, start=-0.5), [-0.5, 99.5]),  # a start that has just passed fires at once
+        (every(100, start=-60), [-60, 40]),  # within its grace
+        (every(100, start=-61), [39]),
+        (every(10, start=-45), [-5, 5]),  # of several times since the start, the newest stands for it
         (CronTrigger("* * * * *"), [0, 60]),
         (OnceTrigger(moment(500)), [500]),
         (OnceTrigger(moment(-60)), [-60]),  # past, but within its grace
@@ -345,6 +349,39 @@ def test_every_policy_decides_alike_about_what_was_planned_and_what_was_not(poli
     gone = range(gaps[0][2] + 100, gaps[0][3] + 1, 100) if gaps else ()
     assert made.removed == ids(*(one for one in gone if one in known))
     assert all(row.first_due == row.nominal for row in made.planned)  # a window counts from there, spread or not
+
+
+@pytest.mark.parametrize(
+    ("policy", "runs"),
+    [
+        (Skip(), [(400, 400, None)]),
+        (CatchUpOne(), [(400, 400, None)]),
+        (CatchUpAll(limit=2), [(200, 200, 430), (300, 300, 430), (400, 400, 430)]),
+        (CatchUpWithin(window=230 * SECOND), [(200, 200, 430), (300, 300, 430), (400, 400, 430)]),
+        (Spread(limit=2), [(200, 430, 430), (300, 450, 430), (400, 470, 430)]),
+    ],
+)
+@pytest.mark.parametrize("known", [(), (100,), (100, 200, 300)])
+def test_the_one_in_grace_is_the_last_of_the_line_that_is_caught_up(policy, runs, known):
+    made = plan_at(read(scheduled(misfire_policy=policy), max(known, default=0), *known), 430)
+    assert planned(made) == [*runs, (500, 500, None)]
+
+
+@pytest.mark.parametrize(("now", "runs"), [(31, [(10, 31), (20, 31), (30, 31)]), (10, [(10, None)])])
+def test_fires_in_grace_form_a_line_where_there_are_several(now, runs):
+    made = plan_at(read(scheduled(every(10), misfire_policy=CatchUpAll()), 0), now)
+    assert [(nominal, caught_up) for nominal, _, caught_up in planned(made) if nominal <= now] == runs
+
+
+def test_fires_that_are_hardly_late_form_no_line():
+    trigger = IntervalTrigger(every_seconds=0.25, start_at=from_micros(at(0)))
+    made = plan_at(read(scheduled(trigger, misfire_policy=CatchUpAll()), 0), 0.9)
+    assert all(row.caught_up is None for row in made.planned)
+
+
+def test_a_projection_in_grace_joins_the_line():
+    made = plan_at(read(scheduled(misfire_policy=CatchUpAll()), 400, 300, 400), 430)
+    assert planned(made) == [(300, 300, 430), (400, 400, 430), (500, 500, None)]
 
 
 def test_a_caught_up_one_with_jitter_keeps_its_due_time():

@@ -583,6 +583,29 @@ def test_the_same_declaration_again_keeps_its_anchor(trigger):
     assert declare_again(other, kept, now=later) == parse_schedule(other, now=later, key="s1")
 
 
+@pytest.mark.parametrize(
+    ("change", "keeps"),
+    [
+        ({"start_at_utc": "2026-11-15T00:00:09Z"}, True),
+        ({"start_at_utc": "2026-11-15T00:00:11Z"}, True),  # by a clock that is a little ahead
+        ({"start_at_utc": "2026-11-15T00:00:12Z"}, False),
+        ({"start_at_utc": "2026-11-15T00:00:09Z", "every_seconds": 20}, False),
+        ({"start_at_utc": "2026-11-15T00:00:09Z", "jitter_seconds": 1}, False),
+        ({"type": "cron", "expression": "* * * * *", "every_seconds": None, "start_at_utc": None}, False),
+    ],
+)
+def test_an_interval_that_is_declared_again_with_only_another_past_start_is_unchanged_where_that_is_asked_for(
+    change, keeps
+):
+    trigger = {"type": "interval", "every_seconds": 10, "start_at_utc": "2026-11-15T00:00:00Z"}
+    document = {"trigger": trigger, "target": {"target_kind": "function", "function": "f"}}
+    kept = stored(document, created=datetime(2026, 11, 15, tzinfo=UTC))
+    again = document | {"trigger": {name: one for name, one in (trigger | change).items() if one is not None}}
+    now = datetime(2026, 11, 15, 0, 0, 10, tzinfo=UTC)
+    assert (declare_again(again, kept, now=now, keeps_past_start=True) == kept.declaration) is keeps
+    assert declare_again(again, kept, now=now) != kept.declaration
+
+
 def test_an_anchor_set_by_an_edit_is_kept_too():
     document = {
         "trigger": {"type": "interval", "every_seconds": 10},

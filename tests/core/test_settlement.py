@@ -20,6 +20,7 @@ from noonmark.core.settlement import (
     Delivered,
     Settlement,
     Underway,
+    began,
     expire,
     interim,
     lost_run,
@@ -478,3 +479,15 @@ def test_only_what_was_cut_off_without_a_word_keeps_what_it_had_put_out(outcome)
     own = replace(ended, result={"output": "ab"})
     assert in_place_of(before, own) == own
     assert (outcome in CUT_OFF) == (outcome not in (Outcome.COMPLETED, Outcome.FAILED))
+
+
+@pytest.mark.parametrize(("started", "expected"), [(99.98, 100), (101, 101), (None, 112)])
+def test_a_delivery_does_not_begin_before_it_is_due(started, expected):
+    schedule = scheduled(every(100))
+    row = replace(
+        occurrence(schedule, at(100), at(100)),
+        phase=Phase.AWAITING_COMPLETION,
+        attempt=1,
+        started=None if started is None else at(started),
+    )
+    assert began(row, now=at(112)) == expire(row, schedule, now=at(112)).run.started == at(expected)

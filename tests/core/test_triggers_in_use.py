@@ -200,7 +200,7 @@ def test_a_count_over_all_of_time_is_the_sum_of_its_parts(trigger):
     edges = [datetime(year, 3, 9, 7, 0, tzinfo=UTC) for year in years]
     parts = [trigger.count_between(low, high) for low, high in pairwise(edges)]
     assert trigger.count_between(edges[0], edges[-1]) == sum(parts)
-    decades = [datetime(year, 1, 1, tzinfo=UTC) for year in range(4000, 6000, 10)]
+    decades = [datetime(year, 1, 1, tzinfo=UTC) for year in range(4300, 4900, 10)]
     assert trigger.count_between(decades[0], decades[-1]) == sum(
         trigger.count_between(low, high) for low, high in pairwise(decades)
     )

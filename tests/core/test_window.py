@@ -4,9 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark.core.instants import MAX_INSTANT, SECOND
-from noonmark.core.policies.window import EndAction, Spell, Window, WindowDecision, judge, read_window, spell_at
+from noonmark.core.instants import MAX_INSTANT, SECOND, from_micros
+from noonmark.core.policies.window import (
+    EndAction,
+    Spell,
+    Window,
+    WindowDecision,
+    judge,
+    last_window_warning,
+    read_window,
+    spell_at,
+)
 from noonmark.core.reasons import Reason
+from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.core.reading import read
 from tests.core.scheduled import at, every
 
@@ -92,6 +102,23 @@ def test_the_numbers_behind_a_judgement():
     assert still.facts() == {**facts, "remaining_seconds": 3_000}
     late = judge(Window(duration=HOUR), first_due=FIRST_DUE, now=FIRST_DUE + 2 * HOUR)
     assert late.facts() == {**facts, "remaining_seconds": 0}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "action", "warns"),
+    [
+        (None, EndAction.PAUSE, True),
+        (OnceTrigger(from_micros(at(50))), EndAction.PAUSE, True),
+        (every(100, end=150), EndAction.PAUSE, True),
+        (EventTrigger("seen"), EndAction.PAUSE, True),
+        (every(100), EndAction.PAUSE, False),
+        (OnceTrigger(from_micros(at(50))), EndAction.CANCEL, False),
+    ],
+)
+def test_a_pause_that_no_window_ends_is_warned_of(trigger, action, warns):
+    window = Window(duration=SECOND, end_action=action)
+    assert (last_window_warning(window, trigger, now=at(1)) is not None) is warns
+    assert last_window_warning(None, trigger, now=at(1)) is None
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def real_changes(offset, marks, first_year, last_year):
 
 
 @pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.soak) for part in range(2, PARTS))])
 def test_every_change_of_every_zone_is_seen_to_the_second(part):
     assert len(FILES) > 300
     for name in FILES[part::PARTS]:

@@ -40,7 +40,7 @@ class Site:
 
     def __init__(self, url):
         self.scheduler = Scheduler(url, lease=LEASE)
-        self.store = self.scheduler._runtime.store
+        self.store = self.scheduler._store
         self.calls = []
         self.may_end = threading.Event()
         self._functions = {name: self._function(name) for name in ("tick", "bill", "greet", "long", "careful")}

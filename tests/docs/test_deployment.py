@@ -108,7 +108,7 @@ def busy(server):
     scheduler.schedule(fail, function_name="fail", name="fails")
     held = scheduler.schedule(hold, function_name="hold", name="holds", overlap="queue")
     nobody = Scheduler(url)
-    due = nobody._runtime.store.clock() + SECOND
+    due = nobody._store.clock() + SECOND
     soon = OnceTrigger(from_micros(due))
     # As long as the queries are asked, however busy the machine is, nobody may give up the work that no node serves.
     patient = {"type": "catch_up_one", "grace_seconds": 86_400}
@@ -121,7 +121,7 @@ def busy(server):
     _until(lambda: server.sql("SELECT 1 FROM noonmark.occurrences WHERE phase = 'failed'", "busy"))
     # A node that took something and died, and one whose run was taken over and has ended.
     server.sql(DEAD, "busy")
-    _until(lambda: nobody._runtime.store.clock() > due)
+    _until(lambda: nobody._store.clock() > due)
     yield server
     goes_on.set()
     scheduler.close()

@@ -13,7 +13,7 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from tests.driver.rig import Rig
 
-BURST = 50_000
+BURST = 35_000
 CHUNK = 5_000
 
 

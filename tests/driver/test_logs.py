@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noonmark import IntervalTrigger, Scheduler
+from noonmark.core.instants import SECOND
+from noonmark.core.policies import misfire
 from noonmark.core.run import Outcome
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import EventTrigger
@@ -80,3 +82,27 @@ def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(ca
     [line] = said(caplog, logging.WARNING)
     assert line.endswith(": it is far away (undeliverable)")
     assert "MARK" not in line
+
+
+def test_a_target_that_no_node_serves_is_told_once_per_schedule_and_hour(caplog):
+    rig = Rig(routes=["function:other"])
+    made = rig.create(schedule_id="typo", misfire_policy=misfire.CatchUpAll())
+    rig.reap_once()
+    for number in range(3):
+        rig.add(made, f"run-{number}")
+        rig.advance((61 if number < 2 else 3_600) * SECOND)
+        rig.reap_once()
+    first, second = said(caplog, logging.WARNING)
+    assert "no live node serves its target, function:work: the fire of 2030-" in first
+    assert "`noonmark schedule explain typo` says more" in second
+
+
+def test_a_gap_that_no_node_could_serve_is_told_as_such(caplog):
+    rig = Rig(routes=["function:other"])
+    rig.create(schedule_id="typo")
+    for _ in range(3):
+        rig.advance(60 * SECOND)
+        rig.reap_once()
+        rig.plan_once()
+    [line] = said(caplog, logging.WARNING)
+    assert "no live node serves its target, function:work" in line

@@ -288,3 +288,33 @@ class TestBesideRunNow:
             assert set(answers) <= {True, "ran", "refused"}
             eventually(lambda job_id=job_id: "pending" not in phases(keeper, job_id))
             assert status(keeper, job_id) == "cancelled"
+
+
+@pytest.mark.parametrize("stop_running", [True, False])
+def test_delete_stops_runs_if_asked(stop_running):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(context):
+        begun.set()
+        eventually(lambda: context.cancelled.is_set() or go_on.is_set())
+        return context.cancelled.is_set()
+
+    with Scheduler() as scheduler:
+        job = scheduler.schedule(wait)
+        assert begun.wait(60)
+        assert scheduler.delete(job, stop_running=stop_running) == int(stop_running)
+        go_on.set() if not stop_running else None
+        expected = "cancelled" if stop_running else "completed"
+        eventually(lambda: [str(one.phase) for one in scheduler.occurrences(job)] == [expected])
+
+
+FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def test_a_pause_without_a_further_window_is_logged(caplog):
+    scheduler = Scheduler()
+    window = {"duration_seconds": 1, "end_action": "pause"}
+    scheduler.schedule(
+        {"target_kind": "command", "argv": ["true"]}, name="nap", trigger=OnceTrigger(FUTURE), window=window
+    )
+    assert "schedule nap: window.end_action: no further window follows" in caplog.text

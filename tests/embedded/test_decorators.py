@@ -320,6 +320,8 @@ class TestTwins:
 
         @scheduler.every(hours=1)
         def tick(): pass
+
+        scheduler.list_jobs()
     """
 
     def test_a_script_that_is_also_imported_is_told_that_it_has_two_jobs(self, tmp_path):

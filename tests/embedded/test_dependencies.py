@@ -247,7 +247,7 @@ def test_an_end_between_the_look_and_the_wait_is_not_lost(rig, monkeypatch):
     a = rig.job("a", trigger=DAILY)
     rig.job("b", trigger=DAILY, depends_on=[a])
     rig.clock.move_to(NOON)
-    store, other = rig.scheduler._runtime.store, ManualDriver(rig.scheduler)._driver
+    store, other = rig.scheduler._store, ManualDriver(rig.scheduler)._driver
     look = store.upstreams
     run_inline(other.plan_once())
     run_inline(other.claim_once())
@@ -287,7 +287,7 @@ def test_a_cycle_is_refused_on_edit_and_nothing_is_changed(rig):
 
 def test_of_two_edits_at_once_that_make_a_cycle_one_is_refused(rig, monkeypatch):
     a, b = rig.job("a", trigger=DAILY), rig.job("b", trigger=DAILY)
-    store = rig.scheduler._runtime.store
+    store = rig.scheduler._store
     graph = store.graph
 
     def meanwhile(*asked):
@@ -303,7 +303,7 @@ def test_of_two_edits_at_once_that_make_a_cycle_one_is_refused(rig, monkeypatch)
 
 def test_a_new_schedule_is_created_although_others_were_changed_meanwhile(rig, monkeypatch):
     a = rig.job("a", trigger=DAILY)
-    store = rig.scheduler._runtime.store
+    store = rig.scheduler._store
     create = store.create
 
     def meanwhile(plans):

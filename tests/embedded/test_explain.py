@@ -26,7 +26,7 @@ def decisions(told):
 
 def told_by_a_server(by_hand, job_id, **at):
     """The answer of the operation, on the same store."""
-    service = Service(store=by_hand.scheduler._runtime.store, lookahead=0, fresh_id=str)
+    service = Service(store=by_hand.scheduler._store, lookahead=0, fresh_id=str)
     return perform(service, LOCAL, "schedule/explain", {"schedule_id": job_id, **at})
 
 

@@ -123,8 +123,10 @@ def test_time_that_a_test_sets_is_that_of_the_store(database):
 
 def test_a_database_that_is_not_there_is_told_without_its_password(postgres):
     url = postgres.url("nowhere").replace("noonmark@", "noonmark:secret@")
+    scheduler = Scheduler(url)
+    scheduler.every(hours=1)(one)
     with pytest.raises(StoreUnavailable) as told:
-        Scheduler(url)
+        scheduler.start()
     assert "nowhere" in str(told.value)
     assert "secret" not in str(told.value)
 

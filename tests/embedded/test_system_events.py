@@ -26,7 +26,7 @@ def by_hand(url):
 
 def told(scheduler):
     """The events that are on record, oldest first."""
-    return list(reversed(scheduler._runtime.store.events("default", 1_000)))
+    return list(reversed(scheduler._store.events("default", 1_000)))
 
 
 def places(scheduler):
@@ -37,7 +37,7 @@ def places(scheduler):
 def is_quiet(scheduler):
     """Whether everything that was told has been heard, and everything that it set off has ended."""
     before = told(scheduler)
-    if not before or scheduler._runtime.store.unmatched(1):
+    if not before or scheduler._store.unmatched(1):
         return False
     under_way = {phase for job in scheduler.list_jobs() for phase in phases(scheduler, job.id)} - FINAL
     return not under_way and told(scheduler) == before

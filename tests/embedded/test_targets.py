@@ -101,7 +101,7 @@ class TestCommands:
         with scheduler:
             eventually(lambda: [run.result for run in scheduler.runs(job)] == [{"output": "begun\n"}])
             pids = [int((tmp_path / name).read_text()) for name in ("parent", "child", "grandchild", "apart")]
-            store = scheduler._runtime.store
+            store = scheduler._store
 
             def steal():
                 """Claim it as after the end of its lease; its node may renew the lease in between."""
@@ -335,7 +335,7 @@ class TestEvents:
         with keeper:
             given = keeper.emit("turned", source=f"schedule:{turn}")
             assert ended(keeper, turn) == ["completed"]
-            eventually(lambda: not keeper._runtime.store.unmatched(1))
+            eventually(lambda: not keeper._store.unmatched(1))
         [run] = keeper.runs(turn)
         assert [(one["event_id"], one["why"]) for one in keeper.match_events(turn)["events"]] == [
             (run.result["event_id"], "source: a run of this schedule has emitted it itself"),

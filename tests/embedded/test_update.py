@@ -371,7 +371,7 @@ class TestTogether:
 
     def test_what_others_said_in_between_is_not_lost(self, keeper, monkeypatch):
         job_id = keep(keeper, nothing, trigger=NEVER)
-        store, change = keeper._runtime.store, keeper._runtime.store.change
+        store, change = keeper._store, keeper._store.change
         meanwhile = [{"name": "renamed"}, {"labels": {"team": "a"}}]
 
         def slow_change(*asked):

@@ -92,7 +92,7 @@ class Site(SqliteFleet):
 
     def completed_fires(self, schedule_id):
         """The nominal times of the trigger that have completed, oldest first."""
-        rows = self.scheduler._runtime.store.occurrences(self.kept(schedule_id).schedule.uid)
+        rows = self.scheduler._store.occurrences(self.kept(schedule_id).schedule.uid)
         return sorted(row.nominal for row in rows if row.phase is Phase.COMPLETED and row.origin == "trigger")
 
     def nominal_fires(self, schedule_id, last):

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.frameworks.site import ask
-from tests.processes.fleet import SCALE
+from tests.soak import SCALE
 
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.frameworks.sites.shop.settings"}
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.frameworks.site import ask
-from tests.processes.fleet import SCALE
+from tests.soak import SCALE
 
 FEW, MANY = 3 * SCALE, 6 * SCALE
 APP = "tests.frameworks.sites.web:app"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.processes.fleet import SCALE
+from tests.soak import SCALE
 
 FIRES = 3 * SCALE
 JOBS = """
@@ -92,7 +92,7 @@ def test_a_child_can_do_everything_while_its_parent_is_at_work(site):
     threads = [threading.Thread(target=edit) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for n in range(10):
+    for n in range(5):
         if not (child := os.fork()):
             job = scheduler.schedule(os.getpid, function_name="pid", name=f"child-{n}")
             assert scheduler.run_now(job) == os.getpid()
@@ -110,8 +110,8 @@ def test_a_child_can_do_everything_while_its_parent_is_at_work(site):
     serve()
     """
     )
-    serve(site, 1, jobs=13)
-    assert len(site.journal.of("child")) == 10
+    serve(site, 1, jobs=8)
+    assert len(site.journal.of("child")) == 5
     assert site.sql("PRAGMA integrity_check") == [("ok",)]
 
 

@@ -186,6 +186,21 @@ def accepted(harness, made):
 
 
 class TestEnding:
+    @pytest.mark.parametrize("verb", ["complete", "fail", "cancel"])
+    def test_its_run_began_when_it_was_due_although_the_start_was_written_before(self, harness, verb):
+        made = harness.create()
+        store, due = harness.service.store, harness.clock.micros() + 60 * SECOND
+        harness.clock.advance(59.99)
+        now = harness.clock.micros()
+        [claim] = store.claim("n", ["function:report"], now=now, until=due, limit=1, lease=60 * SECOND)
+        [admitted] = store.admit([admit(claim, now=due, lease=60 * SECOND)], now=now, lease=60 * SECOND)
+        harness.clock.advance(0.5)
+        taken = settle(admitted.occurrence, claim.schedule, Accepted(started=due, accepted=due), node="n")
+        assert store.settle([taken]) == [True]
+        harness(f"occurrence/{verb}", occurrence_id=claim.occurrence.id)
+        [run] = harness("schedule/runs", schedule_id=made["schedule_id"])["runs"]
+        assert run["started_at_utc"] == harness("occurrence/get", occurrence_id=claim.occurrence.id)["due_at_utc"]
+
     def test_what_was_accepted_is_told_to_be_done(self, harness):
         made = harness.create()
         one = accepted(harness, made)

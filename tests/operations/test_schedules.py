@@ -2,6 +2,7 @@
 
 import pytest
 
+from noonmark.core.admission import admit
 from noonmark.core.errors import (
     Conflict,
     InvalidRequest,
@@ -12,7 +13,10 @@ from noonmark.core.errors import (
     NotFound,
     RevisionConflict,
 )
+from noonmark.core.instants import SECOND
+from noonmark.core.settlement import Accepted, settle
 from noonmark.operations.schedules import RESERVED_IDS
+from noonmark.ports.records import Lease
 from tests.embedded.waiting import NEVER
 from tests.operations.harness import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Harness
 
@@ -301,6 +305,7 @@ class TestPausing:
         for _ in range(2):
             gone = harness("schedule/delete", schedule_id=made["schedule_id"])
             assert (gone["phase"], gone["deleted_at_utc"]) == ("deleted", "2026-03-01T12:00:00Z")
+            assert (gone.pop("stopped_runs"), gone.pop("unfinished_runs")) == (0, 0)
         with pytest.raises(NotFound):
             harness("schedule/get", schedule_id=made["schedule_id"])
         assert harness("schedule/get", schedule_id=made["schedule_id"], include_deleted=True) == gone
@@ -316,3 +321,49 @@ class TestPausing:
         assert harness("schedule/get", schedule_id=made["schedule_id"]) == made
         after = harness(f"schedule/{verb}", schedule_id=made["schedule_id"], expected_revision=1)
         assert after["phase"] != made["phase"]
+
+
+SLEEP = {"target_kind": "workflow", "workflow_id": "wf_1"}
+
+
+class TestWindows:
+    @pytest.mark.parametrize(
+        ("trigger", "warned"), [({"type": "once", "delay_seconds": 60}, True), (EVERY_MINUTE, False)]
+    )
+    def test_a_pause_without_a_further_window_is_warned_of(self, harness, trigger, warned):
+        window = {"duration_seconds": 5, "end_action": "pause"}
+        made = harness.create(schedule_id="s", target=SLEEP, trigger=trigger, window=window)
+        again = harness("schedule/upsert", schedule_id="s", target=SLEEP, trigger=trigger, window=window)
+        changed = harness("schedule/update", schedule_id="s", name="other")
+        for answer in (made, again, changed):
+            assert [warning.partition(":")[0] for warning in answer.get("warnings", [])] == [
+                "window.end_action"
+            ] * warned
+
+
+class TestRunsOfADeletedSchedule:
+    @pytest.mark.parametrize(("asked", "told"), [({}, (0, 1)), ({"stop_running": True}, (1, 0))])
+    def test_they_are_asked_to_stop_if_the_caller_wants_it(self, harness, asked, told):
+        made = harness.create()["schedule_id"]
+        one = harness("schedule/run", schedule_id=made)["occurrence_id"]
+        store, now = harness.service.store, harness.service.store.clock()
+        [claim] = store.claim("n1", ["function:report"], now=now, until=now, limit=9, lease=60 * SECOND)
+        store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
+        deleted = harness("schedule/delete", schedule_id=made, **asked)
+        assert (deleted["stopped_runs"], deleted["unfinished_runs"]) == told
+        assert harness("occurrence/get", occurrence_id=one)["phase"] == "dispatching"
+        lease = Lease(occurrence_id=one, fence=claim.occurrence.fence)
+        assert bool(store.renew([lease], now=now, lease=60 * SECOND).stop) is bool(asked)
+        again = harness("schedule/delete", schedule_id=made, stop_running=True)
+        assert again["stopped_runs"] == 1
+
+    def test_what_its_target_has_accepted_is_cancelled(self, harness):
+        made = harness.create()["schedule_id"]
+        one = harness("schedule/run", schedule_id=made)["occurrence_id"]
+        store, now = harness.service.store, harness.service.store.clock()
+        [claim] = store.claim("n1", ["function:report"], now=now, until=now, limit=9, lease=60 * SECOND)
+        [admitted] = store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
+        store.settle([settle(admitted.occurrence, claim.schedule, Accepted(started=now, accepted=now), node="n1")])
+        assert harness("schedule/delete", schedule_id=made, stop_running=True)["stopped_runs"] == 1
+        assert harness("occurrence/get", occurrence_id=one)["phase"] == "cancelled"
+        assert harness("schedule/delete", schedule_id=made, stop_running=True)["stopped_runs"] == 0

@@ -23,8 +23,6 @@ from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL
 
 ROOT = Path(__file__).parents[2]
-SCALE = int(os.environ.get("NOONMARK_SOAK", "1"))
-"""How many times longer than in `make test`: more kills, more fires, more copies."""
 PATIENCE = 60.0
 """Seconds until a test gives up waiting for something that takes a moment; a busy machine must not fail it."""
 PAGE = 1_000
@@ -121,14 +119,14 @@ class Fleet:
         return self.kept(schedule_id).schedule.phase
 
     def kept(self, schedule_id):
-        return self.scheduler._runtime.store.find(OWNER.tenant, schedule_id)
+        return self.scheduler._store.find(OWNER.tenant, schedule_id)
 
     def schedules(self):
         """All schedules that are not deleted, by id."""
         found, page = {}, None
         while page is None or len(page) == PAGE:
             last = page[-1].schedule.uid if page else None
-            page = self.scheduler._runtime.store.schedules(OWNER.tenant, after=last, limit=PAGE)
+            page = self.scheduler._store.schedules(OWNER.tenant, after=last, limit=PAGE)
             found |= {kept.schedule.schedule_id: kept.schedule for kept in page}
         return found
 

@@ -71,7 +71,7 @@ def main():
     clock = None if clock is None else WrongClock(**clock)
     sinks = {} if settings.pop("is_quiet", False) else {"sink": journal}
     scheduler = Scheduler(settings.pop("store"), clock=clock, **sinks, **settings)
-    journal.store = scheduler._runtime.store
+    journal.store = scheduler._store
     if is_stores and isinstance(journal.store, PostgresStore):
         journal.store._clock = clock.micros
     scheduler.start()

@@ -9,7 +9,8 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.ports.runtime import Timing
 from tests.processes import work
-from tests.processes.fleet import CLOCK, SCALE, Chance
+from tests.processes.fleet import CLOCK, Chance
+from tests.soak import SCALE
 
 STARTED = {phase for phase in Phase if phase not in (Phase.PENDING, Phase.CLAIMED, Phase.SUPERSEDED)}
 ALL = {"type": "catch_up_all", "limit": 1_000}
@@ -41,7 +42,7 @@ class Changed:
         else:
             getattr(self.fleet.scheduler, what)(self.id)
         acknowledged = CLOCK.micros()
-        rows = self.fleet.scheduler._runtime.store.occurrences(self.uid)
+        rows = self.fleet.scheduler._store.occurrences(self.uid)
         committed = {row.id for row in rows if row.phase in STARTED}
         self.is_paused = what == "pause"
         self.changes.append((what, old, asked, acknowledged, committed))
@@ -80,7 +81,7 @@ def test_nothing_of_an_old_rule_starts_after_the_change_was_acknowledged(fleet, 
     changed = [Changed(fleet, f"changed-{n}") for n in range(4)]
     fleet.until(lambda: all(fleet.journal.begins(one.id) for one in changed))
     chance = Chance("changes")
-    for _ in range(40 * SCALE):
+    for _ in range(25 * SCALE):
         chance.pause(0.02, 0.15)
         one = chance.of(changed)
         one.change("resume" if one.is_paused else chance.of(["edit", "edit", "pause"]))

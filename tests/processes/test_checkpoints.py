@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.processes.fleet import SCALE
+from tests.soak import SCALE
 
 SECONDS = 1 if SCALE == 1 else 15 * SCALE
 BAR_MS = 100

@@ -10,7 +10,8 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import CronTrigger, IntervalTrigger, OnceTrigger
 from tests.processes import work
 from tests.processes.clocks import set_clock
-from tests.processes.fleet import CLOCK, SCALE
+from tests.processes.fleet import CLOCK
+from tests.soak import SCALE
 
 YEARS = 10 * 365 * DAY_SECONDS
 LEAPT, ACCEPTED, BACK, REWOUND = "clock leapt ahead", "is trusted", "clock is back", "planning it again"

@@ -6,12 +6,13 @@ from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.triggers import IntervalTrigger, OnceTrigger
 from tests.processes import work
 from tests.processes.checker import check
-from tests.processes.fleet import CLOCK, SCALE
+from tests.processes.fleet import CLOCK
+from tests.soak import SCALE
 
 
 def test_eight_processes_on_one_file_see_no_lock_and_lose_no_update(fleet, figure):
     callers = [
-        fleet.start("caller", ready=None, does="contend", seconds=3 * SCALE, number=number) for number in range(8)
+        fleet.start("caller", ready=None, does="contend", seconds=1 * SCALE, number=number) for number in range(8)
     ]
     for caller in callers:
         assert caller.wait(120) == 0, fleet.complaints()

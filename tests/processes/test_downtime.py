@@ -12,7 +12,8 @@ from noonmark.core.triggers import IntervalTrigger
 from noonmark.testing import FakeClock, ManualDriver
 from tests.processes import work
 from tests.processes.checker import check, nominal_times, outcomes
-from tests.processes.fleet import CLOCK, SCALE, every
+from tests.processes.fleet import CLOCK, every
+from tests.soak import SCALE
 
 GRACE = 3
 LEASE = 2.0

@@ -11,7 +11,7 @@ from noonmark.core.targets import FunctionTarget
 from noonmark.testing import factories
 from tests.processes.fleet import PATIENCE
 
-BURST = 25_000
+BURST = 12_000
 """Far more than is claimed before an owner's turn comes, so that whoever must wait for all of it sees its end."""
 CHUNK = 5_000
 SINGLES = 5
@@ -34,7 +34,7 @@ def declared(scheduler, user, numbers, due):
         for number in numbers
     ]
     lookahead = scheduler._runtime.timing.lookahead
-    assert all(scheduler._runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
+    assert all(scheduler._store.create([first_plan(one, lookahead=lookahead) for one in made]))
 
 
 def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database, figure):

@@ -12,7 +12,8 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.targets.command import supervisor
 from tests.processes import family
-from tests.processes.fleet import SCALE, every
+from tests.processes.fleet import every
+from tests.soak import SCALE
 from tests.targets.command.harness import is_alive, is_stopped
 
 ALWAYS = {"max_attempts": 100, "backoff_seconds": 0.01}

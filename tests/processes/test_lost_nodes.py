@@ -9,7 +9,8 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from tests.processes import work
 from tests.processes.checker import check, percentile
-from tests.processes.fleet import SCALE, Chance, every
+from tests.processes.fleet import Chance, every
+from tests.soak import SCALE
 
 ALL = {"type": "catch_up_all", "limit": 1_000}
 RECOVERY = 20
@@ -19,7 +20,7 @@ on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirec
 
 @on_each_store
 def test_killing_a_random_node_every_second_loses_nothing(fleet, figure):
-    kills = 4 * SCALE
+    kills = 3 * SCALE
     nodes = [fleet.node() for _ in range(3)]
     ids = [
         fleet.scheduler.schedule(

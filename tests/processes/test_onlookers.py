@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.processes.fleet import SCALE
+from tests.soak import SCALE
 
 RUNS = 20 * SCALE
 CODES = {"stops": 0, "killed": -9, "leaves": 0, "keeps": 0}

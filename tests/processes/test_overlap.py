@@ -6,7 +6,8 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from tests.processes import work
 from tests.processes.checker import check
-from tests.processes.fleet import SCALE, every
+from tests.processes.fleet import every
+from tests.soak import SCALE
 
 FIRES = 8 * SCALE
 POLICIES = ("skip", "queue", "queue_one", "allow", "cancel_running")

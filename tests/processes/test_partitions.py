@@ -6,10 +6,11 @@ from noonmark.core.instants import SECOND
 from noonmark.core.triggers import IntervalTrigger
 from tests.processes import work
 from tests.processes.checker import check
-from tests.processes.fleet import CLOCK, SCALE, PostgresFleet, every
+from tests.processes.fleet import CLOCK, PostgresFleet, every
 from tests.servers.postgres import Database
 from tests.servers.proxy import TO_CLIENT, TO_SERVER
 from tests.servers.wires import wired
+from tests.soak import SCALE
 
 LEASE = 1.0
 PARTED = 6 * SCALE
@@ -20,7 +21,9 @@ SLACK = 20.0
 """Seconds more, on a machine that is busy with other tests."""
 
 
-@pytest.mark.parametrize("way", ["both", TO_SERVER, TO_CLIENT])
+@pytest.mark.parametrize(
+    "way", ["both", *(pytest.param(way, marks=pytest.mark.soak) for way in (TO_SERVER, TO_CLIENT))]
+)
 def test_a_node_that_is_parted_from_the_store_is_replaced_and_comes_back(tmp_path, figure, way):
     with wired() as wire:
         wire.server.create("parted")

@@ -15,9 +15,10 @@ from noonmark.embedded.declarations import OWNER
 from noonmark.stores.postgres.store import _lock_of
 from tests.processes import work
 from tests.processes.checker import check
-from tests.processes.fleet import CLOCK, SCALE, Chance, PostgresFleet, every, is_stopped
+from tests.processes.fleet import CLOCK, Chance, PostgresFleet, every, is_stopped
 from tests.servers.postgres import QUICK, Database, running
 from tests.servers.proxy import proxied
+from tests.soak import SCALE
 
 ALL = {"type": "catch_up_all", "limit": 1_000}
 LEASE = 2.0

@@ -21,7 +21,7 @@ class Changes:
 
     def __init__(self, fleet, monkeypatch):
         self.fleet, self.took, self.decided = fleet, {}, []
-        store = fleet.scheduler._runtime.store
+        store = fleet.scheduler._store
         change = store.change
 
         def counted(uid, decide):

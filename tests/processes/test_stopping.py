@@ -8,13 +8,16 @@ from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from tests.processes import work
 from tests.processes.checker import check
-from tests.processes.fleet import CLOCK, SCALE, Chance, every
+from tests.processes.fleet import CLOCK, Chance, every
+from tests.soak import SCALE
 
 GRACE = 4
 """Seconds; so many that what takes a moment ends in it on a busy machine, too."""
 MARGIN = 20
 """Seconds beyond the grace until a process must be gone, on a busy machine."""
-on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
+on_each_store = pytest.mark.parametrize(
+    "fleet", [pytest.param("sqlite", marks=pytest.mark.soak), "postgres"], indirect=True
+)
 
 
 @on_each_store

@@ -4,7 +4,8 @@ import shutil
 
 from noonmark import Scheduler
 from tests.processes import work
-from tests.processes.fleet import SCALE, Chance, every
+from tests.processes.fleet import Chance, every
+from tests.soak import SCALE
 
 
 def test_a_copy_of_any_instant_has_everything_that_was_acknowledged(fleet, figure):

@@ -5,7 +5,8 @@ from noonmark.core.triggers import OnceTrigger
 from tests.processes import work
 from tests.processes.checker import check
 from tests.processes.clocks import set_clock
-from tests.processes.fleet import CLOCK, SCALE, every
+from tests.processes.fleet import CLOCK, every
+from tests.soak import SCALE
 
 HOUR = 3_600
 WRONG = ({"offset": 90}, {"offset": -90}, {"gain": 0.05}, {"gain": -0.05}, None)

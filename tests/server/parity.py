@@ -60,6 +60,10 @@ class Stage:
         """An occurrence that no node can run."""
         return self.do("schedule/run", schedule_id=self.schedule(), key="waiting")["occurrence_id"]
 
+    def cancelled(self):
+        """An occurrence that was cancelled before it ran."""
+        return self.do("occurrence/cancel", occurrence_id=self.waiting())["occurrence_id"]
+
     def accepted(self):
         """An occurrence that awaits its completion by a client."""
         one = self.do("schedule/run", schedule_id=self.schedule(target=WORKFLOW), key="taken")["occurrence_id"]
@@ -130,6 +134,8 @@ LOOKS = (
     Row("schedule/runs", lambda at: {"schedule_id": at.ids[0], "limit": 10}, _on("schedule", "runs", limit="--limit")),
     Row("schedule/explain", lambda at: {"schedule_id": at.ids[0], "at": "2036-01-01T13:00:00Z"},
         _on("schedule", "explain", at="--at")),
+    Row("occurrence/list", lambda at: {"schedule_id": at.ids[0], "phase": ["completed"], "limit": 10},
+        lambda asked: ("failures", "--schedule", asked["schedule_id"], "--phase", "completed", "--limit", "10")),
     Row("occurrence/get", lambda at: {"occurrence_id": at.ids[1]}),
     Row("occurrence/runs", lambda at: {"occurrence_id": at.ids[1]}),
     Row("occurrence/explain", lambda at: {"occurrence_id": at.ids[1]}, _on("schedule", "explain")),
@@ -181,6 +187,7 @@ CHANGES = (
     Row("occurrence/fail", lambda at: {"occurrence_id": at.accepted(), "error": "it was full"}, audited=3),
     Row("occurrence/cancel", lambda at: {"occurrence_id": at.waiting(), "reason": "never mind"},
         _on("run", "cancel", reason="--reason"), audited=3),
+    Row("occurrence/redrive", lambda at: {"occurrence_id": at.cancelled()}, _on("run", "redrive")),
     Row("event/emit", lambda at: {"event_type": "told", "payload": {"n": 1}, "source": "parity", "event_id": at.name()},
         lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
                        "--event-id", asked["event_id"])),
@@ -286,6 +293,11 @@ WRONG = (
     Wrong("occurrence/complete", lambda at: {"occurrence_id": at.waiting()}, code="conflict", field=""),
     _lost("occurrence/fail"),
     _lost("occurrence/cancel", _on("run", "cancel")),
+    _lost("occurrence/redrive", _on("run", "redrive")),
+    Wrong("occurrence/redrive", lambda at: {"occurrence_id": at.waiting()}, _on("run", "redrive"),
+          code="conflict", field="occurrence_id"),
+    _wrong("occurrence/list", {"reason": "boredom"}, lambda _: ("failures", "--reason", "boredom"),
+           "invalid_request", "reason"),
     _wrong("run/get", {"run_id": "run_0"}, None, "not_found", "run_id"),
     _wrong("event/emit", {"event_type": "no spaces"}, lambda _: ("event", "emit", "no spaces"),
            "invalid_request", "event_type"),

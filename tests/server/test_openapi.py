@@ -10,6 +10,7 @@ from noonmark.server.openapi import documented_routes
 from noonmark.stores.files import UploadFolder
 from noonmark.telemetry.metrics import Metrics
 from tests.server.live_server import GREET, serving
+from tests.soak import SCALE
 
 CONFIG = """
 [generation]
@@ -86,9 +87,9 @@ def test_answers_match_the_description(served, tmp_path):
         "--checks",
         "all",
         "--phases",
-        "examples,coverage,fuzzing",
+        "examples,coverage" if SCALE == 1 else "examples,coverage,fuzzing",
         "--max-examples",
-        "2",
+        str(2 * SCALE),
         "--no-color",
         "--request-timeout",
         "60",

@@ -247,3 +247,11 @@ def test_every_operation_has_rows_that_succeed_and_fail():
     assert {row.operation for row in CHANGES} | {
         row.operation for row in UPLOADS + WORKER if OPERATIONS[row.operation].is_change
     } == {name for name, operation in OPERATIONS.items() if operation.is_change}
+
+
+def test_the_output_of_a_run_is_plain_text(stage):
+    rest = stage.transports["REST"].http
+    answer = rest.get(f"/runs/{stage.ids[2]}/output")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert answer.text == "hello you"
+    assert rest.get("/runs/run_0/output").status_code == 404

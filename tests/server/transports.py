@@ -137,6 +137,8 @@ METHODS = {
     "occurrence/complete": Method("complete", ("occurrence_id",)),
     "occurrence/fail": Method("fail", ("occurrence_id",)),
     "occurrence/cancel": Method("cancel", ("occurrence_id",)),
+    "occurrence/list": Method("search_occurrences", (), "occurrences"),
+    "occurrence/redrive": Method("redrive", ("occurrence_id",)),
     "run/get": Method("run", ("run_id",)),
     "event/emit": Method("emit", ("event_type",), "event_id"),
     "event/list": Method("events", (), "events"),

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from tests.embedded.waiting import eventually
-from tests.processes.fleet import SCALE
 from tests.service.server import serving
+from tests.soak import SCALE
 
 CHECKS = {"store", "driver", "leader", "clock", "duties", "claims"}
 HOURLY = {

@@ -337,7 +337,7 @@ def test_startup_logs_them_without_a_key_too_and_nothing_otherwise(caplog):
     with closing(Scheduler(secret_key=SEALING)) as program:
         program.set_secret("token", HEADER, hosts=["a.example"])
         for seal in (make_seal(SEALING), None):
-            service = Service(store=program._runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
+            service = Service(store=program._store, lookahead=0, fresh_id=str, node="n", seal=seal)
             warn_of_unreadable(service, "default")
     [told] = [record.getMessage() for record in caplog.records]
     assert told == "this node does not send requests that need these secrets, because there is no secret_key: token"

@@ -11,7 +11,7 @@ from noonmark.core.audit import AuditEntry
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
@@ -20,7 +20,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.system_events import SystemEvent, of_lost_node
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.records import Admitted, Heartbeat, ScheduleFilter, Shares
+from noonmark.ports.records import Admitted, Heartbeat, OccurrenceFilter, ScheduleFilter, Shares
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
@@ -245,7 +245,7 @@ def test_no_statement_walks_a_table(traced, work):
 def test_a_share_costs_as_much_as_the_owners_who_have_something_due(tmp_path):
     """Neither what one of them has, nor what others have later, in numbers of steps of SQLite's machine."""
     costs = []
-    for many, others in ((100, 100), (10_000, 100), (100, 10_000)):
+    for many, others in ((100, 100), (3_000, 100), (100, 3_000)):
         clock = HandClock()
         store = SqliteStore(tmp_path / f"{many}-{others}.db", clock)
         store.open()
@@ -319,6 +319,31 @@ def test_a_page_costs_as_much_as_the_page(tmp_path, verb):
         place = (last.started, last.id) if verb == "runs" else (last.nominal, last.id)
         page += getattr(store, verb)(made.uid, 10, before=place)
         assert len({one.id for one in page}) == 20
+        costs.append(len(steps))
+        store.close()
+    assert max(costs) < 1.5 * min(costs), costs
+
+
+def test_failures_cost_as_much_as_the_failures(tmp_path):
+    costs = []
+    for many in (50, 2_000):
+        clock = HandClock()
+        store = SqliteStore(tmp_path / f"{many}.db", clock)
+        store.open()
+        bench = Bench(store, clock)
+        made = bench.create_quiet(overlap_policy=overlap.Allow())
+        rows = [factories.occurrence(made, manual(f"{n}"), nominal=NOW + n) for n in range(many)]
+        assert all(store.add(rows))
+        bench.advance(many)
+        starts = [replace(start(claim), takes_slot=False) for claim in bench.claim(limit=many)]
+        started = [answer.occurrence for answer in store.admit(starts, now=bench.now, lease=LEASE)]
+        ends = [bench.settlement(one) for one in started[10:]]
+        ends += [bench.settlement(one, phase=Phase.FAILED, reason=Reason.FAILED) for one in started[:10]]
+        assert all(store.settle(ends))
+        steps = []
+        with store._connections.reading() as reader:
+            reader.set_progress_handler(lambda steps=steps: steps.append(1), 10)
+        assert len(store.search("acme", OccurrenceFilter(phases=FAILURES), 100).occurrences) == 10
         costs.append(len(steps))
         store.close()
     assert max(costs) < 1.5 * min(costs), costs

@@ -51,7 +51,7 @@ class TestRunDue:
             return (context.event["event_id"], context.payload["n"])
 
         kit.scheduler.schedule(note, trigger=EventTrigger("counted"))
-        store = kit.scheduler._runtime.store
+        store = kit.scheduler._store
         for number in range(3):
             document = {"event_type": "counted", "event_id": f"e{number}", "payload": {"n": number}}
             emit(store, "default", parse_event(document, now=kit.clock.now()), fresh_id="-")
@@ -254,3 +254,24 @@ def test_an_async_scheduler_is_driven_likewise():
     job = asyncio.run(scheduler.schedule(lambda: 7, trigger=IntervalTrigger(60)))
     [run] = ManualDriver(scheduler).run_until(START + timedelta(seconds=60))
     assert (run.result, asyncio.run(scheduler.get_job(job)).run_count) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    "misfire",
+    [
+        {"type": "catch_up_all", "limit": 10},
+        "fire_immediately",
+        {"type": "catch_up_within", "window_seconds": 600},
+        {"type": "spread", "window_seconds": 40},
+    ],
+)
+def test_every_fire_of_an_outage_that_is_kept_runs_in_order(misfire):
+    kit, ran = Kit(START + timedelta(seconds=10)), []
+    job = kit.scheduler.schedule(
+        lambda context: ran.append(context.nominal_at), trigger=CronTrigger("* * * * *"), misfire=misfire
+    )
+    kit.clock.advance(5 * 60)
+    kit.driver.run_due()
+    kit.driver.run_until(START + 5 * MINUTE + timedelta(seconds=59))
+    assert ran == [START + minute * MINUTE for minute in range(1, 6)]
+    assert kit.phases(job) == [*["completed"] * 5, "pending"]

@@ -21,7 +21,11 @@ COMMANDS = {
         "Show the next fires of cron expressions, or of any trigger.",
         "[OPTIONS] EXPRESSION...",
     ),
-    "check": ("preview:check", "Check a schedule document and describe it.", "[OPTIONS] FILE"),
+    "check": ("preview:check", "Check a schedule document or cron expressions, and describe them.", "[OPTIONS] [FILE]"),
+    "apply": ("files:apply", "Create and change schedules as files declare them.", "[OPTIONS] -f FILE"),
+    "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
+    "export": ("files:export", "Print schedules as a file for noonmark apply.", "[OPTIONS]"),
+    "failures": ("failures:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
@@ -53,9 +57,17 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "ping-url": ("schedule:ping_url", "Print the URL that the job of a schedule calls, or replace it."),
         },
     ),
+    "import": (
+        "Import schedules from other schedulers.",
+        {"crontab": ("crontab:import_crontab", "Print the schedules of a crontab as a file, or apply them.")},
+    ),
     "run": (
         "Control single runs.",
-        {"cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop.")},
+        {
+            "cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop."),
+            "output": ("run:output", "Print the output of a run."),
+            "redrive": ("failures:redrive", "Run failed occurrences again."),
+        },
     ),
     "trigger": (
         "Create, list and test schedules that events trigger.",

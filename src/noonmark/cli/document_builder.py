@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.inputs import parse_json, parse_optional_duration, parse_optional_instant
-from noonmark.cli.local_zone import local_zone
+from noonmark.cli.local_zone import document_note, local_zone, machine_note
 from noonmark.cli.manifest import to_document
 from noonmark.cli.options import TriggerOptions
 from noonmark.core.documents import present
@@ -81,13 +81,25 @@ def trigger_document(
         if kind not in ("cron", "calendar"):
             raise InvalidRequest("requires --cron: instants and durations have no time zone", field="--timezone")
         trigger["timezone"] = timing.timezone
-    elif kind == "cron":
+    elif timing.cron:
         trigger.setdefault("timezone", local_zone())
     if timing.filter_json is not None:
         if kind != "event":
             raise InvalidRequest("requires --event", field="--filter-json")
         trigger["filters"] = parse_json(timing.filter_json, field="--filter-json")
     return trigger
+
+
+def zone_note(
+    options: TriggerOptions | OnceOptions | EventOptions, before: Mapping[str, Any] | None = None
+) -> str | None:
+    """Say which zone a trigger has that names none, and why: flags have that of this machine, JSON has UTC."""
+    if not isinstance(options, TriggerOptions) or options.timezone is not None:
+        return None
+    if options.cron:
+        is_kept = before is not None and before.get("type") == "cron" and before.get("timezone") is not None
+        return None if is_kept else machine_note(local_zone())
+    return None if _named_trigger(options) is not None else document_note(before)
 
 
 def _named_trigger(timing: TriggerOptions) -> dict[str, Any] | None:

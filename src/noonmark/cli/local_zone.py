@@ -39,6 +39,20 @@ def local_zone(environment: Mapping[str, str] = os.environ, *, link: Path = LINK
     return _from_link(link) or _from_file(file) or "UTC"
 
 
+def machine_note(zone: str) -> str:
+    """Say that an expression on the command line has the zone of this machine."""
+    return f"Time zone {zone}: that of this machine, because --timezone is not given."
+
+
+DOCUMENT_NOTE = "Time zone UTC: the default of JSON documents, because the trigger names none."
+
+
+def document_note(trigger: object) -> str | None:
+    """Say that a trigger in a JSON document has the default zone; None if it has a zone of its own, or needs none."""
+    is_wall = isinstance(trigger, dict) and trigger.get("type") in ("cron", "calendar")
+    return DOCUMENT_NOTE if is_wall and isinstance(trigger, dict) and trigger.get("timezone") is None else None
+
+
 def _from_link(link: Path) -> str | None:
     try:
         # Not resolved further: in the database, a zone may be a link to another one.

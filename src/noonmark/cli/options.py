@@ -10,12 +10,13 @@ from cyclopts import Group, Parameter
 TRIGGER = Group("Trigger", sort_key=1)
 TARGET = Group("Target", sort_key=2)
 POLICIES = Group("Name and policies", sort_key=3)
+SELECTION = Group("Selection", sort_key=4)
 CONNECTION = Group("Connection", sort_key=9)
 
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
-ScheduleId = Annotated[str, Parameter(help="The id of the schedule.")]
+ScheduleId = Annotated[str, Parameter(help="The id of the schedule, or its name if no other has it.")]
 Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
 Limit = Annotated[int, Parameter(help="The maximum number of entries, newest first.")]
 OldestLimit = Annotated[int, Parameter(help="The maximum number of entries, oldest first.")]
@@ -40,6 +41,28 @@ class Connection:
     as_json: Annotated[
         bool, Parameter(name="--json", negative=(), group=CONNECTION, help="Print JSON.", show_default=False)
     ] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OccurrenceSelection:
+    """Which occurrences of all schedules."""
+
+    since: Annotated[
+        Text, Parameter(group=SELECTION, help="Ended at this instant or later, or this long ago: 1d, 2h.")
+    ] = None
+    until: Annotated[Text, Parameter(group=SELECTION, help="Ended at this instant or earlier, or this long ago.")] = (
+        None
+    )
+    schedule: Annotated[Text, Parameter(group=SELECTION, help="Of this schedule.")] = None
+    label: Annotated[Texts, Parameter(group=SELECTION, help="Of schedules with this label, as name=value.")] = ()
+    phase: Annotated[
+        Texts,
+        Parameter(group=SELECTION, help="In this phase; default: failed, timed_out, delivery_failed and misfired."),
+    ] = ()
+    why: Annotated[
+        Texts, Parameter(name="--reason", group=SELECTION, help="For this reason, such as target_missing.")
+    ] = ()
 
 
 @Parameter(name="*")

@@ -29,6 +29,19 @@ def print_line(text: str) -> None:
     sys.stdout.write(one_line(text) + "\n")
 
 
+def print_text(text: str) -> None:
+    """Print text as it is; on a terminal, without control characters but line ends and tabs."""
+    if sys.stdout.isatty():
+        text = "".join(char if char in "\n\t" else printable(char) for char in text)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def print_warning(text: str) -> None:
+    """Print a warning on one line."""
+    sys.stderr.write(f"noonmark: warning: {shorten(one_line(text))}\n")
+
+
 def print_answer(document: Mapping[str, object], sentence: str, *, as_json: bool) -> None:
     """Print the document for programs, or the sentence for people."""
     if as_json:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.cli.output import progress_bar
-from noonmark.core.errors import Conflict, InvalidRequest, NotFound, Unreachable
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, Unreachable
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ UNMIGRATED = frozenset({"doctor"})
 """Operations that use a store as it is, without opening and upgrading it."""
 KEYED = frozenset({"secret/set", "signing/key", "occurrence/complete", "occurrence/fail"})
 """Operations that need the keys of the settings."""
+MAX_SAME_NAME = 10
+"""How many ids an error names when several schedules have the same name."""
 MAX_PAGE = 1_000
 """The largest page of a list."""
 NO_UPLOADS = "a store has no uploads; name a server with --server"
@@ -61,7 +63,7 @@ def connect(connection: Connection) -> Iterator[Remote]:
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
     remote = _server(connection.server) if connection.store is None else StoreRemote(connection.store)
     try:
-        yield remote
+        yield ByName(remote)
     finally:
         remote.close()
 
@@ -91,6 +93,41 @@ def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entri
             cursor = answer["next_cursor"]
             if cursor is None or len(found) >= limit:
                 return {entries: found, "next_cursor": cursor}
+
+
+class ByName:
+    """Takes the name of a schedule where an operation takes its id, if one schedule alone has that name."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self.upload, self.download, self.close = remote.upload, remote.download, remote.close
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out the operation; if there is no schedule with that id, on the one with that name."""
+        try:
+            return self._remote.call(name, arguments)
+        except (NotFound, InvalidRequest) as error:
+            given = arguments.get("schedule_id")
+            if error.field != "schedule_id" or not isinstance(given, str) or name in CREATING:
+                raise
+            schedule_id = self._find(given)
+            if schedule_id is None:
+                raise
+        return self._remote.call(name, {**arguments, "schedule_id": schedule_id})
+
+    def _find(self, name: str) -> str | None:
+        """The id of the only schedule with that name; None if there is none."""
+        try:
+            page = self._remote.call("schedule/list", {"name": name, "limit": MAX_SAME_NAME + 1})["schedules"]
+        except (InvalidRequest, InvalidSchedule):  # no schedule can have such a name
+            return None
+        ids = [schedule["schedule_id"] for schedule in page]
+        if len(ids) > 1:
+            listed = ", ".join(ids[:MAX_SAME_NAME]) + (" and others" if len(ids) > MAX_SAME_NAME else "")
+            raise Conflict(
+                f"several schedules have the name {shown(name)}: give the id, one of {listed}", field="schedule_id"
+            )
+        return ids[0] if ids else None
 
 
 class ServerRemote:

@@ -18,6 +18,7 @@ from noonmark.operations.models.answers import (
     Occurrence,
     PingUrl,
     Preview,
+    Redrive,
     Run,
     Schedule,
     Secret,
@@ -97,6 +98,18 @@ class Filters(TriggerFilters, total=False):
     kind: str | Iterable[str]
 
 
+class OccurrenceFilters(TypedDict, total=False):
+    """Filters over the occurrences of all schedules; an occurrence must match all of them."""
+
+    phase: str | Iterable[str]
+    reason: str | Iterable[str]
+    schedule_id: str
+    labels: Mapping[str, str]
+    since: datetime | str
+    """It ended at this instant or later; as long as it has not ended, its due time counts."""
+    until: datetime | str
+
+
 def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
     return ask("schedule/create", _one(Schedule), {**given(**fields), **given(idempotency_key=idempotency_key)})
@@ -159,9 +172,14 @@ def resume(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Ex
     return ask("schedule/resume", _one(Schedule), arguments)
 
 
-def delete(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
-    """Delete a schedule; its history is kept. Deleting it again changes nothing."""
-    arguments = given(schedule_id=schedule_id, reason=reason, **expected)
+def delete(
+    schedule_id: str, *, stop_running: bool | None = None, reason: str | None = None, **expected: Unpack[Expected]
+) -> Request[Schedule]:
+    """Delete a schedule; its history is kept. Runs go on, unless they are to stop. Deleting it again changes nothing.
+
+    `stop_running` asks them to stop. The answer has `stopped_runs` and `unfinished_runs`.
+    """
+    arguments = given(schedule_id=schedule_id, stop_running=stop_running, reason=reason, **expected)
     return ask("schedule/delete", _one(Schedule), arguments)
 
 
@@ -199,15 +217,17 @@ def backfill(  # noqa: PLR0913 - as the operation
 def preview(
     what: str | Trigger | Document,
     *,
+    target: Document | None = None,
     after: datetime | str | None = None,
     count: int | None = None,
     key: str | None = None,
 ) -> Request[Preview]:
     """Preview the next fires of a schedule or a trigger, with the trigger in words.
 
-    `key` is what `H` in a cron expression hashes.
+    `key` is what `H` in a cron expression hashes. With a trigger, `target` is what it would start: the answer warns if
+    no live node serves it.
     """
-    arguments = given(after=after, count=count, key=key)
+    arguments = given(target=target, after=after, count=count, key=key)
     if isinstance(what, str):
         return ask("schedule/preview", _one(Preview), {"schedule_id": what, **arguments})
     return ask(
@@ -228,6 +248,28 @@ def occurrences(
     """List the occurrences of a schedule, latest nominal time first."""
     arguments = given(schedule_id=schedule_id, include_terminal=include_terminal, phase=phase, limit=page_size)
     return _listing("schedule/occurrences", "occurrences", Occurrence, arguments)
+
+
+def search_occurrences(*, page_size: int | None = None, **filters: Unpack[OccurrenceFilters]) -> Listing[Occurrence]:
+    """List the occurrences of all schedules that match every filter, latest end first."""
+    return _listing("occurrence/list", "occurrences", Occurrence, given(**filters, limit=page_size))
+
+
+def redrive(
+    occurrence_id: str | None = None,
+    *,
+    limit: int | None = None,
+    dry_run: bool | None = None,
+    comment: str | None = None,
+    **filters: Unpack[OccurrenceFilters],
+) -> Request[Redrive]:
+    """Run an ended occurrence again, or all that match the filters; each runs again once.
+
+    The filters select failures, unless `phase` says others.
+    """
+    arguments = given(occurrence_id=occurrence_id, limit=limit, dry_run=dry_run, comment=comment, **filters)
+    route = OPERATIONS["occurrence/redrive"].other_route if occurrence_id is None else None
+    return ask("occurrence/redrive", _one(Redrive), arguments, route=route)
 
 
 def occurrence(occurrence_id: str) -> Request[Occurrence]:

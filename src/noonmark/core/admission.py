@@ -114,8 +114,6 @@ class Busy:
     place: Place
     waiting: int = 0
     """How many occurrences of the schedule wait for the slot already."""
-    holder_caught_up: Micros | None = None
-    """When the occurrence in the slot was caught up, if it was."""
 
 
 def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
@@ -215,7 +213,7 @@ def _start(claim: Claim) -> Start:
 
 def _overlapping(claim: Claim, busy: Busy) -> Admission:
     policy = claim.schedule.declaration.overlap_policy
-    if _keeps_its_place(claim.occurrence, busy):
+    if not isinstance(policy, overlap.Allow) and _keeps_its_place(claim.occurrence):
         if isinstance(policy, overlap.QueueOne | overlap.CancelRunning) and _was_replaced(claim.occurrence, busy):
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.REPLACED)
         return Wait(claim=claim, waiting_for=Reason.QUEUED)
@@ -236,15 +234,14 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
     assert_never(policy)
 
 
-def _keeps_its_place(occurrence: Occurrence, busy: Busy) -> bool:
+def _keeps_its_place(occurrence: Occurrence) -> bool:
     """Whether it waits, whatever the policy says about newcomers.
 
-    Caught-up ones of one gap do not skip each other, nor do those of a backfill; and what began, or was let into the
-    queue before, is not turned away because another one was quicker.
+    What was caught up is in a line that was fixed before, and so are those of a backfill; and what began, or was let
+    into the queue before, is not turned away because another one was quicker.
     """
-    together = occurrence.caught_up is not None and occurrence.caught_up == busy.holder_caught_up
-    has_waited = occurrence.waiting_for is Reason.QUEUED or occurrence.has_begun
-    return together or has_waited or kind_of(occurrence.origin) is OriginKind.BACKFILL
+    is_in_line = occurrence.caught_up is not None or kind_of(occurrence.origin) is OriginKind.BACKFILL
+    return is_in_line or occurrence.waiting_for is Reason.QUEUED or occurrence.has_begun
 
 
 def _was_replaced(occurrence: Occurrence, busy: Busy) -> bool:

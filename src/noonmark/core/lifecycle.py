@@ -95,6 +95,9 @@ LIVE = frozenset({Phase.PENDING, Phase.CLAIMED, Phase.DISPATCHING, Phase.AWAITIN
 FINAL = frozenset(Phase) - LIVE
 """Ended, with a reason."""
 
+FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED, Phase.MISFIRED})
+"""What went wrong: work that failed, and fires that should have run and did not."""
+
 ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     {
         Phase.COMPLETED: frozenset({Reason.SUCCEEDED}),

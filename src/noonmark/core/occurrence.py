@@ -27,7 +27,8 @@ class Occurrence:
     time before any retry. One row may stand for a gap of many missed fires: then it says how many, from when to when.
     `fence` rises with every claim, so that a node that lost its lease cannot settle it.
 
-    `caught_up` is the moment at which the misfire policy took it up after all. `losses` counts the leases that ran out
+    `caught_up` is the moment at which the misfire policy took it up after all, alone or in a line with others of the
+    same moment; overlap policies do not turn it away. `losses` counts the leases that ran out
     while it was being delivered. `waiting_for` is set from the moment it first had to wait until it starts, so that the
     wait is never taken for lateness. `holds_slot` is set from its start to its end, retries included, unless its
     schedule lets occurrences overlap.

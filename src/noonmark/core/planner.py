@@ -24,7 +24,7 @@ from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.misfire import judge
 from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
-from noonmark.core.triggers import EventTrigger, OnceTrigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger, OnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +52,22 @@ def in_force_after(schedule: Schedule, instant: Micros) -> Micros:
     trigger, grace = schedule.declaration.trigger, schedule.declaration.misfire_policy.grace
     if trigger is None:
         return instant + 1  # what ended before does not count, not even in the same moment
+    if isinstance(trigger, IntervalTrigger) and instant < schedule.created:
+        return _before_start(trigger, grace, instant)
     if isinstance(trigger, OnceTrigger) and trigger.due is not None and trigger.due >= instant - grace:
         # One that lies in the past, but within its grace, was accepted and must run.
         return min(instant, trigger.due - 1)
     return instant
+
+
+def _before_start(trigger: IntervalTrigger, grace: Micros, created: Micros) -> Micros:
+    """The watermark of a new interval: a start that has just passed fires at once, as in "every minute from now on".
+
+    Of several times since then, the newest stands for it.
+    """
+    newest = trigger.previous_micros(created + 1)
+    is_in_grace = trigger.start is not None and trigger.start >= created - grace
+    return newest - 1 if newest is not None and is_in_grace else created
 
 
 def plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
@@ -263,7 +275,7 @@ def _decide(so_far: Plan, fires: Fires, rows: Sequence[Projection], *, after: Mi
 
     planned = []
     for start in decision.starts:
-        if start.reason is Reason.CAUGHT_UP:
+        if start.reason is Reason.CAUGHT_UP or decision.is_line:
             first = first_due(start.nominal)
             planned.append(occurrence(schedule, start.nominal, max(start.due, first), first_due=first, caught_up=now))
         elif start.nominal > snapshot.watermark:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -96,3 +97,12 @@ def in_place_of(before: Run | None, run: Run) -> Run:
     """A run that replaces the open run with its id; if it was cut off without output, it keeps that run's output."""
     is_mute = run.result is None and run.outcome in CUT_OFF
     return evolve(run, result=before.result) if before is not None and is_mute else run
+
+
+def output_text(result: Any, error: str | None) -> str:  # noqa: ANN401 - JSON
+    """What a run left, as plain text: the output of a command, a text, other results as JSON, or else its error."""
+    if isinstance(result, dict) and isinstance(result.get("output"), str):
+        return str(result["output"])
+    if isinstance(result, str):
+        return result
+    return error or "" if result is None else json.dumps(result, ensure_ascii=False, indent=2) + "\n"

@@ -27,13 +27,13 @@ from noonmark.core.policies.limits import (
     read_dependencies,
     read_horizon,
 )
-from noonmark.core.policies.misfire import MisfirePolicy, read_misfire
+from noonmark.core.policies.misfire import PUNCTUAL, MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
 from noonmark.core.targets import note_unfillable, read_target
 from noonmark.core.targets.ping import PingTarget, PingUrls, read_ping_urls
-from noonmark.core.triggers import EventTrigger, Trigger, parse_trigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse_trigger
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,6 +45,8 @@ MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
 """A leap year."""
+RESERVED_IDS = (".", "..", "count", "preview", "upsert")
+"""Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 
@@ -152,16 +154,21 @@ def parse_schedule(document: object, *, now: datetime, key: str = "") -> Declara
     return _read(document, now=now, key=key, judged_at=moment(now))
 
 
-def declare_again(document: object, stored: Schedule, *, now: datetime) -> Declaration:
+def declare_again(document: object, stored: Schedule, *, now: datetime, keeps_past_start: bool = False) -> Declaration:
     """Read a document for a schedule that is there already; a trigger that says the same keeps its anchor.
 
-    "Every 10 seconds", declared again on a restart, is then equal to what is stored, and changes nothing.
+    "Every 10 seconds", declared again on a restart, is then equal to what is stored, and changes nothing. With
+    `keeps_past_start`, neither does "every 10 seconds, starting now".
     """
     anchor = from_micros(stored.created if stored.anchored is None else stored.anchored)
     anchored = _read(document, now=anchor, key=stored.schedule_id, judged_at=None, known=stored.declaration)
-    if anchored.trigger != stored.declaration.trigger:
-        anchored = parse_schedule(document, now=now, key=stored.schedule_id)
-    return _keep_rotation(anchored, stored.declaration.target)
+    before = stored.declaration
+    if anchored.trigger != before.trigger:
+        if keeps_past_start and _differ_by_past_start(anchored.trigger, before.trigger, now=moment(now)):
+            anchored = replace(anchored, trigger=before.trigger)
+        else:
+            anchored = parse_schedule(document, now=now, key=stored.schedule_id)
+    return _keep_rotation(anchored, before.target)
 
 
 def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
@@ -170,6 +177,18 @@ def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
     if not isinstance(target, PingTarget) or not isinstance(before, PingTarget):
         return declared
     return replace(declared, target=replace(target, rotation=before.rotation))
+
+
+def _differ_by_past_start(declared: Trigger | None, stored: Trigger | None, *, now: Micros) -> bool:
+    """Whether two intervals differ only in their starts, both of which have passed.
+
+    The program reads its own clock, which may be a little ahead of the store's.
+    """
+    if not isinstance(declared, IntervalTrigger) or not isinstance(stored, IntervalTrigger):
+        return False
+    starts = [one.start for one in (declared, stored) if one.start is not None]
+    alike = [(one.every, one.end, one.jitter) for one in (declared, stored)]
+    return alike[0] == alike[1] and max(starts) <= now + PUNCTUAL
 
 
 def restore_schedule(document: object) -> Declaration:

@@ -196,8 +196,7 @@ def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settle
     else:
         outcome = Outcome.TIMED_OUT
         reason = Reason.TIMED_OUT if is_begun(occurrence) else Reason.COMPLETION_TIMED_OUT
-    started = now if occurrence.started is None else occurrence.started
-    delivered = Delivered(outcome=outcome, started=started, ended=now, reason=reason)
+    delivered = Delivered(outcome=outcome, started=began(occurrence, now=now), ended=now, reason=reason)
     settlement = settle(occurrence, schedule, delivered, node=occurrence.node or "")
     return replace(settlement, facts=facts) if facts else settlement
 
@@ -210,9 +209,15 @@ def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
 
 def open_run(occurrence: Occurrence, *, now: Micros) -> Run:
     """The run of a delivery in progress, made of its row."""
-    # The start was committed a little before it was due, but nothing began before that.
-    started = now if occurrence.started is None else max(occurrence.started, occurrence.due)
-    return _run(occurrence, node=occurrence.node or "", started=started)
+    return _run(occurrence, node=occurrence.node or "", started=began(occurrence, now=now))
+
+
+def began(occurrence: Occurrence, *, now: Micros) -> Micros:
+    """When a delivery began, as its row says.
+
+    The start is committed a little before it is due, but nothing begins before that.
+    """
+    return now if occurrence.started is None else max(occurrence.started, occurrence.due)
 
 
 def run_id(occurrence: Occurrence) -> str:

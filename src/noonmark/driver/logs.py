@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
 
 logger = logging.getLogger("noonmark.driver")
+UNSERVED_INTERVAL: Micros = 3_600 * SECOND
+"""How often it is logged that no node serves the target of a schedule."""
+
 jobs = logging.getLogger("noonmark.jobs")
 
 
@@ -31,6 +34,25 @@ def ended(schedule: Schedule, row: Occurrence) -> None:
     when = f"the fire of {first}" if first == last else f"{row.missed_count:,} fires, {first} to {last},"
     why = "" if row.reason is None else row.reason.sentence
     logger.log(level, "%s: %s ended as %s. %s", _called(schedule), when, row.phase, why, extra=_ids(row))
+
+
+def unserved(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros) -> None:
+    """No live node serves the target of a schedule: one warning per schedule and hour."""
+    for uid in [uid for uid, time in warned.items() if not now - UNSERVED_INTERVAL < time <= now]:
+        del warned[uid]
+    if schedule.uid in warned:
+        return
+    warned[schedule.uid] = now
+    logger.warning(
+        "%s: no live node serves its target, %s: the fire of %s ended as %s."
+        " `noonmark schedule explain %s` says more; this is not repeated for an hour",
+        _called(schedule),
+        row.route,
+        to_text(row.nominal),
+        row.phase,
+        schedule.schedule_id,
+        extra=_ids(row),
+    )
 
 
 def failed(schedule: Schedule, settlement: Settlement) -> None:

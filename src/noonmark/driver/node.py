@@ -78,6 +78,8 @@ class Node:
         self.store_clock = StoreClock(runtime.clock)
         self.trust = Trust()
         """Whether the store's time is trusted."""
+        self.warned: dict[str, Micros] = {}
+        """When it was last logged that no node serves the target of a schedule, by uid."""
         self.must_rewind = False
         """The store's clock fell back, or is behind a stored time: schedules that are planned ahead need a check."""
         self.remembers_ahead: tuple[Micros, Micros] | None = None

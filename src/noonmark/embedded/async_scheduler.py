@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.policies.limits import Dependency
     from noonmark.core.policies.options import Overlap
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.answers import EventMatches, Explanation
     from noonmark.embedded.arguments import Settings
     from noonmark.embedded.decorators import Decorator
-    from noonmark.embedded.documents import FunctionOptions, HttpOptions, Options, TargetOptions
+    from noonmark.embedded.documents import FunctionOptions, HttpOptions, Options, TargetOptions, Upstream
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
     from noonmark.ports.records import NodeRecord
@@ -43,11 +42,11 @@ class AsyncScheduler:
     """What `Scheduler` does, without blocking the event loop; async functions run on that loop.
 
     The settings and methods are those of `Scheduler`, and are described there. Only the decorators are not awaited:
-    they are used where functions are defined, before there is a loop, and they write to the store at once.
+    they are used where functions are defined, before there is a loop.
     """
 
     def __init__(self, store: str = "memory://", **settings: Unpack[Settings]) -> None:
-        """Open a store, as `Scheduler` does and with its settings."""
+        """Use a store, as `Scheduler` does and with its settings."""
         self._inner = _LoopScheduler(store, **settings)
 
     async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:
@@ -57,7 +56,7 @@ class AsyncScheduler:
     async def schedule_with_deps(
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        depends_on: Sequence[str | Dependency | Mapping[str, Any]],
+        depends_on: Sequence[Upstream],
         **options: Unpack[FunctionOptions],
     ) -> str:
         """Create a schedule that depends on others."""
@@ -153,29 +152,34 @@ class AsyncScheduler:
         """Fire whenever an event of the type is emitted that passes the filters."""
         return self._inner.on_event(event_type, filters, **options)
 
-    async def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
+    async def update(
+        self, job_id: str | Job, func: Callable[..., Any] | None = None, **changes: Unpack[Options]
+    ) -> Job:
         """Change some options of a schedule, and leave the others."""
         return await in_thread(self._inner.update, job_id, func, **changes)
 
-    async def add_dependency(self, job_id: str, depends_on: Sequence[str | Dependency | Mapping[str, Any]]) -> None:
+    async def add_dependency(self, job_id: str | Job, depends_on: Sequence[Upstream]) -> None:
         """Let a schedule depend on others too."""
         await in_thread(self._inner.add_dependency, job_id, depends_on)
 
-    async def pause(self, job_id: str) -> None:
+    async def pause(self, job_id: str | Job) -> None:
         """Pause a schedule."""
         await in_thread(self._inner.pause, job_id)
 
-    async def resume(self, job_id: str) -> None:
+    async def resume(self, job_id: str | Job) -> None:
         """Resume a schedule from now on."""
         await in_thread(self._inner.resume, job_id)
 
-    async def cancel(self, job_id: str) -> bool:
+    async def cancel(self, job_id: str | Job) -> bool:
         """Delete a schedule and ask its runs to stop."""
         return await in_thread(self._inner.cancel, job_id)
 
-    async def delete(self, job_id: str) -> None:
-        """Delete a schedule; its runs go on, and its history is kept."""
-        await in_thread(self._inner.delete, job_id)
+    async def delete(self, job_id: str | Job, *, stop_running: bool = False) -> int:
+        """Delete a schedule; its history is kept. Its runs go on, unless `stop_running` asks them to stop.
+
+        Returns how many runs were asked to stop.
+        """
+        return await in_thread(self._inner.delete, job_id, stop_running=stop_running)
 
     async def register_function(self, name: str, func: Callable[..., Any]) -> None:
         """Offer a function under a name."""
@@ -212,7 +216,7 @@ class AsyncScheduler:
 
     async def run_now(
         self,
-        job_id: str,
+        job_id: str | Job,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
         overlap: Overlap | str | Mapping[str, Any] | None = None,
@@ -231,7 +235,7 @@ class AsyncScheduler:
         """Emit an event, which fires the schedules that wait for it, and return its id."""
         return await in_thread(self._inner.emit, event_type, payload, source, event_id)
 
-    async def get_job(self, job_id: str) -> Job | None:
+    async def get_job(self, job_id: str | Job) -> Job | None:
         """A schedule with its status and its last result."""
         return await in_thread(self._inner.get_job, job_id)
 
@@ -243,11 +247,11 @@ class AsyncScheduler:
         """The schedules with an event trigger, oldest first."""
         return await in_thread(self._inner.triggers, event_type)
 
-    async def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
+    async def preview(self, job: str | Job | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
         """The next fires of a schedule or a trigger."""
         return await in_thread(self._inner.preview, job, count, after)
 
-    async def explain(self, job_id: str, at: datetime | str | None = None) -> Explanation:
+    async def explain(self, job_id: str | Job, at: datetime | str | None = None) -> Explanation:
         """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
         return await in_thread(self._inner.explain, job_id, at)
 
@@ -255,15 +259,15 @@ class AsyncScheduler:
         """The newest events, newest first."""
         return await in_thread(self._inner.events, event_type, limit)
 
-    async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
+    async def match_events(self, wanted: str | Job | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""
         return await in_thread(self._inner.match_events, wanted, limit)
 
-    async def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
+    async def occurrences(self, job_id: str | Job, limit: int | None = None) -> list[Occurrence]:
         """The occurrences of a schedule, newest first."""
         return await in_thread(self._inner.occurrences, job_id, limit)
 
-    async def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
+    async def runs(self, job_id: str | Job, limit: int | None = None) -> list[Run]:
         """The runs of a schedule, newest first."""
         return await in_thread(self._inner.runs, job_id, limit)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, TriggerNeverFires
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget
+from noonmark.core.triggers import IntervalTrigger
 from noonmark.embedded.documents import (
     Options,
     changed_document,
@@ -26,6 +29,7 @@ from noonmark.embedded.documents import (
     target_options,
     target_schedule,
 )
+from noonmark.embedded.jobs import Job
 from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from noonmark.core.instants import Micros
-    from noonmark.core.policies.limits import Dependency
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.triggers import Trigger
+    from noonmark.embedded.documents import Upstream
     from noonmark.ports.clock import Clock
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
@@ -48,6 +52,24 @@ BATCH = 1_000
 OWNER = Owner(tenant=MAIN_TENANT, user="local")
 
 
+class ExpectedId(str):
+    """The id that a schedule gets when it is stored; before that, a decorated function has it.
+
+    A schedule that was renamed may have the id that a name stands for. Then the new one gets another id, and whoever
+    has this one means the name.
+    """
+
+    __slots__ = ("name",)
+
+    def __new__(cls, schedule_id: str, name: str | None) -> Self:
+        """The id that the schedule with a name gets, as far as that is known without the store."""
+        expected = super().__new__(cls, schedule_id)
+        expected.name = name
+        return expected
+
+    name: str | None
+
+
 class Declarations:
     """Turns calls in Python into schedules of a store; the functions that they name can be run from then on."""
 
@@ -55,34 +77,68 @@ class Declarations:
         """The store must be open when this is used."""
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
 
-    def find(self, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
-        """The schedule with that id, also a deleted one if that is asked for; NotFound when there is none."""
-        if callable(schedule_id):
-            message = "must be the id of a schedule, not a function; a decorated function has a job_id"
-            raise InvalidSchedule(message, field="job_id")
-        check_name("job_id", schedule_id)
-        stored = self._store.find(OWNER.tenant, schedule_id, deleted=True)
+    def find(self, job: str | Job, *, deleted: bool = False) -> StoredSchedule:
+        """The schedule that a caller means, also a deleted one if that is asked for; NotFound when there is none."""
+        stored = self.look_up(job)
         if stored is None:
-            raise NotFound(f"unknown schedule {schedule_id!r}", field="job_id")
+            raise NotFound(f"unknown schedule {job!r}", field="job_id")
         if stored.schedule.phase is SchedulePhase.DELETED and not deleted:
-            raise NotFound(f"the schedule {schedule_id!r} was cancelled or deleted", field="job_id")
+            raise NotFound(f"the schedule {stored.schedule.schedule_id!r} was cancelled or deleted", field="job_id")
         return stored
 
-    def declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
-        """Create a schedule of a function, or change the one with that name; returns its id."""
+    def look_up(self, job: str | Job) -> StoredSchedule | None:
+        """The schedule with that id, or else the only one with that name, or else the one deleted last with that id."""
+        reference = _reference_to(job)
+        if isinstance(reference, ExpectedId) and reference.name is not None:
+            named = self._store.find_named(OWNER.tenant, OWNER.user, reference.name)
+            if named is not None:
+                return named
+        stored = self._store.find(OWNER.tenant, reference, deleted=True)
+        if stored is not None and (isinstance(job, Job) or stored.schedule.phase is not SchedulePhase.DELETED):
+            return stored
+        return schedule_edits.find_by_name(self._store, OWNER.tenant, reference, field="job_id") or stored
+
+    def upstreams(self, depends_on: object) -> list[Any] | None:
+        """The schedules to wait for, as documents with their ids; an unknown one is left to the parser, as it is."""
+        return dependencies(depends_on, self._id_of)
+
+    def _id_of(self, job: str | Job) -> str:
+        stored = self.look_up(job)
+        return _reference_to(job) if stored is None else stored.schedule.schedule_id
+
+    def expect(self, func: Callable[..., Any], options: Mapping[str, Any]) -> ExpectedId:
+        """Judge a declaration that is to be stored later, as far as that needs no store; returns the id that it gets.
+
+        Whether its times have passed is judged then: if it is stored already, they may have.
+        """
         check_options(options)
-        document = self._document(func, options)
-        schedule_id = self._put(document, options.get("trigger"))
+        # Which schedules it depends on is looked up then; an id of the right form stands for each.
+        upstreams = dependencies(options.get("depends_on"), lambda job: id_of_name(OWNER.user, _reference_to(job)))
+        document = self._document(func, {**options, "depends_on": upstreams})
+        with naming_arguments(), suppress(TriggerNeverFires):
+            parse_schedule(document, now=from_micros(self._clock.micros()))
+        name = options.get("name")
+        schedule_id = f"job_{fresh_id(self._clock)}" if name is None else id_of_name(OWNER.user, name)
+        return ExpectedId(schedule_id, name)
+
+    def declare(self, func: Callable[..., Any], options: Mapping[str, Any], expected: ExpectedId | None = None) -> str:
+        """Create a schedule of a function, or change the one with that name; returns its id.
+
+        One without a name gets the id that was expected, if any.
+        """
+        check_options(options)
+        document = self._document(func, self._with_ids(options))
+        schedule_id = self._put(document, options.get("trigger"), expected)
         self._functions.register(document["target"]["function"], func)
         return schedule_id
 
     def declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         """The same for a target document."""
-        return self._put(target_schedule(target, options), options.get("trigger"))
+        return self._put(target_schedule(target, self._with_ids(options)), options.get("trigger"))
 
     def new(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Schedule:
         """A schedule of a function, not stored yet."""
-        document = self._document(func, options)
+        document = self._document(func, self._with_ids(options))
         schedule = self._new_schedule(document)
         self._functions.register(document["target"]["function"], func)
         return schedule
@@ -98,9 +154,10 @@ class Declarations:
             self.create(batch)
             yield batch
 
-    def update(self, schedule_id: str, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
+    def update(self, schedule_id: str | Job, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Change some options of a schedule, and leave the others."""
         check_options(changes)
+        changes = self._with_ids(changes)
         schedule, name = self.find(schedule_id).schedule, changes.get("function_name")
         if func is not None or any(option in changes for option in ("function_name", "args", "kwargs", "executor")):
             self._check_call(schedule, func, changes)
@@ -113,9 +170,9 @@ class Declarations:
         if func is not None and function is not None:
             self._functions.register(function, func)
 
-    def add_dependencies(self, schedule_id: str, depends_on: Iterable[str | Dependency | Mapping[str, Any]]) -> None:
+    def add_dependencies(self, schedule_id: str | Job, depends_on: Iterable[Upstream]) -> None:
         """Let a schedule depend on others too; one that it depends on already is replaced."""
-        added = dependencies(depends_on) or []
+        added = self.upstreams(depends_on) or []
         replaced = {one.get("schedule_id") for one in added if isinstance(one, Mapping)}
 
         def document(declared: Declaration) -> dict[str, Any]:
@@ -135,12 +192,16 @@ class Declarations:
                 other,
             )
 
-    def _put(self, document: dict[str, Any], trigger: Trigger | None) -> str:
+    def _put(self, document: dict[str, Any], trigger: Trigger | None, expected: ExpectedId | None = None) -> str:
         name = document.get("name")
         while True:
             stored = None if name is None else self._store.find_named(OWNER.tenant, OWNER.user, name)
             with naming_arguments():
-                schedule = self._create(document) if stored is None else self._declare_again(document, stored, trigger)
+                schedule = (
+                    self._create(document, expected)
+                    if stored is None
+                    else self._declare_again(document, stored, trigger)
+                )
             if schedule is not None:
                 return schedule.schedule_id
 
@@ -169,7 +230,7 @@ class Declarations:
             raise Conflict(f"{name!r} is the name of another schedule, {stored.schedule.schedule_id}", field="name")
 
     def _edit(
-        self, schedule_id: str, write: Callable[[Declaration], dict[str, Any]], source: str | None = None
+        self, schedule_id: str | Job, write: Callable[[Declaration], dict[str, Any]], source: str | None = None
     ) -> None:
         """Replace the document of a schedule by one that is written from its current declaration."""
 
@@ -179,6 +240,12 @@ class Declarations:
 
         uid = self.find(schedule_id).schedule.uid
         schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
+
+    def _with_ids(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options with the id of each schedule that they depend on."""
+        if options.get("depends_on") is None:
+            return options
+        return {**options, "depends_on": self.upstreams(options["depends_on"])}
 
     def _document(self, func: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The document that a call of `schedule` stands for."""
@@ -210,30 +277,35 @@ class Declarations:
         func, options = arguments["func"], {name: value for name, value in arguments.items() if name != "func"}
         try:
             if isinstance(func, Mapping):
-                return self._new_schedule(target_schedule(copied_target(func), target_options(options)))
+                return self._new_schedule(target_schedule(copied_target(func), target_options(self._with_ids(options))))
             return self.new(func, options)
         except InvalidSchedule as error:
             raise type(error)(error.message, field=f"{place}.{error.field}", problems=error.problems) from None
 
-    def _new_schedule(self, document: dict[str, Any]) -> Schedule:
+    def _new_schedule(self, document: dict[str, Any], expected: ExpectedId | None = None) -> Schedule:
         """The new schedule that a document declares."""
         now, uid = self._store.clock(), fresh_id(self._clock)
-        schedule_id = self._id_for(document.get("name"), uid)
+        schedule_id = self._id_for(document.get("name"), f"job_{uid}" if expected is None else str(expected))
         with naming_arguments():
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
         return schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=TRUSTED, now=now
         )
 
-    def _create(self, document: dict[str, Any]) -> Schedule | None:
+    def _create(self, document: dict[str, Any], expected: ExpectedId | None) -> Schedule | None:
         """Store a new schedule; None when another process has just declared the name."""
-        schedule = self._new_schedule(document)
-        return schedule if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) else None
+        schedule = self._new_schedule(document, expected)
+        if not schedule_edits.create(self._store, schedule, lookahead=self._lookahead):
+            return None
+        declared = schedule.declaration
+        if (warning := last_window_warning(declared.window, declared.trigger, now=schedule.created - 1)) is not None:
+            logger.warning("schedule %s: %s", declared.name or schedule.schedule_id, warning)
+        return schedule
 
-    def _id_for(self, name: object, uid: str) -> str:
+    def _id_for(self, name: object, otherwise: str) -> str:
         """A named schedule has the id of its name, unless a schedule that was renamed has that id."""
         if not isinstance(name, str):
-            return f"job_{uid}"
+            return otherwise
         schedule_id = id_of_name(OWNER.user, name)
         taken = self._store.find(OWNER.tenant, schedule_id)
         while taken is not None and taken.schedule.declaration.name != name:
@@ -252,7 +324,9 @@ class Declarations:
                 if trigger is None and schedule.phase is SchedulePhase.COMPLETED:
                     # Without a trigger it runs once, at once; declared again after it completed, it runs again.
                     return parse_schedule(document, now=from_micros(now), key=schedule.schedule_id)
-                return declare_again(document, schedule, now=from_micros(now))
+                # Each process that starts declares "starting now" with a now of its own.
+                keeps_start = isinstance(trigger, IntervalTrigger) and trigger.start is not None
+                return declare_again(document, schedule, now=from_micros(now), keeps_past_start=keeps_start)
 
         try:
             # Another source may have created it first; what the program declares is its own from now on.
@@ -261,6 +335,19 @@ class Declarations:
             )
         except NotFound:
             return None
+
+
+def _reference_to(job: object) -> str:
+    """What a caller means a schedule by: its id or its name."""
+    if isinstance(job, Job):
+        return job.id
+    if callable(job):
+        message = (
+            "must be a schedule, by its id, its name or as a Job, not a function; a decorated function has a job_id"
+        )
+        raise InvalidSchedule(message, field="job_id")
+    check_name("job_id", job)
+    return cast("str", job)
 
 
 def id_of_name(user: str, name: str) -> str:

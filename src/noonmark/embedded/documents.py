@@ -14,6 +14,7 @@ from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.options import RETRY_RULE, Retry, as_document, seconds_of
 from noonmark.core.targets import TargetKind
 from noonmark.core.triggers import Trigger
+from noonmark.embedded.jobs import Job
 from noonmark.embedded.references import check_name
 from noonmark.operations.schedules import at_default
 from noonmark.targets.function.registry import ROUTE
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from noonmark.core.policies.delivery import Delivery
     from noonmark.core.policies.options import Misfire, Overlap, Window
     from noonmark.core.schedule import Declaration
+
+    Upstream = str | Job | Dependency | Mapping[str, Any]
+    """A schedule that must have run first: its id, its name, a `Job`, a `Dependency`, or a mapping."""
 
 ARGUMENTS = {
     "timeout_seconds": "timeout",
@@ -92,7 +96,7 @@ class CommonOptions(FurtherOptions, total=False):
 class HttpOptions(CommonOptions, total=False):
     """The options of a schedule that sends a request."""
 
-    depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
+    depends_on: Sequence[Upstream] | None
 
 
 class TargetOptions(HttpOptions, total=False):
@@ -114,7 +118,7 @@ class FunctionOptions(CommonOptions, total=False):
 class Options(FunctionOptions, total=False):
     """The options of a schedule of a function."""
 
-    depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
+    depends_on: Sequence[Upstream] | None
 
 
 def check_options(
@@ -372,15 +376,24 @@ _FIELDS = {
 }
 
 
-def dependencies(depends_on: object) -> list[Any] | None:
-    """The schedules to wait for, as documents."""
+def dependencies(depends_on: object, id_of: Callable[[str | Job], str] | None = None) -> list[Any] | None:
+    """The schedules to wait for, as documents; `id_of` finds the ids of those that are given by their names."""
     if depends_on is None:
         return None
-    if isinstance(depends_on, str | Dependency | Mapping):
+    if isinstance(depends_on, str | Job | Dependency | Mapping):
         depends_on = [depends_on]
     if not isinstance(depends_on, Sequence) or isinstance(depends_on, bytes):
         raise InvalidSchedule(f"must be a list or a tuple, not {type(depends_on).__name__}", field="depends_on")
-    return [{"schedule_id": one} if isinstance(one, str) else as_document(one) for one in depends_on]
+    return [_dependency(one, id_of) for one in depends_on]
+
+
+def _dependency(upstream: object, id_of: Callable[[str | Job], str] | None) -> Any:  # noqa: ANN401 - judged by the parser
+    document = {"schedule_id": upstream} if isinstance(upstream, str | Job) else as_document(upstream)
+    if not isinstance(document, Mapping) or not isinstance(document.get("schedule_id"), str | Job):
+        return document
+    job: str | Job = document["schedule_id"]
+    schedule_id = id_of(job) if id_of is not None else job.id if isinstance(job, Job) else job
+    return {**document, "schedule_id": schedule_id}
 
 
 def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:

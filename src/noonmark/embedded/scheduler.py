@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +39,7 @@ from noonmark.embedded.documents import (
     target_options,
     target_route,
 )
-from noonmark.embedded.jobs import read_job, read_jobs, status_argument
+from noonmark.embedded.jobs import Job, read_job, read_jobs, status_argument
 from noonmark.embedded.process_hooks import register_fork
 from noonmark.embedded.references import check_callable, check_name, reference_to_be
 from noonmark.embedded.run_now import any_runner, read_request, run_now
@@ -60,18 +62,26 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
-    from noonmark.core.policies.limits import Dependency
     from noonmark.core.policies.options import Misfire, Overlap, Retry
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.embedded.answers import EventMatches, Explanation
+    from noonmark.embedded.declarations import ExpectedId
     from noonmark.embedded.decorators import Decorator, JobFunction
-    from noonmark.embedded.documents import FunctionOptions, FurtherOptions, HttpOptions, Options, TargetOptions
-    from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.embedded.documents import (
+        FunctionOptions,
+        FurtherOptions,
+        HttpOptions,
+        Options,
+        TargetOptions,
+        Upstream,
+    )
+    from noonmark.embedded.jobs import JobStatus
     from noonmark.embedded.runners import Runner
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord, StoredSchedule
+    from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.targets.http.settings import HttpTargetSettings
 
@@ -84,7 +94,8 @@ class Scheduler:
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
     may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
-    started.
+    started. A schedule is given by its id, as a `Job`, or by its name if no other has that. The store is opened by
+    `start`, or by the first method that needs it.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
@@ -101,7 +112,7 @@ class Scheduler:
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
-        """Open a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
+        """Use a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
         A run whose process dies is taken over when its lease, in seconds, has expired. At most `max_threads` functions
         run in threads, and at most `max_processes` in processes, by default one per processor. The newest
@@ -124,22 +135,24 @@ class Scheduler:
         )
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
-        self._store = make_store(store, self._clock)
+        unopened = make_store(store, self._clock)
         self._runtime = Runtime(
             node=node_name(),
-            store=self._store,
+            store=unopened,
             clock=self._clock,
-            target=self._new_target(),
+            target=self._new_target(unopened),
             sink=sink,
             pinger=make_pinger(),
             version=__version__,
             timing=timing,
         )
-        self._declarations = Declarations(self._store, self._functions, self._clock, timing.lookahead)
+        self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead)
         self._decorated: dict[str, Callable[..., Any]] = {}
+        self._undeclared: deque[tuple[Callable[..., Any], dict[str, Any], ExpectedId]] = deque()
+        """Decorated functions that are declared when the store is opened, with their options and expected ids."""
         self._runners = RunnerPool(self._new_runner)
-        self._is_closed = False
-        self._store.open()
+        self._open_lock = threading.RLock()
+        self._is_open = self._is_closed = False
         register_fork(self)
 
     # Create schedules.
@@ -160,7 +173,7 @@ class Scheduler:
         timeout: float | timedelta | None = None,
         jitter: float | timedelta | None = None,
         labels: Mapping[str, str] | None = None,
-        depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None = None,
+        depends_on: Sequence[Upstream] | None = None,
         delivery: Delivery | str | None = None,
         function_name: str | None = None,
         executor: str | None = None,
@@ -172,8 +185,8 @@ class Scheduler:
         another one is a new revision. Without a name it is always new.
 
         `args`, `kwargs` and `payload` are JSON; a `context` parameter of the function has the payload. `depends_on`
-        has the schedules that must run before it, by id, as `Dependency` or as mappings. Without a trigger, it runs
-        whenever all of them have run. With `executor="process"` it runs in a process of its own.
+        has the schedules that must run before it, by id or name, as `Job`, `Dependency` or mappings. Without a trigger,
+        it runs whenever all of them have run. With `executor="process"` it runs in a process of its own.
 
         `overlap` is `Skip`, `Queue`, `QueueOne`, `Allow` or `CancelRunning`, `misfire` is `SkipMissed`, `CatchUpOne`,
         `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may also be a name or a
@@ -211,7 +224,7 @@ class Scheduler:
     def schedule_with_deps(
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        depends_on: Sequence[str | Dependency | Mapping[str, Any]],
+        depends_on: Sequence[Upstream],
         **options: Unpack[FunctionOptions],
     ) -> str:
         """Create a schedule that depends on others; without a trigger, it runs whenever all of them have run."""
@@ -283,7 +296,7 @@ class Scheduler:
         Each is a mapping of the arguments of `schedule`, with `func`; all of them are new, so none has a name. The
         first invalid one raises an error; the complete batches of a thousand before it are stored.
         """
-        self._check_open()
+        self._open()
         created: list[str] = []
         for batch in self._declarations.create_many(declarations):
             created += [schedule.schedule_id for schedule in batch]
@@ -291,7 +304,8 @@ class Scheduler:
             self._runners.wake()
         return created
 
-    # Declare functions by decorators.
+    # Declare functions by decorators. A module that has them can be imported without a store: what they declare is
+    # stored when the store is opened.
 
     def cron(
         self,
@@ -335,34 +349,34 @@ class Scheduler:
 
     # Change schedules.
 
-    def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
+    def update(self, job_id: str | Job, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
         """Change some options of a schedule, and leave the others; None restores the default. Returns the new state.
 
         What is due from now on follows the new declaration. What runs already, or is due within 20 ms, finishes under
         the old one.
         """
-        self._check_open()
+        self._open()
         self._declarations.update(job_id, func, dict(changes))
         self._runners.wake()
         return read_job(self._store, self._find(job_id))
 
-    def add_dependency(self, job_id: str, depends_on: Sequence[str | Dependency | Mapping[str, Any]]) -> None:
-        """Let a schedule depend on others too, each given by its id, as `Dependency` or as a mapping."""
-        self._check_open()
+    def add_dependency(self, job_id: str | Job, depends_on: Sequence[Upstream]) -> None:
+        """Let a schedule depend on others too, each given by its id or name, as `Job`, `Dependency` or a mapping."""
+        self._open()
         self._declarations.add_dependencies(job_id, depends_on)
         self._runners.wake()
 
-    def pause(self, job_id: str) -> None:
+    def pause(self, job_id: str | Job) -> None:
         """Pause a schedule; fires missed meanwhile are recorded as skipped."""
         schedule_edits.pause(self._store, self._find(job_id).schedule.uid)
         self._runners.wake()  # others may have waited for it
 
-    def resume(self, job_id: str) -> None:
+    def resume(self, job_id: str | Job) -> None:
         """Resume a schedule from now on."""
         schedule_edits.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead)
         self._runners.wake()
 
-    def cancel(self, job_id: str) -> bool:
+    def cancel(self, job_id: str | Job) -> bool:
         """Delete a schedule and ask its runs to stop; False when it is unknown, deleted or completed."""
         try:
             asked = schedule_edits.cancel(self._store, self._find(job_id))
@@ -373,10 +387,18 @@ class Scheduler:
             self._runners.attend()
         return True
 
-    def delete(self, job_id: str) -> None:
-        """Delete a schedule; its runs go on, and its history is kept."""
-        schedule_edits.delete(self._store, self._find(job_id).schedule.uid)
+    def delete(self, job_id: str | Job, *, stop_running: bool = False) -> int:
+        """Delete a schedule; its history is kept. Its runs go on, unless `stop_running` asks them to stop.
+
+        Returns how many runs were asked to stop.
+        """
+        uid = self._find(job_id).schedule.uid
+        schedule_edits.delete(self._store, uid)
+        stopped = schedule_edits.stop_runs(self._store, uid) if stop_running else 0
         self._runners.wake()
+        if stopped:
+            self._runners.attend()
+        return stopped
 
     # Run.
 
@@ -394,7 +416,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Run what is due, in threads of this process. Returns at once; a second call does nothing."""
-        self._check_open()
+        self._open()
         if not isinstance(self._clock, SystemClock):
             raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
         self._runners.start()
@@ -418,7 +440,7 @@ class Scheduler:
             )
         self.stop()
         self._is_closed = True
-        self._store.close()
+        self._runtime.store.close()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -433,7 +455,7 @@ class Scheduler:
 
     def run_now(
         self,
-        job_id: str,
+        job_id: str | Job,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
         overlap: Overlap | str | Mapping[str, Any] | None = None,
@@ -460,7 +482,7 @@ class Scheduler:
         It is stored when this returns, whatever becomes of those schedules. With an id of your own, the same event
         emitted again does nothing.
         """
-        self._check_open()
+        self._open()
         document = present(event_type=event_type, payload=payload, source=source, event_id=event_id)
         event = parse_event(document, now=from_micros(self._store.clock()))
         stored_id = events.emit(self._store, OWNER.tenant, event, fresh_id=fresh_id(self._clock))
@@ -469,39 +491,38 @@ class Scheduler:
 
     # Read. Nothing here plans or changes anything.
 
-    def get_job(self, job_id: str) -> Job | None:
-        """A schedule with its status and its last result; None when the id is unknown."""
-        self._check_open()
-        check_name("job_id", job_id)
-        stored = self._store.find(OWNER.tenant, job_id, deleted=True)
+    def get_job(self, job_id: str | Job) -> Job | None:
+        """A schedule with its status and its last result; None when it is unknown."""
+        self._open()
+        stored = self._declarations.look_up(job_id)
         return None if stored is None else read_job(self._store, stored)
 
     def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
         """All schedules, oldest first, or those with a status; cancelled and deleted ones only with that status."""
-        self._check_open()
+        self._open()
         return read_jobs(self._store, OWNER.tenant, status=status_argument(status))
 
     def triggers(self, event_type: str | None = None) -> list[Job]:
         """The schedules with an event trigger, oldest first, or those for one type of event."""
-        self._check_open()
+        self._open()
         wanted = ScheduleFilter(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
         return read_jobs(self._store, OWNER.tenant, wanted=wanted)
 
-    def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
+    def preview(self, job: str | Job | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
         """The next fires of a schedule or a trigger, after an instant or from now on, what is due included."""
-        self._check_open()
-        stored = self._find(job) if isinstance(job, str) else None
+        self._open()
+        stored = self._find(job) if isinstance(job, str | Job) else None
         wanted = count_argument("count", count, high=MAX_PREVIEW)
         now, since = self._store.clock(), None if after is None else instant_argument("after", after)
         if stored is not None:
             return fires_of_schedule(self._store, stored, wanted, after=since, now=now)
         if not isinstance(job, Trigger):
-            message = f"must be the id of a schedule or a trigger, not {type(job).__name__}"
+            message = f"must be a schedule or a trigger, not {type(job).__name__}"
             raise InvalidSchedule(message, field="job")
         # What it leaves relative counts from now.
         return fires_of(parse_trigger(job.to_document(), now=from_micros(now)), wanted, after=since, now=now)
 
-    def explain(self, job_id: str, at: datetime | str | None = None) -> Explanation:
+    def explain(self, job_id: str | Job, at: datetime | str | None = None) -> Explanation:
         """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
         from noonmark.embedded.answers import Explanation
         from noonmark.operations.explain import explained
@@ -512,37 +533,37 @@ class Scheduler:
 
     def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
         """The newest events, newest first, whether or not they fired anything; of all types, or of one."""
-        self._check_open()
+        self._open()
         wanted = count_argument("limit", limit)
         found = self._store.events(OWNER.tenant, wanted, event_type=event_type_argument(event_type))
         # A change of a payload by the caller must not reach the store.
         return [replace(event, payload=json_copy(event.payload)) for event in found]
 
-    def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
+    def match_events(self, wanted: str | Job | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""
         from noonmark.embedded.answers import EventMatches
         from noonmark.operations.events import matched
         from noonmark.operations.models.arguments import MatchRequest
 
-        self._check_open()
-        if isinstance(wanted, str):
+        self._open()
+        if isinstance(wanted, str | Job):
             arguments: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
             arguments = {"trigger": trigger_argument(wanted).to_document()}
         request = MatchRequest.read({**arguments, "limit": limit})
         return EventMatches.from_document(matched(self._store, OWNER.tenant, request))
 
-    def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
+    def occurrences(self, job_id: str | Job, limit: int | None = None) -> list[Occurrence]:
         """The occurrences of a schedule, past and planned, newest first; all of them, unless there is a limit."""
         return self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
-    def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
+    def runs(self, job_id: str | Job, limit: int | None = None) -> list[Run]:
         """The runs of a schedule, also those in progress, newest first; all of them, unless there is a limit."""
         return self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
     def nodes(self) -> list[NodeRecord]:
         """The nodes that share the store and were seen within the last day, also stopped ones, by name."""
-        self._check_open()
+        self._open()
         return self._store.nodes()
 
     # Secrets.
@@ -556,21 +577,21 @@ class Scheduler:
         """
         from noonmark.operations import secrets
 
-        self._check_open()
+        self._open()
         listed = hosts if isinstance(hosts, str) or not hasattr(hosts, "__iter__") else list(hosts)
         given = secrets.read_secret({"name": name, "value": value, "hosts": listed})
         return secrets.store_secret(self._store, self._seal, OWNER.tenant, given)
 
     def secrets(self) -> list[Secret]:
         """The secrets by name, each with its hosts."""
-        self._check_open()
+        self._open()
         return self._store.secrets(OWNER.tenant)
 
     def delete_secret(self, name: str) -> Secret:
         """Delete a secret; requests that need it are not sent from then on, and say why."""
         from noonmark.operations import secrets
 
-        self._check_open()
+        self._open()
         return secrets.remove_secret(self._store, OWNER.tenant, secrets.read_name({"name": name}))
 
     def signing_key(self) -> str:
@@ -579,7 +600,7 @@ class Scheduler:
         It is the `signing_key` of the scheduler, or else derived from a key that the store has generated, and the same
         for all who use that store.
         """
-        self._check_open()
+        self._open()
         return tenant_key(self._keys, self._store.own_key(), OWNER.tenant)
 
     @property
@@ -589,24 +610,40 @@ class Scheduler:
 
     # Internals, also for the pipeline, the decorators and the manual driver.
 
-    def _check_open(self) -> None:
+    @property
+    def _store(self) -> Store:
+        """The store, open."""
+        self._open()
+        return self._runtime.store
+
+    def _open(self) -> None:
+        """Open the store with its first use, and declare what was decorated before; what fails is tried again."""
         if self._is_closed:
             raise Conflict("the scheduler was closed")
+        if self._is_open and not self._undeclared:
+            return
+        with self._open_lock:
+            if not self._is_open:
+                self._runtime.store.open()
+                self._is_open = True
+            while self._undeclared:
+                self._declare_decorated(*self._undeclared[0])
+                self._undeclared.popleft()
 
-    def _find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule:
-        self._check_open()
+    def _find(self, job_id: str | Job, *, deleted: bool = False) -> StoredSchedule:
+        self._open()
         return self._declarations.find(job_id, deleted=deleted)
 
     def _declare(self, func: Callable[..., Any] | Mapping[str, Any], options: Mapping[str, Any]) -> str:
         if isinstance(func, Mapping):
             return self._declare_target(copied_target(func), target_options(options))
-        self._check_open()
+        self._open()
         schedule_id = self._declarations.declare(func, options)
         self._runners.wake()
         return schedule_id
 
     def _declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
-        self._check_open()
+        self._open()
         schedule_id = self._declarations.declare_target(target, options)
         self._runners.adopt({target_route(target)})
         self._runners.wake()
@@ -625,20 +662,30 @@ class Scheduler:
             if name is not None and self._decorated.get(name) is func:
                 message = f"{name} is declared twice; give each of its schedules a name of its own with name=..."
                 raise InvalidSchedule(message, field="name")
-            schedule_id = self._declare(func, {**options, "trigger": trigger, "name": name, "function_name": reference})
+            declared = {**options, "trigger": trigger, "name": name, "function_name": reference}
+            expected = self._declarations.expect(func, declared)
+            with self._open_lock:
+                if self._is_open:
+                    self._open()
+                    self._declare_decorated(func, declared, expected)
+                else:
+                    self._undeclared.append((func, declared, expected))
+                    _set_job_id(func, expected)
             if name is not None:
                 self._decorated[name] = func
-            if name is not None and name == reference:
-                self._declarations.warn_of_twin(func, name)
-            with suppress(AttributeError, TypeError):  # some callables take no attributes
-                func.job_id = schedule_id  # type: ignore[attr-defined] # an attribute of the function
             return cast("JobFunction[P, T]", func)
 
         return decorate
 
+    def _declare_decorated(self, func: Callable[..., Any], options: dict[str, Any], expected: ExpectedId) -> None:
+        _set_job_id(func, self._declarations.declare(func, options, expected))
+        self._runners.wake()
+        if options["name"] is not None and options["name"] == options["function_name"]:
+            self._declarations.warn_of_twin(func, options["name"])
+
     def _with_runner(self, work: Callable[[Runner], T]) -> T:
         """Do something with the runner that is started, or else with a new one."""
-        self._check_open()
+        self._open()
         with any_runner(self._runners.running, self._runners.new) as used:
             return work(used)
 
@@ -651,16 +698,16 @@ class Scheduler:
         One that looks for work is a node by itself, since it may lead, and another may be stopping beside it.
         """
         node = node_name() if looks else self._runtime.node
-        return self._host(replace(self._runtime, node=node, target=self._new_target()), looks=looks)
+        return self._host(replace(self._runtime, node=node, target=self._new_target(self._runtime.store)), looks=looks)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> Runner:
         from noonmark.embedded.runners import ThreadRunner
 
         return ThreadRunner(runtime, looks=looks)
 
-    def _new_target(self) -> Target:
+    def _new_target(self, store: Store) -> Target:
         function_runner = make_runner(self._functions, *self._limits)
-        return make_target(self._store, function_runner, self._programs, self._outbound(), self._seal)
+        return make_target(store, function_runner, self._programs, self._outbound(), self._seal)
 
     def _outbound(self) -> HttpTargetSettings | None:
         """How requests are sent; None, and nothing is loaded, when there is nothing to configure."""
@@ -672,6 +719,12 @@ class Scheduler:
 
     def _after_fork(self) -> None:
         """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        self._open_lock = threading.RLock()
         self._runners.after_fork()
         self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name(), pinger=make_pinger())
+
+
+def _set_job_id(func: Callable[..., Any], job_id: str | Job) -> None:
+    with suppress(AttributeError, TypeError):  # some callables take no attributes
+        func.job_id = job_id  # type: ignore[attr-defined] # an attribute of the function

@@ -9,6 +9,7 @@ from noonmark.core.planner import timed_trigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import next_run, text
+from noonmark.operations.served_routes import unserved
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -30,7 +31,9 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
     """Explain the state of an occurrence: each rule with its decision, and one sentence."""
     occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
     runs = service.store.occurrence_runs(occurrence.id)
-    explanation = explain.explain_occurrence(schedule, occurrence, runs, now=service.store.clock())
+    explanation = explain.explain_occurrence(
+        schedule, occurrence, runs, now=service.store.clock(), unserved=unserved(service.store, schedule)
+    )
     about = {
         "occurrence_id": occurrence.id,
         "schedule_id": schedule.schedule_id,
@@ -69,7 +72,13 @@ def _instant(store: Store, stored: StoredSchedule, time: Micros, *, now: Micros)
     exact = [run for row in rows if row.nominal == time for run in store.occurrence_runs(row.id)]
     runs = {run.id: run for run in [*exact, *store.runs(uid, NEWEST, before=place)]}.values()
     return explain.explain_instant(
-        stored.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=stored.counters.admitted
+        stored.schedule,
+        time,
+        now=now,
+        rows=tuple(rows),
+        runs=tuple(runs),
+        admitted=stored.counters.admitted,
+        unserved=unserved(store, stored.schedule),
     )
 
 
@@ -84,7 +93,14 @@ def _latest(store: Store, stored: StoredSchedule, *, now: Micros) -> explain.Exp
     if last is None:
         return None
     runs = store.occurrence_runs(last.id)
-    return explain.explain_latest(stored.schedule, last, runs, now=now, next_run=next_run(stored, now=now))
+    return explain.explain_latest(
+        stored.schedule,
+        last,
+        runs,
+        now=now,
+        next_run=next_run(stored, now=now),
+        unserved=unserved(store, stored.schedule),
+    )
 
 
 def _first_fire(stored: StoredSchedule, *, now: Micros) -> Micros:

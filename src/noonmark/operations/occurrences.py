@@ -14,7 +14,7 @@ from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
 from noonmark.core.policies.overrides import Overrides
 from noonmark.core.run import Outcome, Usage
-from noonmark.core.settlement import Delivered, settle
+from noonmark.core.settlement import Delivered, began, settle
 from noonmark.core.signatures import check_token, token_keys
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import audit, schedule_edits
@@ -24,6 +24,7 @@ from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.pages import fitting, read_page
 from noonmark.operations.secrets import redact, redactor_for
 from noonmark.operations.serializers import SMALL_TARGET, occurrence_document, occurrence_documents
+from noonmark.operations.served_routes import unserved
 from noonmark.operations.target_policy import check_payload
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuer
 
     def serialize(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
         runs = service.store.last_runs([occurrence.id for occurrence in page if occurrence.has_begun])
-        return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET)
+        waits = any(occurrence.phase is Phase.PENDING for occurrence in page)
+        missing = unserved(service.store, stored.schedule) if waits else None
+        return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET, unserved=missing)
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"occurrences": entries, "next_cursor": None if end is None else write_cursor(end.nominal, end.id)}
@@ -92,7 +95,8 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
         known = service.store.occurrence(requested.id)
     elif (known.payload, _declared(known.overrides)) != (requested.payload, _declared(requested.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
-    return occurrence_document(known or requested, stored.schedule)
+    missing = unserved(service.store, stored.schedule)
+    return occurrence_document(known or requested, stored.schedule, unserved=missing)
 
 
 def _overlap_policy(arguments: RunRequest) -> OverlapPolicy | None:
@@ -256,12 +260,12 @@ def _end(  # noqa: PLR0913 - what a caller may report
         check_token(token, keys, occurrence_id=occurrence.id, fence=occurrence.fence)
         may_end.add(Phase.DISPATCHING)
     if occurrence.phase not in may_end:
-        raise Conflict(f"it does not its completion: it is {occurrence.phase}")
+        raise Conflict(f"it does not await its completion: it is {occurrence.phase}")
     now = service.store.clock()
     redactor = redactor_for(service.store, service.seal, schedule, occurrence)
     delivered = Delivered(
         outcome=outcome,
-        started=now if occurrence.started is None else occurrence.started,
+        started=began(occurrence, now=now),
         ended=now,
         result=redact(result, redactor),
         error=redact(error, redactor),
@@ -280,7 +284,8 @@ def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str,
     """The document of an occurrence, with its last run and the terms of its schedule."""
     occurrence, schedule = find_occurrence(service, caller, occurrence_id)
     runs = service.store.last_runs([occurrence.id])
-    return occurrence_document(occurrence, schedule, runs.get(occurrence.id))
+    missing = unserved(service.store, schedule) if occurrence.phase is Phase.PENDING else None
+    return occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing)
 
 
 def find_occurrence(service: Service, caller: Caller, occurrence_id: str) -> tuple[Occurrence, Schedule]:

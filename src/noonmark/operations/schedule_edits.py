@@ -15,6 +15,7 @@ from noonmark.core.plans import occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Schedule
 from noonmark.operations.secrets import check_secrets, secret_names
+from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     Decide = Callable[[Snapshot, Micros], Plan | None]
 
+MAX_NAMESAKES = 10
+"""How many schedules with the same name an error lists."""
 MAX_TRIES = 100
 """How often the dependencies of a schedule are looked up again because another change was written first."""
 
@@ -64,6 +67,16 @@ def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) 
     if stored is None:
         raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
     return stored
+
+
+def find_by_name(store: Store, tenant: str, name: str, *, field: str = "schedule_id") -> StoredSchedule | None:
+    """The only schedule with a name that is not deleted; Conflict names the ids if there are several."""
+    found = store.schedules(tenant, limit=MAX_NAMESAKES + 1, wanted=ScheduleFilter(name=name))
+    if len(found) > 1:
+        ids = ", ".join(one.schedule.schedule_id for one in found[:MAX_NAMESAKES])
+        more = " and more" if len(found) > MAX_NAMESAKES else ""
+        raise Conflict(f"several schedules have the name {name!r}; give the id of one: {ids}{more}", field=field)
+    return found[0] if found else None
 
 
 def create(store: Store, schedule: Schedule, *, lookahead: Micros, audit: AuditEntryMaker | None = None) -> bool:
@@ -251,7 +264,12 @@ def cancel(store: Store, stored: StoredSchedule) -> int:
     if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and stored.next_due is None:
         raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
     delete(store, schedule.uid)
-    [activity] = store.activities([schedule.uid])
+    return stop_runs(store, schedule.uid)
+
+
+def stop_runs(store: Store, uid: str) -> int:
+    """Ask the running deliveries of a schedule to stop; returns how many."""
+    [activity] = store.activities([uid])
     return sum([store.request_stop(one) for one in activity.delivering])
 
 

@@ -15,13 +15,14 @@ from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.schedule import Owner, declare_again, parse_schedule
+from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
-from noonmark.operations import schedule_edits
+from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.models.arguments import (
     KINDS,
     MAX_KEY,
     USUAL_PAGE,
+    Cancellation,
     ExpectedSchedule,
     ScheduleFields,
     ScheduleQuery,
@@ -32,6 +33,7 @@ from noonmark.operations.pings import url_of
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import schedule_document
+from noonmark.operations.served_routes import schedule_warnings
 from noonmark.operations.target_policy import check_declaration
 from noonmark.ports.records import ScheduleFilter
 
@@ -40,7 +42,13 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
-    from noonmark.operations.models.arguments import ScheduleAction, ScheduleFilters, ScheduleLookup, TriggerQuery
+    from noonmark.operations.models.arguments import (
+        Deletion,
+        ScheduleAction,
+        ScheduleFilters,
+        ScheduleLookup,
+        TriggerQuery,
+    )
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import StoredSchedule
 
@@ -57,6 +65,7 @@ READ_ONLY = frozenset(
         "last_run_at",
         "last_phase",
         "counters",
+        "warnings",
         "created_at_utc",
         "updated_at_utc",
         "deleted_at_utc",
@@ -64,8 +73,6 @@ READ_ONLY = frozenset(
     }
 )
 """Fields of a schedule document that callers cannot set."""
-RESERVED_IDS = (".", "..", "count", "preview", "upsert")
-"""Ids that mean something else in the path of a request."""
 
 
 def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return _with_ping_url(service, taken.schedule, schedule_document(taken, now=now))
+        return _with_ping_url(service, taken.schedule, _document(service, taken, now=now))
     return _with_ping_url(service, schedule, _written(service, schedule))
 
 
@@ -111,7 +118,7 @@ def _created_before(
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
         )
-    return _with_ping_url(service, stored.schedule, schedule_document(stored, now=now))
+    return _with_ping_url(service, stored.schedule, _document(service, stored, now=now))
 
 
 def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,16 +298,34 @@ def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
     return _written(service, resumed)
 
 
-def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
-    """Delete a schedule; its history is kept. Deleting it again changes nothing."""
+def delete_schedule(service: Service, caller: Caller, arguments: Deletion) -> dict[str, Any]:
+    """Delete a schedule; its history is kept. Runs go on, unless they are to stop. Deleting it again changes nothing.
+
+    The answer says how many runs were asked to stop, and how many go on.
+    """
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
     if stored.schedule.phase is not SchedulePhase.DELETED:
         audit = caller.audit(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
             schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=_expected(arguments))
         service.wake(None)
+    [activity] = service.store.activities([stored.schedule.uid])
+    stopped = _stop_all(service, caller, activity.delivering, arguments.reason) if arguments.stop_running else 0
     deleted = service.store.find_uid(stored.schedule.uid)
-    return schedule_document(deleted or stored, now=service.store.clock())
+    return schedule_document(deleted or stored, now=service.store.clock()) | {
+        "stopped_runs": stopped,
+        "unfinished_runs": len(activity.delivering) - stopped,
+    }
+
+
+def _stop_all(service: Service, caller: Caller, delivering: Sequence[str], reason: str | None) -> int:
+    """Ask runs to stop; returns how many have not ended by themselves."""
+    stopped = 0
+    for occurrence_id in delivering:
+        with suppress(Conflict):  # it has ended a moment ago
+            occurrences.cancel(service, caller, Cancellation.read({"occurrence_id": occurrence_id, "reason": reason}))
+            stopped += 1
+    return stopped
 
 
 def _expected(arguments: ScheduleAction) -> Expected:
@@ -314,7 +339,15 @@ def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
     if stored is None:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(stored.next_due)
-    return schedule_document(stored, now=service.store.clock())
+    return _document(service, stored, now=service.store.clock())
+
+
+def _document(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
+    """The document of a schedule, with what may surprise about it."""
+    document = schedule_document(stored, now=now)
+    if stored.schedule.phase not in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED):
+        return document
+    return document | {"warnings": schedule_warnings(service, stored.schedule, now=now)}
 
 
 def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
@@ -322,7 +355,7 @@ def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) ->
     stored = schedule_edits.find(
         service.store, caller.owner.tenant, arguments.schedule_id, deleted=arguments.include_deleted
     )
-    return schedule_document(stored, now=service.store.clock())
+    return _document(service, stored, now=service.store.clock())
 
 
 def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:

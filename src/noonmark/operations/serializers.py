@@ -104,25 +104,32 @@ def _next_run(stored: StoredSchedule, fires: list[Micros]) -> Micros | None:
 
 
 def occurrence_document(
-    occurrence: Occurrence, schedule: Schedule | None = None, run: Run | None = None
+    occurrence: Occurrence, schedule: Schedule | None = None, run: Run | None = None, *, unserved: str | None = None
 ) -> dict[str, Any]:
     """An occurrence.
 
     With its schedule, the document has the terms under which it runs, as long as the current declaration is in force
-    for it; with its last run, when and where that was.
+    for it; with its last run, when and where that was. `unserved` says that no live node serves its target, which is
+    what it waits for if it waits for nothing else.
     """
-    return occurrence_documents([occurrence], schedule, {} if run is None else {occurrence.id: run})[0]
+    runs = {} if run is None else {occurrence.id: run}
+    return occurrence_documents([occurrence], schedule, runs, unserved=unserved)[0]
 
 
 def occurrence_documents(
-    rows: Sequence[Occurrence], schedule: Schedule | None, runs: Mapping[str, Run], *, largest: int | None = None
+    rows: Sequence[Occurrence],
+    schedule: Schedule | None,
+    runs: Mapping[str, Run],
+    *,
+    largest: int | None = None,
+    unserved: str | None = None,
 ) -> list[dict[str, Any]]:
     """Occurrences of occurrence schedule; `runs` has the last run of each, by its id.
 
     A target of more than `largest` characters is left out.
     """
     terms = dict.fromkeys(TERMS) if schedule is None else _terms(schedule, largest)
-    return [_occurrence(occurrence, schedule, terms, runs.get(occurrence.id)) for occurrence in rows]
+    return [_occurrence(occurrence, schedule, terms, runs.get(occurrence.id), unserved) for occurrence in rows]
 
 
 def _terms(schedule: Schedule, largest: int | None) -> dict[str, Any]:
@@ -136,13 +143,17 @@ def _terms(schedule: Schedule, largest: int | None) -> dict[str, Any]:
 
 
 def _occurrence(
-    occurrence: Occurrence, schedule: Schedule | None, terms: dict[str, Any], run: Run | None
+    occurrence: Occurrence, schedule: Schedule | None, terms: dict[str, Any], run: Run | None, unserved: str | None
 ) -> dict[str, Any]:
     if schedule is None or occurrence.revision != schedule.revision:
         terms = dict.fromkeys(TERMS)
     if occurrence.overrides is not None and occurrence.overrides.overlap_policy is not None:
         terms = terms | {"overlap_policy": occurrence.overrides.overlap_policy.to_document()}
     last = run if occurrence.phase in FINAL else None
+    waiting_for, said = occurrence.waiting_for, occurrence.reason or occurrence.waiting_for
+    why = None if said is None else said.sentence
+    if said is None and unserved is not None and occurrence.phase is Phase.PENDING:
+        waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
     return {
         "occurrence_id": occurrence.id,
@@ -156,14 +167,14 @@ def _occurrence(
         "attempt": occurrence.attempt,
         "attempt_count": occurrence.attempt,
         "reason": None if occurrence.reason is None else str(occurrence.reason),
-        "why": None if occurrence.reason is None else occurrence.reason.sentence,
+        "why": why,
         "detail": _detail(occurrence.detail),
         "failure_class": failure_class(occurrence, run),
         "failure_detail": failure_detail(occurrence, run),
         "missed_count": occurrence.missed_count,
         "missed_from": text(occurrence.missed_first),
         "missed_to": text(occurrence.missed_last),
-        "waiting_for": None if occurrence.waiting_for is None else str(occurrence.waiting_for),
+        "waiting_for": None if waiting_for is None else str(waiting_for),
         "node": node,
         "claimed_by": node,
         "started_at_utc": text(started),

@@ -97,6 +97,36 @@ class ScheduleFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrenceFilter:
+    """Which occurrences of all schedules a caller wants to see. All conditions must hold; an empty one always does.
+
+    The time of an occurrence is its end, or its due time as long as it has not ended.
+    """
+
+    phases: frozenset[Phase] = frozenset()
+    """Its phase is one of these."""
+    reasons: frozenset[Reason] = frozenset()
+    """Its reason is one of these."""
+    uid: str | None = None
+    """It belongs to this schedule."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Its schedule has all of these, with these values."""
+    since: Micros | None = None
+    """Its time is not earlier."""
+    until: Micros | None = None
+    """Its time is not later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOccurrences:
+    """A page of occurrences, and where the next one begins."""
+
+    occurrences: list[Occurrence]
+    after: PageKey | None
+    """The time and the id after which the search goes on; None at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
     """What an idempotency key was first used for, and when."""
 

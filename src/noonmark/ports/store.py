@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Admitted,
         Backlog,
         Condition,
+        FoundOccurrences,
         Graph,
         Heartbeat,
         Inspected,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         Lease,
         LeaseLost,
         NodeRecord,
+        OccurrenceFilter,
         PageKey,
         Position,
         Renewal,
@@ -120,6 +122,18 @@ class Reads(Protocol):
         `before`, a nominal time and an id, continues after that position, whether or not such an occurrence exists.
         `phases` filters.
         """
+
+    def search(
+        self, tenant: str, wanted: OccurrenceFilter, limit: int, *, before: PageKey | None = None
+    ) -> FoundOccurrences:
+        """The occurrences of all schedules of a tenant, deleted ones included, latest time first, then highest id.
+
+        `before`, a time and an id, continues after that position. One call reads a bounded part of the history, so it
+        may find fewer than `limit`, or none, and still say where to go on. Failures have an index of their own.
+        """
+
+    def known(self, occurrence_ids: Collection[str]) -> set[str]:
+        """Those of the ids that occurrences have."""
 
     def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
         """A schedule's occurrences that stand for a time: with that nominal time, or a gap that covers it.

@@ -200,7 +200,9 @@ def _egress(settings: Settings) -> EgressPolicy:
 def _command_rules(settings: Settings) -> CommandRules:
     """What clients may set for commands."""
     setting_variables = {variable for setting in SETTINGS.values() for variable in setting.variables}
+    names = settings.allow_commands
     return CommandRules(
+        programs=None if "*" in names or not names else frozenset(names),
         env=frozenset(settings.allow_env),
         folders=settings.allow_cwd,
         reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE}),

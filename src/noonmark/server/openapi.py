@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.uploads import MAX_PATH
 from noonmark.operations.models import answers
-from noonmark.operations.models.arguments import MAX_KEY
+from noonmark.operations.models.arguments import MAX_KEY, OneRun
 from noonmark.operations.models.fields import Kind as FieldKind
 from noonmark.operations.models.schemas import SchemaRegistry
 from noonmark.operations.table import OPERATIONS, Body
@@ -17,7 +17,7 @@ from noonmark.server import jsonrpc, pings, uploads
 from noonmark.server.dialects import cron_service, models, tasks
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import Kind
-from noonmark.server.routes import ROUTES
+from noonmark.server.routes import OUTPUT, ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,12 +179,13 @@ def documented_routes() -> list[DocumentedRoute]:
 
 def _documented(route: Route) -> DocumentedRoute:
     operation, has_body = OPERATIONS[route.operation], route.body is not Body.NONE
+    is_other = f"{route.method} {route.path}" == operation.other_route
     bodies = (operation.arguments, *([_DIALECTS[route.operation]] if route.operation in _DIALECTS else []))
     return DocumentedRoute(
         method=route.method,
         path=route.path,
         # One operation may have two routes.
-        name=f"{route.operation.replace('/', '_')}{'_bare' if route.path == '/schedules/preview' else ''}",
+        name=f"{route.operation.replace('/', '_')}{'_bare' if is_other else ''}",
         summary=operation.summary,
         tag=route.operation.partition("/")[0],
         answer=operation.answer,
@@ -255,6 +256,14 @@ _PINGING = [
     for method in pings.METHODS
 ]
 _WATCHING = [
+    DocumentedRoute(
+        method="GET",
+        path=OUTPUT,
+        name="run_output",
+        summary="Get what a run left, as plain text: the output of a command, another result, or its error.",
+        tag="run",
+        arguments=OneRun,
+    ),
     DocumentedRoute(
         method="GET",
         path="/health",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest, RevisionConflict
+from noonmark.core.run import output_text
 from noonmark.operations.models import fields
 from noonmark.operations.models.answers import Schedule
 from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body
@@ -80,12 +81,22 @@ def _kind(name: str, schema: Mapping[str, Any]) -> Kind:
     return {"integer": Kind.INTEGER, "boolean": Kind.BOOLEAN}.get(schema.get("type", ""), Kind.TEXT)
 
 
+OUTPUT = "/runs/{run_id}/output"
+TEXT = "text/plain; charset=utf-8"
 ROUTES: tuple[Route, ...] = tuple(route for operation in OPERATIONS.values() for route in _routes(operation))
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
     """The handler of every canonical route, by its method and path."""
-    return {(route.method, route.path): partial(handle, route) for route in ROUTES}
+    found: dict[tuple[str, str], Handler] = {(route.method, route.path): partial(handle, route) for route in ROUTES}
+    return found | {("GET", OUTPUT): _output}
+
+
+def _output(request: ApiRequest) -> ApiResponse:
+    """What a run left, as plain text."""
+    request.query({})
+    run = request.perform("run/get", dict(request.path))
+    return ApiResponse(raw=(output_text(run["result"], run["error"]).encode(errors="replace"), TEXT))
 
 
 def handle(route: Route, request: ApiRequest) -> ApiResponse:

@@ -34,6 +34,7 @@ class ManualDriver:
             raise TypeError(
                 "ManualDriver needs a scheduler with a clock that stands still: Scheduler(clock=FakeClock(..))"
             )
+        scheduler._open()
         self._clock = runtime.clock
         self._record = _Record(runtime.sink)
         # Nothing is claimed or committed ahead of its time: time moves only between two calls.

@@ -151,7 +151,7 @@ class TestRestore:
         scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
         scheduler.schedule(nothing, name="later", trigger=NEVER)
-        store = scheduler._runtime.store
+        store = scheduler._store
         store.beat(Heartbeat(node="busy-node", lease=60 * SECOND), now=store.clock())
         [message] = call("restore", str(copy), "--store", url).errors
         assert message.startswith("--store: busy-node may still be at work in ")

@@ -317,3 +317,31 @@ def test_check_of_an_unreadable_file(tmp_path):
 @pytest.mark.parametrize("arguments", [(), ("--colour",), ("one.json", "two.json")])
 def test_check_refuses_arguments(arguments):
     refused(noonmark("check", *arguments))
+
+
+MACHINE = "Time zone America/New_York: that of this machine, because --timezone is not given."
+DOCUMENT = "Time zone UTC: the default of JSON documents, because the trigger names none."
+
+
+@pytest.mark.parametrize("command", [("preview", "0 9 * * *"), ("check", "--cron", "0 9 * * *")])
+def test_flags_have_the_zone_of_the_machine_and_say_so(monkeypatch, command):
+    monkeypatch.setenv("TZ", "America/New_York")
+    lines = noonmark(*command).out.splitlines()
+    assert (lines[0], lines[-1]) == ("At 09:00, America/New_York time", MACHINE)
+    assert json.loads(noonmark(*command, "--json").out)["timezone_note"] == MACHINE
+    given = noonmark(*command, "--timezone", "Asia/Tokyo").out.splitlines()
+    assert given[0] == "At 09:00, Asia/Tokyo time"
+    assert "Time zone" not in given[-1]
+
+
+def test_documents_have_utc_and_say_so(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    trigger = {"type": "cron", "expression": "0 9 * * *"}
+    lines = noonmark("preview", "--trigger-json", json.dumps(trigger)).out.splitlines()
+    assert (lines[0], lines[-1]) == ("At 09:00, UTC", DOCUMENT)
+    document = {"trigger": trigger, "target": {"target_kind": "function", "function": "f"}}
+    assert checked(document).out.splitlines()[-1] == DOCUMENT
+    assert checked(document, "--cron", "0 9 * * *").code == 2
+    assert checked(document, "--timezone", "UTC").code == 2
+    zoned = document | {"trigger": trigger | {"timezone": "Asia/Tokyo"}}
+    assert "Time zone" not in checked(zoned).out.splitlines()[-1]

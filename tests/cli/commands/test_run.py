@@ -5,6 +5,9 @@ import re
 
 import pytest
 
+from noonmark.cli.commands.run import _print_output, _wait_for_occurrence
+from noonmark.cli.options import Connection
+from noonmark.cli.remote import connect
 from tests.cli.runner import NEVER, call, create_report
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
@@ -42,6 +45,58 @@ def test_a_run_in_every_command(cli, node):
     lines = cli("schedule", "explain", occurrence).splitlines()
     assert lines[0] == explained["summary"]
     assert [line.split()[0] for line in lines if line.startswith(("trigger ", "runs "))] == ["trigger", "runs"]
+
+
+def test_output_of_a_run(cli, node):
+    made = create_report(cli)
+    occurrence = run(cli, made, {"output": "one\ntwo\n", "output_dropped": 5})
+    [ran] = cli.json("schedule", "runs", made)["runs"]
+    printed = call("run", "output", ran["run_id"], *cli.connection)
+    assert (printed.code, printed.out) == (0, "one\ntwo\n")
+    assert printed.err == "noonmark: warning: 5 bytes before this are not stored\n"
+    assert call("run", "output", occurrence, "--follow", *cli.connection).out == "one\ntwo\n"
+    assert cli.json("run", "output", occurrence) == ran
+    failed = run(cli, made, {"raise": "no rows"}, "failed")
+    assert "ValueError: no rows" in cli("run", "output", failed)
+    assert cli.refused(3, "run", "output", "run_0")[0].startswith("run_id: ")
+
+
+def test_follow_prints_what_is_added(capsys):
+    written = [("", 0), ("ab", 0), ("abc", 0), ("xyz", 5)]
+    runs = [
+        {"result": {"output": text, "output_dropped": n}, "error": None, "ended_at_utc": None} for text, n in written
+    ]
+    printed = 0
+    for one in runs:
+        printed = _print_output(one, printed)
+    out = capsys.readouterr()
+    assert (out.out, printed) == ("abcxyz", 8)
+    assert "2 bytes" in out.err
+
+
+class Impatient:
+    """A connection that cancels an occurrence once its state was read."""
+
+    def __init__(self, remote):
+        self._remote = remote
+
+    def call(self, name, arguments):
+        answer = self._remote.call(name, arguments)
+        if name == "occurrence/get" and answer["phase"] == "pending":
+            self._remote.call("occurrence/cancel", arguments)
+        return answer
+
+
+def test_run_now_says_at_once_that_no_live_node_serves_the_target(cli, node, capsys):
+    eventually(lambda: any("function:report" in one.routes for one in node.nodes()))
+    made = cli.json("schedule", "create", "--function", "repotr", *NEVER)["schedule_id"]
+    asked = cli.json("schedule", "run-now", made)["occurrence_id"]
+    with connect(Connection(store=cli.connection[1])) as remote:
+        ended = _wait_for_occurrence(Impatient(remote), asked)
+    assert ended["phase"] == "cancelled"
+    assert "waits: No live node serves `function:repotr`; did you mean `function:report`?" in capsys.readouterr().err
+    status = " ".join(cli("schedule", "status", made).split())
+    assert "no live node serves `function:repotr`" in status
 
 
 def test_run_now_waits(cli, node):

@@ -246,3 +246,32 @@ def test_only_migrate_changes_the_schema_of_a_database_server(database):
 def test_delete_does_not_ask_without_a_terminal(cli):
     made = create_report(cli)
     assert cli.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"
+
+
+def test_create_says_which_zone_and_why(cli, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    note = "Time zone America/New_York: that of this machine, because --timezone is not given."
+    target = ("--function", "report")
+    assert cli("schedule", "create", "--cron", "0 9 * * *", *target).splitlines()[-1] == note
+    document = '{"trigger": {"type": "cron", "expression": "0 9 * * *"}}'
+    last = cli("schedule", "create", "--schedule-json", document, *target).splitlines()[-1]
+    assert last == "Time zone UTC: the default of JSON documents, because the trigger names none."
+    assert "Time zone" not in cli("schedule", "create", "--cron", "0 9 * * *", "--timezone", "UTC", *target)
+    assert "Time zone" not in cli("schedule", "create", "--every", "1h", *target)
+
+
+def test_a_unique_name_is_as_good_as_an_id(cli):
+    made = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
+    for words in (("status",), ("pause",), ("resume",), ("occurrences",), ("runs",), ("explain",), ("preview",)):
+        cli("schedule", *words, "the only report")
+    assert cli.json("schedule", "update", "the only report", "--description", "d")["schedule_id"] == made
+    assert cli.json("schedule", "run-now", "the only report")["schedule_id"] == made
+    assert made in cli("failures", "--schedule=the only report", "--phase=pending")
+    other = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
+    [line] = cli.refused(4, "schedule", "pause", "the only report")
+    assert line == (
+        f'schedule_id: several schedules have the name "the only report": give the id, one of {made}, {other}'
+    )
+    assert cli.json("schedule", "delete", other)["phase"] == "deleted"
+    assert cli.json("schedule", "delete", "the only report")["schedule_id"] == made
+    assert cli.refused(3, "schedule", "pause", "the-only-report")[0].startswith("schedule_id: there is no schedule")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from noonmark.cli.inputs import parse_json, read_document
-from noonmark.cli.options import AsJson
-from noonmark.cli.output import EXIT_INVALID, print_errors, print_json, printable
+from noonmark.cli.local_zone import document_note, local_zone, machine_note
+from noonmark.cli.options import AsJson, Connection
+from noonmark.cli.output import EXIT_INVALID, print_errors, print_json, print_line, printable
 from noonmark.cli.upcoming import Upcoming, preview_trigger
 from noonmark.clocks import SystemClock
+from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger
 from noonmark.core.instants import from_micros, parse_instant
 from noonmark.core.json_values import shown
@@ -31,7 +34,9 @@ CHECK_COUNT = 3
 
 def preview(
     *expressions: Annotated[str, Parameter(help='Cron expressions, each in quotes: "30 2 * * *".')],
-    timezone: Annotated[str | None, Parameter(help="IANA time zone of the expressions; default: UTC.")] = None,
+    timezone: Annotated[
+        str | None, Parameter(help="IANA time zone of the expressions; default: this machine's.")
+    ] = None,
     count: Annotated[int, Parameter(help=f"How many fires, 1 to {MAX_COUNT:,}.")] = 5,
     after: Annotated[str | None, Parameter(help="The start: 2026-10-24T00:00:00Z; default: now.")] = None,
     key: Annotated[str, Parameter(help="The key that H in an expression hashes.", show_default=False)] = "",
@@ -43,14 +48,26 @@ def preview(
         raise InvalidTrigger(f"must be from 1 to {MAX_COUNT:,}, not {shown(count)}", field="--count")
     now = SystemClock().now().replace(microsecond=0)
     start = now if after is None else _instant(after)
-    trigger = parse_trigger(_trigger_document(expressions, timezone, trigger_json), now=now, key=key)
-    upcoming = preview_trigger(trigger, after=start, count=count)
+    document = _trigger_document(expressions, timezone, trigger_json)
+    note = document_note(document) if trigger_json is not None else _machine_note(timezone)
+    upcoming = preview_trigger(parse_trigger(document, now=now, key=key), after=start, count=count)
+    _show_upcoming(upcoming, note, now=now, as_json=as_json)
+
+
+def _show_upcoming(upcoming: Upcoming, note: str | None, *, now: datetime, as_json: bool) -> None:
     if as_json:
-        print_json(upcoming.to_document())
+        print_json(upcoming.to_document() | present(timezone_note=note))
         return
     from noonmark.cli.render.fires import show_upcoming  # noqa: PLC0415 - rich is slow to load
 
     show_upcoming(upcoming, now=now)
+    if note is not None:
+        print_line(note)
+
+
+def _machine_note(timezone: str | None) -> str | None:
+    """Say which zone expressions without --timezone have."""
+    return machine_note(local_zone()) if timezone is None else None
 
 
 def _trigger_document(expressions: tuple[str, ...], timezone: str | None, trigger_json: str | None) -> object:
@@ -68,7 +85,7 @@ def _cron_document(expressions: tuple[str, ...], timezone: str | None) -> dict[s
         raise InvalidTrigger('give a cron expression in quotes, such as "30 2 * * *", or --trigger-json')
     if len(expressions) > 1 and not any(" " in text or text.startswith("@") for text in expressions):
         raise InvalidTrigger('put the expression in quotes, such as "30 2 * * *"; otherwise the shell splits it')
-    document: dict[str, object] = {"type": "cron", "timezone": timezone}
+    document: dict[str, object] = {"type": "cron", "timezone": local_zone() if timezone is None else timezone}
     return document | ({"expression": expressions[0]} if len(expressions) == 1 else {"crons": list(expressions)})
 
 
@@ -81,31 +98,80 @@ def _instant(text: str) -> datetime:
 
 def check(
     file: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="A JSON file with one schedule document; - reads stdin.")
-    ],
+        str | None,
+        Parameter(
+            allow_leading_hyphen=True,
+            show_default=False,
+            help="A JSON file with one schedule document; - reads stdin.",
+        ),
+    ] = None,
     /,
     *,
+    cron: Annotated[
+        tuple[str, ...],
+        Parameter(negative=(), show_default=False, help="A cron expression instead of a file, in quotes; repeatable."),
+    ] = (),
+    timezone: Annotated[
+        str | None, Parameter(show_default=False, help="IANA time zone of the expressions; default: this machine's.")
+    ] = None,
+    server: Annotated[
+        str | None, Parameter(show_default=False, help="Also ask this server whether a live node serves the target.")
+    ] = None,
+    store: Annotated[
+        str | None, Parameter(show_default=False, help="Ask this store instead: sqlite:///noonmark.db.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check a schedule document and describe it."""
+    """Check a schedule document, or cron expressions, and describe it."""
     from noonmark.core.schedule import parse_schedule  # noqa: PLC0415 - preview does not need it
 
-    if file.startswith("--"):
+    if file is not None and file.startswith("--"):
         raise InvalidSchedule(f"unknown option {file}")
+    if (file is None) == (not cron):
+        raise InvalidSchedule("give a file, or a cron expression with --cron")
     now = SystemClock().now().replace(microsecond=0)
+    if file is None:
+        trigger = parse_trigger(_cron_document(cron, timezone), now=now)
+        upcoming = preview_trigger(trigger, after=now, count=CHECK_COUNT)
+        _show_upcoming(upcoming, _machine_note(timezone), now=now, as_json=as_json)
+        return 0
+    if timezone is not None:
+        raise InvalidSchedule("belongs in the document", field="--timezone")
     try:
-        declaration = parse_schedule(read_document(file), now=now)
+        document = read_document(file)
+        declaration = parse_schedule(document, now=now)
     except InvalidSchedule as error:
         _report(error.problems, file=file, as_json=as_json)
         return EXIT_INVALID
     upcoming = _upcoming(declaration, now)
+    note = document_note(document.get("trigger"))
+    if server is not None or store is not None:
+        upcoming = replace(upcoming, warnings=_warnings(declaration, Connection(server=server, store=store)))
     if as_json:
-        print_json({"valid": True, "problems": []} | upcoming.to_document())
+        print_json({"valid": True, "problems": []} | upcoming.to_document() | present(timezone_note=note))
         return 0
     from noonmark.cli.render.summary import show_valid_schedule  # noqa: PLC0415 - rich is slow to load
 
     show_valid_schedule(declaration, upcoming, now=now)
+    if note is not None:
+        print_line(note)
     return 0
+
+
+def _warnings(declaration: Declaration, connection: Connection) -> list[str]:
+    """What a server knows that may surprise about a schedule."""
+    from noonmark.cli.remote import connect  # noqa: PLC0415 - a check without a server does not need it
+
+    # Without a trigger, any one: only the target is asked about.
+    trigger = {"type": "interval", "every_seconds": 60} if declaration.trigger is None else None
+    arguments = {
+        "trigger": trigger or declaration.to_document()["trigger"],
+        "target": declaration.target.to_document(),
+        "count": 1,
+    }
+    with connect(connection) as remote:
+        warnings: list[str] = remote.call("schedule/preview", arguments)["warnings"]
+    return warnings
 
 
 def _report(problems: Sequence[Problem], *, file: str, as_json: bool) -> None:

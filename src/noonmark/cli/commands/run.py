@@ -12,11 +12,24 @@ from cyclopts import Parameter
 
 from noonmark.cli.inputs import parse_optional_instant, parse_optional_json
 from noonmark.cli.options import Connection, Limit, Reason, ScheduleId
-from noonmark.cli.output import EXIT_FAILED, one_line, print_answer, print_json, print_line, progress_bar, shorten
+from noonmark.cli.output import (
+    EXIT_FAILED,
+    one_line,
+    print_answer,
+    print_errors,
+    print_json,
+    print_line,
+    print_text,
+    print_warning,
+    progress_bar,
+    shorten,
+)
 from noonmark.cli.remote import MAX_PAGE, connect, read_pages
 from noonmark.core.documents import present
-from noonmark.core.errors import InvalidRequest
+from noonmark.core.errors import InvalidRequest, NotFound
 from noonmark.core.lifecycle import FINAL
+from noonmark.core.reasons import Reason as Reasons
+from noonmark.core.run import output_text
 
 if TYPE_CHECKING:
     from noonmark.cli.remote import Remote
@@ -65,9 +78,12 @@ def run_now(  # noqa: PLR0913 - one argument per option
 
 
 def _wait_for_occurrence(remote: Remote, occurrence_id: str) -> dict[str, Any]:
-    """Poll an occurrence until it ends."""
-    arguments = {"occurrence_id": occurrence_id}
+    """Poll an occurrence until it ends; say it at once if no live node serves its target."""
+    arguments, is_said = {"occurrence_id": occurrence_id}, False
     while (occurrence := remote.call("occurrence/get", arguments))["phase"] not in FINAL:
+        if occurrence["waiting_for"] == Reasons.TARGET_MISSING and not is_said:
+            is_said = True
+            print_errors([f"{occurrence_id} waits: {occurrence['why']}"])
         threading.Event().wait(RUN_POLL_SECONDS)
     return occurrence
 
@@ -110,6 +126,50 @@ def cancel(
     print_answer(occurrence, sentence, as_json=connection.as_json)
 
 
+def output(
+    some_id: Annotated[str, Parameter(name="ID", help="The id of a run, or of an occurrence for its last run.")],
+    /,
+    *,
+    follow: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Print what is added, until the run ends.")
+    ] = False,
+    connection: Connection = Connection(),
+) -> None:
+    """Print what a run left: the output of a command, another result, or its error."""
+    with connect(connection) as remote:
+        run_id = some_id if _OCCURRENCE_ID.fullmatch(some_id) is None else _last_run(remote, some_id)
+        run = remote.call("run/get", {"run_id": run_id})
+        if connection.as_json:
+            print_json(run)
+            return
+        printed = _print_output(run, 0)
+        while follow and run["ended_at_utc"] is None:
+            threading.Event().wait(RUN_POLL_SECONDS)
+            run = remote.call("run/get", {"run_id": run_id})
+            printed = _print_output(run, printed)
+
+
+def _last_run(remote: Remote, occurrence_id: str) -> str:
+    runs = remote.call("occurrence/runs", {"occurrence_id": occurrence_id})["runs"]
+    if not runs:
+        raise NotFound(f"{occurrence_id} has no run; noonmark schedule explain {occurrence_id} says why", field="ID")
+    run_id: str = runs[0]["run_id"]
+    return run_id
+
+
+def _print_output(run: dict[str, Any], printed: int) -> int:
+    """Print what follows the bytes that are printed already; returns how many are printed then."""
+    if run["ended_at_utc"] is None and run["result"] is None:
+        return printed
+    text = output_text(run["result"], run["error"])
+    dropped = run["result"].get("output_dropped", 0) if isinstance(run["result"], dict) else 0
+    if dropped > printed:
+        print_warning(f"{dropped - printed:,} bytes before this are not stored")
+    content = text.encode(errors="replace")
+    print_text(content[max(0, printed - dropped) :].decode(errors="replace"))
+    return max(printed, dropped + len(content))
+
+
 def list_occurrences(
     schedule_id: ScheduleId,
     /,
@@ -143,7 +203,7 @@ def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Con
 
 
 def explain(
-    some_id: Annotated[str, Parameter(name="ID", help="The id of a schedule, or of one of its occurrences.")],
+    some_id: Annotated[str, Parameter(name="ID", help="The id or name of a schedule, or the id of an occurrence.")],
     /,
     *,
     at: Annotated[

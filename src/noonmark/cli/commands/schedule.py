@@ -15,6 +15,7 @@ from noonmark.cli.document_builder import (
     policy_document,
     target_document,
     trigger_document,
+    zone_note,
 )
 from noonmark.cli.inputs import parse_optional_instant
 from noonmark.cli.options import (
@@ -29,7 +30,7 @@ from noonmark.cli.options import (
     Texts,
     TriggerOptions,
 )
-from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json
+from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json, print_line
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
@@ -66,7 +67,8 @@ def create(
     document = build_document(trigger, target, policies, bundle)
     if "trigger" not in document and not document.get("depends_on"):
         raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
-    create_schedule(connection, document, schedule_id)
+    note = zone_note(trigger, given_document(policies.schedule_json).get("trigger"))
+    create_schedule(connection, document, schedule_id, note)
 
 
 def delay(
@@ -108,11 +110,13 @@ def trigger_type(document: dict[str, Any]) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-def create_schedule(connection: Connection, document: dict[str, Any], schedule_id: str | None) -> None:
-    """Create a schedule from its document, and show it."""
+def create_schedule(
+    connection: Connection, document: dict[str, Any], schedule_id: str | None, note: str | None = None
+) -> None:
+    """Create a schedule from its document, and show it, with a note if there is one."""
     with connect(connection) as remote:
         created = remote.call("schedule/create", document | present(schedule_id=schedule_id))
-    _show_schedule(connection, created, "Created")
+    _show_schedule(connection, created, "Created", note)
 
 
 def update(
@@ -149,16 +153,19 @@ def update(
             expected_revision = before["revision"]
         arguments = {"schedule_id": schedule_id, **present(expected_revision=expected_revision), **changes}
         after = remote.call("schedule/update", arguments)
-    _show_schedule(connection, after, "Changed")
+    note = zone_note(trigger, given.get("trigger", before["trigger"])) if "trigger" in changes else None
+    _show_schedule(connection, after, "Changed", note)
 
 
-def _show_schedule(connection: Connection, document: dict[str, Any], verb: str) -> None:
+def _show_schedule(connection: Connection, document: dict[str, Any], verb: str, note: str | None = None) -> None:
     if connection.as_json:
         print_json(document)
         return
     from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - rich is slow to load
 
     show_schedule(document, f"{verb} {display_name(document)}.")
+    if note is not None:
+        print_line(note)
 
 
 def list_schedules(
@@ -218,7 +225,9 @@ def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection())
 
 
 def preview(
-    schedule_id: Annotated[str | None, Parameter(show_default=False, help="The id of the schedule.")] = None,
+    schedule_id: Annotated[
+        str | None, Parameter(show_default=False, help="The id of the schedule, or its name.")
+    ] = None,
     /,
     *,
     trigger: TriggerOptions = TriggerOptions(),
@@ -244,6 +253,8 @@ def preview(
     from noonmark.cli.render.details import show_preview  # noqa: PLC0415 - rich is slow to load
 
     show_preview(answer, document, after=start, count=count)
+    if schedule_id is None and (note := zone_note(trigger)) is not None:
+        print_line(note)
 
 
 def pause(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
@@ -266,16 +277,23 @@ def delete(
     schedule_id: ScheduleId,
     /,
     *,
+    stop_running: Annotated[bool, Parameter(negative="", help="Ask its runs to stop, suspended ones too.")] = False,
     reason: Reason = None,
     confirm: Confirm = False,
     connection: Connection = Connection(),
 ) -> int:
-    """Delete a schedule; its history is kept."""
-    return delete_schedule(connection, schedule_id, reason=reason, confirm=confirm)
+    """Delete a schedule; its history is kept. Its runs go on, unless they are to stop."""
+    return delete_schedule(connection, schedule_id, reason=reason, confirm=confirm, stop_running=stop_running)
 
 
 def delete_schedule(
-    connection: Connection, schedule_id: str, *, reason: str | None, confirm: bool, only_triggers: bool = False
+    connection: Connection,
+    schedule_id: str,
+    *,
+    reason: str | None,
+    confirm: bool,
+    only_triggers: bool = False,
+    stop_running: bool = False,
 ) -> int:
     """Delete a schedule, after confirmation if asked; returns the exit code."""
     with connect(connection) as remote:
@@ -285,14 +303,25 @@ def delete_schedule(
                 f"{schedule_id} is not triggered by events; delete it with noonmark schedule delete",
                 field="schedule_id",
             )
-        if confirm and not _is_confirmed(f"Delete {display_name(document)}?"):
+        if confirm and not is_confirmed(f"Delete {display_name(document)}?"):
             return EXIT_FAILED
-        deleted = remote.call("schedule/delete", present(schedule_id=schedule_id, reason=reason))
-    print_answer(deleted, f"Deleted {display_name(deleted)}; its history is kept.", as_json=connection.as_json)
+        arguments = present(schedule_id=schedule_id, reason=reason, stop_running=stop_running or None)
+        deleted = remote.call("schedule/delete", arguments)
+    said = f"Deleted {display_name(deleted)}; its history is kept.{_runs_after_delete(deleted)}"
+    print_answer(deleted, said, as_json=connection.as_json)
     return 0
 
 
-def _is_confirmed(question: str) -> bool:
+def _runs_after_delete(deleted: dict[str, Any]) -> str:
+    said = ""
+    if stopped := deleted.get("stopped_runs"):
+        said += f" Asked {stopped} running to stop."
+    if unfinished := deleted.get("unfinished_runs"):
+        said += f" {unfinished} still running; --stop-running asks them to stop."
+    return said
+
+
+def is_confirmed(question: str) -> bool:
     """Ask on the terminal; without one, the answer is yes."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True

@@ -67,7 +67,7 @@ def _upcoming(document: dict[str, Any], declaration: Declaration | None, times: 
     description = None if trigger is None else describe(trigger, now=times.now)
     return Upcoming(
         text=trigger_summary(document) if description is None else description.text,
-        warnings=[] if description is None else description.warnings,
+        warnings=document.get("warnings") or ([] if description is None else description.warnings),
         fires=fires,
         after=times.now,
         count=len(fires),

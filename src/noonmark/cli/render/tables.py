@@ -40,7 +40,7 @@ STYLES = {
 
 def show_schedules(schedules: Sequence[dict[str, Any]], more: str) -> None:
     times = local_times()
-    titles = ["Schedule", "Name", "Phase", "When", times.titles("Next run")[0], "From now"]
+    titles = ["Schedule", "Name", "Phase", "When", times.titles("Next run")[0], "From now", "Last outcome"]
     rows = [
         [
             schedule["schedule_id"],
@@ -49,6 +49,7 @@ def show_schedules(schedules: Sequence[dict[str, Any]], more: str) -> None:
             trigger_summary(schedule),
             times.local(schedule["next_run_at"]),
             times.relative(schedule["next_run_at"]),
+            schedule["last_phase"] or "-",
         ]
         for schedule in schedules
     ]
@@ -61,6 +62,24 @@ OCCURRENCE_OPTIONAL = ("UTC", "Origin")
 
 def show_occurrences(occurrences: Sequence[dict[str, Any]], more: str) -> None:
     show_table(*occurrence_rows(occurrences), _count(occurrences, "occurrence") + more, optional=OCCURRENCE_OPTIONAL)
+
+
+def show_failures(occurrences: Sequence[dict[str, Any]], more: str) -> None:
+    """Show occurrences of several schedules."""
+    times = local_times()
+    titles = ["Occurrence", "Schedule", times.titles("Nominal time")[0], times.titles("Ended")[0], "Phase", "Why"]
+    rows = [
+        [
+            occurrence["occurrence_id"],
+            occurrence["schedule_id"],
+            times.local(occurrence["nominal_at_utc"]),
+            times.local(occurrence["completed_at_utc"]),
+            occurrence["phase"],
+            occurrence["failure_detail"] or _reason(occurrence),
+        ]
+        for occurrence in occurrences
+    ]
+    show_table(titles, rows, _count(occurrences, "occurrence") + more, optional=(titles[3], titles[2]))
 
 
 def occurrence_rows(occurrences: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

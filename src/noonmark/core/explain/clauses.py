@@ -101,7 +101,8 @@ def _alone(reason: Reason) -> Callable[[Case], str]:
 
 
 def _not_due(case: Case) -> str:
-    return f"it is due at {instant_words(case.occurrence.due)}"
+    unserved = "" if case.unserved is None else f"; at present, {case.unserved}"
+    return f"it is due at {instant_words(case.occurrence.due)}{unserved}"
 
 
 def _due(case: Case) -> str:
@@ -196,6 +197,8 @@ def _paused(case: Case) -> str:
 
 def _target_missing(case: Case) -> str:
     row = case.occurrence
+    if row.phase in LIVE:
+        return f"it has been due since {instant_words(row.due)}, and {case.unserved}"
     missed = f"{fires(case, 'due')}, but " if row.missed_count > 1 else ""
     return f"{missed}no live node could serve its target, `{row.route}`"
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.misfire import Lateness
-    from noonmark.core.policies.window import Spell
     from noonmark.core.run import Run
     from noonmark.core.schedule import Declaration, Schedule
 
@@ -84,6 +83,8 @@ class Case:
     """The row of the fires that were missed just before it, if there is one."""
     is_recorded: bool = True
     """Whether the occurrence is stored; if not, it is what would be planned for a time."""
+    unserved: str | None = None
+    """That no live node serves its target, in words, if that is so."""
 
     @property
     def declaration(self) -> Declaration:
@@ -126,14 +127,16 @@ class Case:
         return bool(self.runs) or self.occurrence.has_begun
 
     @property
-    def suspended(self) -> Spell | None:
+    def suspended(self) -> Suspended | None:
         """The time between two windows in which its run stands still, if it does so now."""
         row, window = self.occurrence, self.declaration.window
         is_going = row.phase is Phase.DISPATCHING and row.stop is None and self.is_in_force
         if window is None or window.end_action is not EndAction.PAUSE or not is_going:
             return None
         spell = spell_at(window, self.declaration.trigger, first_due=row.first_due, now=self.now)
-        return None if spell.is_open else spell
+        if spell.is_open or spell.until is None:
+            return None
+        return Suspended(since=spell.since, until=spell.until)
 
     @property
     def detail(self) -> Facts:
@@ -145,6 +148,14 @@ class Case:
         """How late it is when it is taken up at an instant, by the present policy."""
         row = self.occurrence
         return judge(self.declaration.misfire_policy, due=row.due, now=at, caught_up_at=row.caught_up)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """Since when a run stands still, and when it goes on."""
+
+    since: Micros
+    until: Micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +213,9 @@ def _pending(case: Case) -> Standing:
     lateness = case.lateness(case.now)
     if row.origin == TRIGGER and not lateness.runs:
         return _at(lateness.reason)
+    if case.unserved is not None:
+        decision, reason = str(Reason.TARGET_MISSING), Reason.TARGET_MISSING
+        return Standing(rule=Rule.CLAIM, decision=decision, reason=reason, reached=Rule.WINDOW)
     return Standing(rule=Rule.CLAIM, decision="due", reason=Reason.ON_TIME, reached=Rule.WINDOW)
 
 

@@ -45,6 +45,8 @@ class _Moment:
     runs: tuple[Run, ...]
     admitted: int
     """How many of its `max_runs` the schedule has had."""
+    unserved: str | None = None
+    """That no live node serves its target, in words, if that is so."""
 
     @property
     def own(self) -> list[Occurrence]:
@@ -73,7 +75,7 @@ class _Moment:
         return self.at if self.trigger is None else due_at(self.trigger, self.schedule.uid, self.at)
 
 
-def explain_instant(
+def explain_instant(  # noqa: PLR0913 - each is what was read about it
     schedule: Schedule,
     at: Micros,
     *,
@@ -81,17 +83,24 @@ def explain_instant(
     rows: Sequence[Occurrence] = (),
     runs: Sequence[Run] = (),
     admitted: int = 0,
+    unserved: str | None = None,
 ) -> Explanation:
     """Explain what became of an instant.
 
     `rows` are occurrences of the schedule around it: those of that very time, those that stand for many fires from
     before it to after it, and the nearest before and after it. A row that stands for many fires has the nominal time of
     the first. `runs` are theirs. `admitted` is how many of its `max_runs` the schedule has had, of which the rows may
-    not tell any more.
+    not tell any more. `unserved` says that no live node serves its target.
     """
     begun = sum(row.has_begun for row in rows if kind_of(row.origin) in OWN)
     moment = _Moment(
-        schedule=schedule, at=at, now=now, rows=tuple(rows), runs=tuple(runs), admitted=max(admitted, begun)
+        schedule=schedule,
+        at=at,
+        now=now,
+        rows=tuple(rows),
+        runs=tuple(runs),
+        admitted=max(admitted, begun),
+        unserved=unserved,
     )
     return (
         _recorded(moment)
@@ -133,7 +142,7 @@ def _counting(moment: _Moment) -> Occurrence | None:
 
 def _of(moment: _Moment, row: Occurrence) -> Explanation:
     gap = None if row.caught_up is None else _gap_before(moment, row)
-    return explain_occurrence(moment.schedule, row, moment.runs, now=moment.now, gap=gap)
+    return explain_occurrence(moment.schedule, row, moment.runs, now=moment.now, gap=gap, unserved=moment.unserved)
 
 
 def _gap_before(moment: _Moment, row: Occurrence) -> Occurrence | None:
@@ -296,7 +305,9 @@ def _last(row: Occurrence) -> Micros:
 def _case(moment: _Moment) -> Case:
     """The occurrence that would be planned for the instant."""
     planned = occurrence(moment.schedule, moment.at, moment.due)
-    return Case(schedule=moment.schedule, occurrence=planned, now=moment.now, is_recorded=False)
+    return Case(
+        schedule=moment.schedule, occurrence=planned, now=moment.now, is_recorded=False, unserved=moment.unserved
+    )
 
 
 def _chain(moment: _Moment, here: Standing, more: Mapping[Rule, Facts]) -> tuple[Step, ...]:

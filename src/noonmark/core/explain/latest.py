@@ -40,10 +40,16 @@ def latest(rows: Sequence[Occurrence], *, now: Micros) -> Occurrence | None:
 
 
 def explain_latest(
-    schedule: Schedule, row: Occurrence, runs: Sequence[Run], *, now: Micros, next_run: Micros | None
+    schedule: Schedule,
+    row: Occurrence,
+    runs: Sequence[Run],
+    *,
+    now: Micros,
+    next_run: Micros | None,
+    unserved: str | None = None,
 ) -> Explanation:
     """Explain the last occurrence of a schedule, and say when it is due again."""
-    told = explain_occurrence(schedule, row, runs, now=now)
+    told = explain_occurrence(schedule, row, runs, now=now, unserved=unserved)
     which = f"`{row.id}`, {OF[kind_of(row.origin)]} {instant_words(row.nominal)}"
     said = told.summary[0].lower() + told.summary[1:].removesuffix(".")
     after = _after(schedule) if next_run is None else _next(schedule, max(now, row.due), next_run)

@@ -53,8 +53,8 @@ def sentence(case: Case, at: Standing) -> str:
     phase = case.occurrence.phase
     lead = ONCE_BEGUN.get(phase, LEADS[phase]) if case.has_begun else LEADS[phase]
     if (still := case.suspended) is not None:
-        goes_on = "no other opens" if still.until is None else f"it goes on at {instant_words(still.until)}"
-        lead = f"It has been suspended since {instant_words(still.since)}, when its window closed; {goes_on}"
+        since, until = instant_words(still.since), instant_words(still.until)
+        lead = f"It has been suspended since {since}, when its window closed; it goes on at {until}"
     return f"{lead}: {_clause(case, at)}."
 
 
@@ -78,13 +78,15 @@ def explain_occurrence(
     *,
     now: Micros,
     gap: Occurrence | None = None,
+    unserved: str | None = None,
 ) -> Explanation:
     """Explain a stored occurrence of a schedule; runs of others are passed over.
 
-    `gap` is the row of the fires that were missed just before it, where there is one.
+    `gap` is the row of the fires that were missed just before it, where there is one. `unserved` says that no live
+    node serves its target.
     """
     own = sorted((run for run in runs if run.occurrence_id == occurrence.id), key=lambda run: (run.started, run.id))
-    case = Case(schedule=schedule, occurrence=occurrence, now=now, runs=tuple(own), gap=gap)
+    case = Case(schedule=schedule, occurrence=occurrence, now=now, runs=tuple(own), gap=gap, unserved=unserved)
     at = standing(case)
     return Explanation(
         summary=sentence(case, at),

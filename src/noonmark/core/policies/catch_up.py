@@ -3,6 +3,9 @@
 Due times keep the order of the nominal ones, so the fires in grace are the newest of a gap, and what runs is always
 its newest end. Everything older is one stretch, told by its count and its two ends. So a gap of any length costs a
 few questions to the trigger, plus one or two for each fire that runs.
+
+Several fires that a catch-up policy keeps, those in grace among them, form a line: it is fixed here, in the order of
+their nominal times, and they run one after another.
 """
 
 from __future__ import annotations
@@ -12,7 +15,15 @@ from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.instants import micros_to_seconds, to_text
 from noonmark.core.policies.jitter import due_at, newest_due
-from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread, reason_for
+from noonmark.core.policies.misfire import (
+    PUNCTUAL,
+    CatchUpAll,
+    CatchUpOne,
+    CatchUpWithin,
+    Skip,
+    Spread,
+    reason_for,
+)
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -63,6 +74,12 @@ class CatchUp:
         if self.missed is not None:
             return self.missed.reason
         return self.starts[0].reason if self.starts else Reason.NOT_DUE
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the starts run one after another; overlap policies do not act inside the line."""
+        keeps_all = isinstance(self.policy, CatchUpAll | CatchUpWithin | Spread)
+        return keeps_all and len(self.starts) > 1 and self.late_by >= PUNCTUAL
 
     def facts(self) -> Mapping[str, int | float | str]:
         """The numbers behind it."""
@@ -149,10 +166,10 @@ def _backwards(trigger: Fires, newest: Micros, count: int) -> list[Micros]:
 def _starts(policy: MisfirePolicy, fires: list[tuple[Micros, Micros]], now: Micros) -> tuple[Start, ...]:
     """The fires that run, as (nominal, due), oldest first; those past grace are the first of them."""
     reasons = [reason_for(now - due, policy.grace) for _, due in fires]
-    late = reasons.count(Reason.LATE)
+    # What is in grace is spread too when an older fire is: it must not start before that.
+    window = policy.window if isinstance(policy, Spread) and Reason.LATE in reasons else None
     starts = []
     for index, ((nominal, due), reason) in enumerate(zip(fires, reasons, strict=True)):
-        caught_up = reason is Reason.LATE
-        moved = now + index * policy.window // late if caught_up and isinstance(policy, Spread) else due
-        starts.append(Start(nominal=nominal, due=moved, reason=Reason.CAUGHT_UP if caught_up else reason))
+        moved = due if window is None else now + index * window // len(fires)
+        starts.append(Start(nominal=nominal, due=moved, reason=Reason.CAUGHT_UP if reason is Reason.LATE else reason))
     return tuple(starts)

@@ -112,7 +112,7 @@ class CatchUpWithin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Of the older fires the newest `limit` run, not at once, but evenly over `window` from now on."""
+    """Of the older fires the newest `limit` run, and those in grace after them, evenly over `window` from now on."""
 
     kind: ClassVar[MisfireKind] = MisfireKind.SPREAD
     grace: Micros = GRACE

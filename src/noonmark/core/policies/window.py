@@ -110,7 +110,17 @@ class Spell:
     is_open: bool
     since: Micros
     until: Micros | None
-    """When it closes, or when the next one opens; None if there is no further one."""
+    """When it closes, or when the next one opens; None if there is no further one: runs are cancelled then."""
+
+
+def last_window_warning(window: Window | None, trigger: Trigger | None, *, now: Micros) -> str | None:
+    """What to say of a window that suspends runs, where no further one follows in which they could go on."""
+    if window is None or window.end_action is not EndAction.PAUSE:
+        return None
+    first = None if trigger is None else trigger.next_micros(now)
+    if trigger is not None and first is not None and trigger.next_micros(first) is not None:
+        return None
+    return "window.end_action: no further window follows, so a run that has not ended when it closes is cancelled"
 
 
 def spell_at(window: Window, trigger: Trigger | None, *, first_due: Micros, now: Micros) -> Spell:

@@ -150,6 +150,8 @@ class CommandRules:
     """Folders in and below which their programs may start."""
     reserved: frozenset[str] = frozenset()
     """Variables that Noonmark itself reads, such as those of its settings: an allowed script may call `noonmark`."""
+    programs: frozenset[str] | None = None
+    """The programs that the node runs for callers; None if that is not known, or any."""
 
     def env_problem(self, name: str) -> str | None:
         """Why callers may not set this variable; None if they may."""

@@ -197,7 +197,11 @@ async def _end_orphans(node: Node) -> int:
         return 0
     decisions = [unserved(claim) for claim in claims]
     answers = await node.executor.call(node.store.admit, decisions, now=node.now, lease=timing.lease)
-    ended = [answer.occurrence for answer in answers if isinstance(answer, Admitted)]
+    ended = []
+    for claim, answer in zip(claims, answers, strict=True):
+        if isinstance(answer, Admitted):
+            ended.append(answer.occurrence)
+            logs.unserved(node.warned, claim.schedule, answer.occurrence, now=now)
     node.tell([Ended(one) for one in ended])
     done = {one.id for one in ended}
     left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.planner import plan
 from noonmark.core.policies.misfire import judge
+from noonmark.core.reasons import Reason
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import PlanReport
 from noonmark.ports.events import Planned
@@ -39,7 +40,10 @@ async def plan_once(node: Node) -> PlanReport:
     written = await commit(node, plans)
     for one, done in zip(plans, written, strict=True):
         for row in one.closed if done else ():
-            logs.ended(one.snapshot.schedule, row)
+            if row.reason is Reason.TARGET_MISSING:
+                logs.unserved(node.warned, one.snapshot.schedule, row, now=now)
+            else:
+                logs.ended(one.snapshot.schedule, row)
     node.tell([Planned(one) for one, done in zip(plans, written, strict=True) if done])
     planned = sum(written)
     return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)

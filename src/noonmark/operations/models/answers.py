@@ -80,6 +80,12 @@ class Schedule:
     created_at_utc: datetime
     updated_at_utc: datetime
     deleted_at_utc: datetime | None
+    warnings: list[str] | None = None
+    """What may surprise about it, such as a target that no live node serves; null in lists."""
+    stopped_runs: int | None = None
+    """How many runs were asked to stop; in the answer of delete."""
+    unfinished_runs: int | None = None
+    """How many runs go on; in the answer of delete."""
     ping_url: str | None = None
     """The URL that the job calls, if the target is a ping and this is the answer to its creation."""
     document: Document = field(metadata={"is_whole": True})
@@ -193,6 +199,26 @@ class Preview:
     fires: list[datetime]
     description: str
     warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRedrive:
+    """An occurrence of a selection that does not run again, and why."""
+
+    occurrence_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """Occurrences that run again: each as a new occurrence with the nominal time and the payload of the old one."""
+
+    occurrence_id: str | None
+    """The new occurrence of the one that was asked for by its id; null for a selection."""
+    count: int
+    occurrences: list[Occurrence]
+    """The new occurrences; of many, the first that fit on a page."""
+    refused: list[RefusedRedrive]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

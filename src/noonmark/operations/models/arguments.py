@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from noonmark.core.documents import named
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Reason as OccurrenceReason
 from noonmark.operations.models.fields import (
     MAX_INTEGER,
     MAX_LABEL,
@@ -35,6 +36,8 @@ USUAL_PAGE = 100
 USUAL_PREVIEW, MAX_PREVIEW = 5, 1_000
 USUAL_BACKFILL, MAX_BACKFILL = 1_000, 10_000
 """How many fires one backfill runs."""
+USUAL_REDRIVE, MAX_REDRIVE = 1_000, 10_000
+"""How many occurrences one request runs again."""
 USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
 MAX_OFFSET = 10_000
 MAX_KEY = 255
@@ -61,6 +64,7 @@ Seconds = Annotated[Any, raw({"type": "number", "minimum": 0.001, "maximum": 3_1
 Count = Annotated[Any, raw({"type": "integer", "minimum": 1, "maximum": MAX_INTEGER})]
 SchedulePhases = Annotated[list[SchedulePhase], several(named(SchedulePhase))]
 Phases = Annotated[list[Phase], several(named(Phase))]
+Reasons = Annotated[list[OccurrenceReason], several(named(OccurrenceReason))]
 TriggerKinds = Annotated[list[str], several({name: name for name in KINDS})]
 
 
@@ -142,12 +146,19 @@ class ScheduleUpdate(ScheduleFields, ExpectedSchedule):
 
 
 class ScheduleAction(OneSchedule):
-    """What pauses, resumes or deletes a schedule."""
+    """What pauses or resumes a schedule."""
 
     reason: Reason | None = None
     """Recorded in the audit log."""
     expected_revision: Revision | None = None
     expected_updated_at_utc: Instant | None = None
+
+
+class Deletion(ScheduleAction):
+    """What deletes a schedule."""
+
+    stop_running: Boolean = False
+    """Ask its runs to stop, suspended ones too."""
 
 
 class RunRequest(OneSchedule):
@@ -229,6 +240,8 @@ class PreviewRequest(Arguments):
 
     schedule_id: Id | None = None
     trigger: Object | None = None
+    target: Object | None = None
+    """With a trigger: what it would start, to learn whether a live node serves it."""
     after: Instant | None = None
     count: Annotated[int, integer(1, MAX_PREVIEW)] = USUAL_PREVIEW
     key: Annotated[str, text(0)] = ""
@@ -242,6 +255,40 @@ class OccurrenceQuery(OneSchedule):
     phase: Phases | None = None
     limit: PageSize = USUAL_PAGE
     cursor: TimeIdCursor | None = None
+
+
+class OccurrenceFilters(Arguments):
+    """Filters over the occurrences of all schedules; an occurrence must match all of them."""
+
+    phase: Phases | None = None
+    reason: Reasons | None = None
+    """Why it is in its phase, such as overlap or target_missing."""
+    schedule_id: Id | None = None
+    label: Label | None = None
+    """A label of its schedule: `name=value`."""
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    since: Instant | None = None
+    """It ended at this instant or later; as long as it has not ended, its due time counts."""
+    until: Instant | None = None
+    """It ended at this instant or earlier."""
+
+
+class OccurrenceSearch(OccurrenceFilters):
+    """The occurrences to find, across schedules."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class RedriveRequest(OccurrenceFilters):
+    """The occurrence to run again; or filters that select ended ones: failures, unless `phase` says others."""
+
+    occurrence_id: Id | None = None
+    limit: Annotated[int, integer(1, MAX_REDRIVE)] = USUAL_REDRIVE
+    """A selection of more occurrences is refused."""
+    dry_run: Boolean = False
+    comment: Reason | None = None
+    """Recorded in the audit log."""
 
 
 class RunQuery(OneSchedule):

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.frozen import evolve
 from noonmark.core.ids import TRIGGER
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.settlement import open_run
-from noonmark.ports.records import Activity
+from noonmark.ports.records import Activity, FoundOccurrences
 from noonmark.stores.memory import due_index
 from noonmark.stores.rules.records import DELIVERING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.settlement import Interim
-    from noonmark.ports.records import PageKey
+    from noonmark.ports.records import OccurrenceFilter, PageKey
     from noonmark.stores.memory.unit_of_work import UnitOfWork
     from noonmark.stores.rules.records import Row
 
@@ -36,6 +36,39 @@ def occurrences(
     ]
     newest = nlargest(len(found) if limit is None else limit, found, key=lambda row: (row.nominal, row.id))
     return [uow.occurrence_of(row) for row in newest]
+
+
+def search(
+    uow: UnitOfWork, tenant: str, wanted: OccurrenceFilter, limit: int, before: PageKey | None
+) -> FoundOccurrences:
+    """The occurrences of a tenant that fit, latest time first; failures are found without reading the others."""
+    rows: Iterable[Row] = uow.rows.values()
+    if wanted.uid is not None:
+        rows = _rows(uow, wanted.uid)
+    elif wanted.phases and wanted.phases <= FAILURES:
+        rows = uow.failures.values()
+    found = [row for row in rows if _fits(uow, row, tenant, wanted) and (before is None or _place(row) < before)]
+    newest = nlargest(limit, found, key=_place)
+    return FoundOccurrences(
+        occurrences=[uow.occurrence_of(row) for row in newest],
+        after=_place(newest[-1]) if newest and len(found) > limit else None,
+    )
+
+
+def _place(row: Row) -> PageKey:
+    return (row.due if row.ended is None else row.ended, row.id)
+
+
+def _fits(uow: UnitOfWork, row: Row, tenant: str, wanted: OccurrenceFilter) -> bool:
+    time, schedule = _place(row)[0], uow.schedule_of_row(row)
+    return (
+        (not wanted.phases or row.phase in wanted.phases)
+        and (not wanted.reasons or row.reason in wanted.reasons)
+        and (wanted.since is None or time >= wanted.since)
+        and (wanted.until is None or time <= wanted.until)
+        and schedule.owner.tenant == tenant
+        and all(schedule.declaration.labels.get(name) == value for name, value in wanted.labels.items())
+    )
 
 
 def occurrences_at(uow: UnitOfWork, uid: str, time: Micros, limit: int) -> list[Occurrence]:

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
         Activity,
         Admitted,
         Backlog,
+        FoundOccurrences,
         Heartbeat,
         Leadership,
         Lease,
         LeaseLost,
         NodeRecord,
+        OccurrenceFilter,
         PageKey,
         Position,
         ScheduleFilter,
@@ -356,6 +358,16 @@ class MemoryStore:
         self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         return history.occurrences(self._uow, uid, limit, before, phases)
+
+    @atomic
+    def search(
+        self, tenant: str, wanted: OccurrenceFilter, limit: int, *, before: PageKey | None = None
+    ) -> FoundOccurrences:
+        return history.search(self._uow, tenant, wanted, limit, before)
+
+    @atomic
+    def known(self, occurrence_ids: Collection[str]) -> set[str]:
+        return {occurrence_id for occurrence_id in occurrence_ids if occurrence_id in self._uow.rows}
 
     @atomic
     def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:

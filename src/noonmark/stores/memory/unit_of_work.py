@@ -13,7 +13,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import TRIGGER
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.run import in_place_of
 from noonmark.stores.memory.audit_log import AuditLog
 from noonmark.stores.memory.due_index import DueIndex, WaitLines
@@ -72,6 +72,8 @@ class UnitOfWork(rules.UnitOfWork):
         """Schedules by the time to plan them."""
         self.by_age: DueIndex[str] = DueIndex()
         """Ended rows by their end."""
+        self.failures: dict[str, Row] = {}
+        """Rows that ended in a failure."""
         self.by_count: DueIndex[str] = DueIndex()
         """Schedules by how many of their rows have ended, most first."""
         self.waiting: dict[str, None] = {}
@@ -131,6 +133,10 @@ class UnitOfWork(rules.UnitOfWork):
         if known is None:
             known = self._occurrences[row.key] = self.occurrence(row, self._by_key[row.schedule].schedule)
         return known
+
+    def schedule_of_row(self, row: Row) -> Schedule:
+        """The schedule of a row."""
+        return self._by_key[row.schedule].schedule
 
     def live_rows(self, state: ScheduleState) -> list[Row]:
         self.write()
@@ -205,6 +211,7 @@ class UnitOfWork(rules.UnitOfWork):
             self._discard(row)
             return
         del entry.ended[row.id]
+        self.failures.pop(row.id, None)
         self.by_age.discard(row.id)
         self._file_count(entry)
 
@@ -442,6 +449,8 @@ class UnitOfWork(rules.UnitOfWork):
             entry.ended[row.id] = row
             self._discard(row)
             self._file_count(entry)
+        if row.phase in FAILURES:
+            self.failures[row.id] = row
         self.by_age.put(row.id, row.ended)
 
     def _file_count(self, entry: ScheduleEntry) -> None:

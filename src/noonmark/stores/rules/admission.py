@@ -193,8 +193,9 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
 def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
     state = uow.state_of(row)
     if decided.replaces:
-        # Only what the schedule started by itself gives way; manual rows and rows that have begun go on waiting.
-        rivals = [other for other in slots.slot_line(uow, state) if other.is_own and not other.has_begun]
+        # Only what the schedule started by itself gives way. Manual rows, rows that have begun and rows that were
+        # caught up go on waiting.
+        rivals = [other for other in slots.slot_line(uow, state) if _gives_way(other)]
         for rival in rivals:
             if rival.turn < row.turn:
                 completion.end(uow, rival, Phase.SKIPPED, Reason.REPLACED)
@@ -206,11 +207,18 @@ def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
     slots.wait(uow, row, decided)
 
 
+def _gives_way(row: Row) -> bool:
+    """Whether a newer row may replace it while it waits."""
+    return row.is_own and not row.has_begun and row.caught_up is None
+
+
 def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
     if holder.phase in DELIVERING:
         holder.stop, holder.deadline = Reason.REPLACED, _earlier(real_deadline(holder), by)
         uow.changed(holder)
-    else:  # it waits for a retry or for its turn: no node would see the request
+    elif (
+        holder.caught_up is None or holder.has_begun
+    ):  # it waits for a retry or for its turn: no node would see the request
         completion.cancel(uow, holder, Reason.REPLACED)
 
 

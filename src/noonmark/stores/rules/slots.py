@@ -24,7 +24,7 @@ def take(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
     if start.max_runs is not None and state.admitted >= start.max_runs:
         return Busy(place=Place.MAX_RUNS)
     if start.takes_slot and (holder := slot_holder(uow, state)) is not None and holder is not row:
-        return Busy(place=Place.SLOT, waiting=state.queued, holder_caught_up=holder.caught_up)
+        return Busy(place=Place.SLOT, waiting=state.queued)
     key = None
     if start.concurrency is not None:
         key = uow.concurrency_key(start.claim.schedule.owner.tenant, start.concurrency.key)

@@ -17,7 +17,7 @@ from noonmark.stores.sql import audit_log, claims, clock_repair, fast_path, node
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.dependencies import graph
-from noonmark.stores.sql.reads import history, inspection, runs, schedules
+from noonmark.stores.sql.reads import history, inspection, runs, schedules, search
 from noonmark.stores.sql.reads.backlog import count as count_backlog
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import (
         Activity,
         Backlog,
+        FoundOccurrences,
         Graph,
         Heartbeat,
         Inspected,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         Lease,
         LeaseLost,
         NodeRecord,
+        OccurrenceFilter,
         PageKey,
         Position,
         Renewal,
@@ -324,6 +326,14 @@ class SqlStore(ABC):
         self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         return self._read(lambda uow: history.of_schedule(uow, uid, limit, before, phases))
+
+    def search(
+        self, tenant: str, wanted: OccurrenceFilter, limit: int, *, before: PageKey | None = None
+    ) -> FoundOccurrences:
+        return self._read(lambda uow: search.search(uow, tenant, wanted, limit, before))
+
+    def known(self, occurrence_ids: Collection[str]) -> set[str]:
+        return self._read(lambda uow: search.known(uow, occurrence_ids))
 
     def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
         return self._read(lambda uow: history.standing_for(uow, uid, time, limit))

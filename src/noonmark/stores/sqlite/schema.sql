@@ -205,6 +205,7 @@ CREATE TABLE occurrences (
 );
 CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
 CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
+CREATE INDEX occurrences_failed ON occurrences (phase, ended, id) WHERE phase IN ('delivery_failed', 'failed', 'misfired', 'timed_out');
 CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
 CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;

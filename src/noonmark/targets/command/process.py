@@ -151,11 +151,14 @@ class CommandProcess:
         return self._made_to_end(text, now=self._now())
 
     def _pause_or_resume(self) -> None:
-        """Suspend it when its window closes, and resume it when the next one opens."""
+        """Suspend it when its window closes, and resume it when the next one opens; without a next one, end it."""
         declared, first_due = self._assignment.schedule.declaration, self._assignment.occurrence.first_due
         self._pause_or_resume_at = None
         if declared.window is not None:
             spell = spell_at(declared.window, declared.trigger, first_due=first_due, now=self._now())
+            if not spell.is_open and spell.until is None:
+                self._cut_off()
+                return
             self._channel.send_signal(signal.SIGCONT if spell.is_open else signal.SIGSTOP)
             self._pause_or_resume_at = spell.until
 

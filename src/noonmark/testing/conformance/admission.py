@@ -158,13 +158,13 @@ def a_replan_waits_for_the_planner(bench: Bench) -> None:
 @case
 def one_occurrence_holds_the_slot_of_a_schedule(bench: Bench) -> None:
     made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
-    bench.add(made, "a", caught_up=NOW - 7)
+    bench.add(made, "a")
     bench.add(made, "b", 1)
     bench.add(other, "c", 2)
     bench.advance(2)
     first, second, third = bench.claim()
     holder = bench.start(first)
-    assert bench.admit(start(second)) == Busy(place=Place.SLOT, waiting=0, holder_caught_up=NOW - 7)
+    assert bench.admit(start(second)) == Busy(place=Place.SLOT, waiting=0)
     assert bench.row(second.occurrence) == second.occurrence
     assert bench.start(third).holds_slot
     assert bench.settle(holder)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.event import Event
 from noonmark.core.ids import TRIGGER, backfill, manual
 from noonmark.core.instants import SECOND, from_micros
-from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Accepted, settle
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.ports.records import Activity
+from noonmark.ports.records import Activity, OccurrenceFilter
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
@@ -528,3 +528,67 @@ def what_stands_for_a_time_is_found_however_much_lies_between(bench: Bench) -> N
     assert found(NOW) == {long_id}
     assert found(NOW - 1) == found(NOW + 10 * MINUTE + 1) == set()
     assert bench.store.occurrences_at("nothing", NOW, 9) == []
+
+
+@case
+def occurrences_of_all_schedules_are_found_by_their_time(bench: Bench) -> None:
+    a, b = (
+        bench.create_quiet("uid-1", labels={"team": "a", "x": "1"}),
+        bench.create_quiet("uid-2", labels={"team": "b"}),
+    )
+    failed = []
+    for n, of in enumerate((a, b, a)):
+        bench.advance(SECOND)
+        one = bench.run(of, f"f{n}")
+        assert bench.fail(one)
+        failed.append(bench.row(one))
+    bench.advance(SECOND)
+    done = bench.run(b, "done")
+    assert bench.settle(done)
+    later = bench.add(a, "later", 60 * SECOND)
+    everything = [later.id, done.id, *(one.id for one in reversed(failed))]
+
+    def found(limit: int = 10, before: tuple[int, str] | None = None, **wanted: Any) -> list[str]:  # noqa: ANN401
+        page = bench.store.search("acme", OccurrenceFilter(**wanted), limit, before=before)
+        return [one.id for one in page.occurrences]
+
+    assert found() == everything
+    assert found(phases=frozenset({Phase.FAILED, Phase.MISFIRED})) == everything[2:]
+    assert found(phases=frozenset({Phase.FAILED, Phase.COMPLETED})) == everything[1:]
+    assert found(phases=LIVE) == [later.id]
+    assert found(reasons=frozenset({Reason.FAILED})) == everything[2:]
+    assert found(reasons=frozenset({Reason.POISON})) == []
+    assert found(labels={"team": "a"}, phases=frozenset({Phase.FAILED})) == [failed[2].id, failed[0].id]
+    assert found(labels={"team": "a", "x": "2"}) == []
+    assert found(uid=b.uid) == [done.id, failed[1].id]
+    assert found(since=failed[1].ended, until=failed[2].ended) == [failed[2].id, failed[1].id]
+    assert found(since=(failed[2].ended or 0) + 1) == everything[:2]
+    assert bench.store.search("other", OccurrenceFilter(), 10).occurrences == []
+    assert bench.store.known([done.id, "occ_unknown", later.id]) == {done.id, later.id}
+
+
+@case
+def a_search_goes_on_where_it_ended(bench: Bench) -> None:
+    made = bench.create_quiet("uid-1")
+    ended = []
+    for n in range(7):
+        bench.advance(n % 2)  # some end at the same moment
+        one = bench.run(made, f"f{n}")
+        assert bench.fail(one) if n % 3 else bench.settle(one)
+        ended.append(bench.row(one))
+    bench.add(made, "later", 60 * SECOND)
+    for phases in (frozenset[Phase](), FAILURES, FINAL):
+        fit = [
+            one
+            for one in bench.store.search("acme", OccurrenceFilter(), 10).occurrences
+            if one.phase in (phases or FINAL | LIVE)
+        ]
+        for size in (1, 2, 3):
+            pages, after = [], None
+            while True:
+                page = bench.store.search("acme", OccurrenceFilter(phases=phases), size, before=after)
+                pages += page.occurrences
+                after = page.after
+                if after is None:
+                    break
+            assert pages == fit

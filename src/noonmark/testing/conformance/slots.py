@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
-from noonmark.core.admission import Busy, End, Place, Start, Wait
+from noonmark.core.admission import Busy, End, Place, Start, Wait, admit, refused
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
+from noonmark.core.planner import plan
 from noonmark.core.plans import Plan, occurrence
-from noonmark.core.policies import overlap
+from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.limits import Concurrency, Horizon
 from noonmark.core.reasons import Reason
@@ -21,6 +22,7 @@ from noonmark.testing.factories import MINUTE, NOW
 if TYPE_CHECKING:
     from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
@@ -150,6 +152,65 @@ def a_newer_one_replaces_what_waits(bench: Bench) -> None:
     assert bench.row(newer).waiting_for is Reason.QUEUED
     assert bench.row(asked).waiting_for is Reason.QUEUED
     assert bench.kept(made).counters.skipped == 1
+
+
+def _catch_up(bench: Bench, policy: overlap.OverlapPolicy) -> Schedule:
+    """Create a schedule whose first fires are missed and caught up; the last of them is in grace."""
+    made = bench.create(f"uid-{policy.kind}", misfire_policy=misfire.CatchUpAll(), overlap_policy=policy)
+    bench.advance(2 * MINUTE + MINUTE // 2)
+    bound = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    assert bound.catch_up is not None
+    assert bound.catch_up.is_line
+    assert bench.commit(bound)
+    return made
+
+
+def _decide(bench: Bench, claim: Claim) -> Occurrence:
+    """Admit a claim as a node does."""
+    decision = admit(claim, now=bench.now, lease=LEASE)
+    answer = bench.admit(decision)
+    return bench.decide(refused(claim, answer)) if isinstance(answer, Busy) else bench.row(claim.occurrence)
+
+
+@case
+def what_is_caught_up_runs_in_line_under_every_policy(bench: Bench) -> None:
+    for policy in (overlap.Skip(), overlap.Queue(queue_limit=9), overlap.QueueOne(), overlap.CancelRunning()):
+        made = _catch_up(bench, policy)
+        line = [_decide(bench, claim) for claim in bench.claim()]
+        assert [row.phase for row in line] == [Phase.DISPATCHING, *[Phase.PENDING] * (len(line) - 1)]
+        order, running = [], line[0]
+        bench.store.renew([hold(running)], now=bench.now, lease=100 * LEASE)
+        bench.advance(MINUTE)
+        bound = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+        assert bench.commit(bound)
+        later = [_decide(bench, claim) for claim in bench.claim()]
+        while True:
+            order.append(running.id)
+            assert bench.settle(running)
+            claims = bench.claim()
+            if not claims:
+                break
+            [claim] = claims
+            running = bench.start(claim)
+        assert order[: len(line)] == [row.id for row in line]
+        assert {row.phase for row in later} == {Phase.SKIPPED if policy == overlap.Skip() else Phase.PENDING}
+        assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+
+
+@case
+def whoever_cancels_does_not_take_the_turn_of_what_is_caught_up(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    line = bench.add(made, "b", 1, caught_up=NOW)
+    bench.advance(1)
+    bench.decide(_queue(bench.claim_one()))
+    assert bench.settle(running)
+    bench.add_event(made, "c")
+    claims = {claim.occurrence.id: claim for claim in bench.claim()}
+    del claims[line.id]
+    [newer] = claims.values()
+    bench.decide(_queue(newer, replaces=True, cancel_grace=10 * SECOND))
+    assert bench.row(line).phase is Phase.CLAIMED
 
 
 @case

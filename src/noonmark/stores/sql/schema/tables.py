@@ -22,7 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, LIVE, Phase, SchedulePhase
 from noonmark.stores.sql.schema.columns import KEY, Text, count, flag, index, index_by_key, instant, listed
 
 metadata = MetaData()
@@ -32,6 +32,7 @@ CROWDED = 32
 STRETCH = 25
 """How many bits of an instant are dropped for its stretch of time."""
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
+FAILED = sorted(FAILURES)
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 
 schedules = Table(
@@ -176,6 +177,7 @@ index("occurrences_live", occurrences, "schedule", "ended IS NULL")
 index("occurrences_of_schedule", occurrences, "schedule, nominal")
 index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")
 index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
+index("occurrences_failed", occurrences, "phase, ended, id", f"phase IN ({listed(FAILED)})")
 index("occurrences_in_slot", occurrences, "schedule", "holds_slot = 1", unique=True)
 index(
     "occurrences_queued",

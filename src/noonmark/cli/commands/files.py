@@ -1,0 +1,318 @@
+"""`noonmark apply`, `diff` and `export`: schedules that files declare."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from noonmark.cli.commands.schedule import is_confirmed, schedule_filter
+from noonmark.cli.options import Confirm, Connection, Texts
+from noonmark.cli.output import EXIT_FAILED, print_errors, print_json, print_line
+from noonmark.cli.remote import MAX_PAGE, connect
+from noonmark.cli.schedule_files import escape_variables, read_files
+from noonmark.clocks import SystemClock
+from noonmark.core.changes import (
+    MANAGED_BY,
+    Action,
+    Desired,
+    Stored,
+    file_document,
+    owner_name,
+    plan_changes,
+    schedule_id_of,
+    upstream_ids,
+)
+from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError, NotFound, Problem
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.redaction import Redactor
+from noonmark.core.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from noonmark.cli.remote import Remote
+    from noonmark.cli.schedule_files import ScheduleFiles
+    from noonmark.core.changes import Change, Changes
+
+OPERATIONS = {
+    Action.CREATE: ("schedule/create", "Created"),
+    Action.CHANGE: ("schedule/update", "Changed"),
+    Action.DELETE: ("schedule/delete", "Deleted"),
+}
+"""The operation that makes each change, and the word for it."""
+FORMATS = ("yaml", "json")
+EXPORTED = (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
+
+Files = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name=("--file", "-f"),
+        negative=(),
+        show_default=False,
+        allow_leading_hyphen=True,
+        help="A .yaml, .json or .toml file, a folder of such files, or - for standard input; repeatable.",
+    ),
+]
+Prune = Annotated[
+    bool,
+    Parameter(
+        negative=(), show_default=False, help="Delete schedules of the same managed_by that no file declares any more."
+    ),
+]
+Adopt = Annotated[
+    bool,
+    Parameter(negative=(), show_default=False, help="Take over declared schedules that others created."),
+]
+ManagedBy = Annotated[
+    str | None,
+    Parameter(show_default=False, help="The owner of the schedules, instead of managed_by in the files."),
+]
+
+
+def apply(  # noqa: PLR0913 - one per option
+    *,
+    file: Files,
+    prune: Prune = False,
+    dry_run: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Only show what would change, as diff does.")
+    ] = False,
+    adopt: Adopt = False,
+    managed_by: ManagedBy = None,
+    confirm: Confirm = False,
+    connection: Connection = Connection(),
+) -> int:
+    """Create and change schedules so that they are as files declare them. Applied again, nothing changes.
+
+    All files are checked before anything changes.
+    """
+    files = read_files(file, os.environ, managed_by=_owner(managed_by))
+    return apply_files(connection, files, prune=prune, adopt=adopt, dry_run=dry_run, confirm=confirm)
+
+
+def diff(
+    *,
+    file: Files,
+    prune: Prune = False,
+    adopt: Adopt = False,
+    managed_by: ManagedBy = None,
+    exit_code: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Exit with 1 if something would change.")
+    ] = False,
+    connection: Connection = Connection(),
+) -> int:
+    """Show what noonmark apply would change. Changes nothing."""
+    files = read_files(file, os.environ, managed_by=_owner(managed_by))
+    with connect(connection) as remote:
+        changes = _plan(remote, files, prune=prune, adopt=adopt)
+    _show_plan(connection, changes, files)
+    return EXIT_FAILED if exit_code and changes.steps else 0
+
+
+def apply_files(
+    connection: Connection,
+    files: ScheduleFiles,
+    *,
+    prune: bool = False,
+    adopt: bool = False,
+    dry_run: bool = False,
+    confirm: bool = False,
+) -> int:
+    """Show what files change, and change it; returns the exit code."""
+    with connect(connection) as remote:
+        changes = _plan(remote, files, prune=prune, adopt=adopt)
+        if dry_run or not connection.as_json:
+            _show_plan(connection, changes, files)
+        if dry_run:
+            return 0
+        if confirm and changes.steps and not is_confirmed("Make these changes?"):
+            return EXIT_FAILED
+        for done, step in enumerate(changes.steps):
+            _make_change(connection, remote, files, step, f"{done} of {len(changes.steps)} changes were made")
+    if connection.as_json:
+        from noonmark.cli.render.changes import changes_document  # noqa: PLC0415 - rich is slow to load
+
+        print_json(changes_document(changes, Redactor(files.secrets), applied=True))
+    return 0
+
+
+def _make_change(connection: Connection, remote: Remote, files: ScheduleFiles, step: Change, progress: str) -> None:
+    """Make one change and say so; an error names the document and what was done before."""
+    operation, verb = OPERATIONS[step.action]
+    try:
+        answer = remote.call(operation, step.arguments)
+    except NoonmarkError as error:
+        problem = Problem(step.schedule_id, error.message)
+        if step.index is not None:
+            problem = files.locate(step.index, Problem(error.field, error.message))
+        message, place = f"{problem.message} ({progress}; apply again to make the others)", problem.field
+        if isinstance(error, InvalidSchedule):
+            raise type(error)(message, field=place) from None
+        error.message, error.field = message, place
+        raise
+    if not connection.as_json:
+        print_line(f"{verb} {step.schedule_id}.")
+        print_errors(f"warning: {step.schedule_id}: {warning}" for warning in answer.get("warnings") or ())
+
+
+def _plan(remote: Remote, files: ScheduleFiles, *, prune: bool, adopt: bool) -> Changes:
+    """Read the schedules in question and compare; a problem of any document refuses all of them."""
+    owners = {owner for owner in files.owners if owner is not None}
+    if prune and len(owners) < len(files.owners):
+        message = "needs a name in managed_by: null owns no schedules"
+        raise InvalidRequest(message, field="--prune")
+    stored = _read_stored(remote, files.desired, owners)
+    has_secrets = any(_has_secret_headers(one) for one in files.desired)
+    changes = plan_changes(
+        files.desired,
+        stored,
+        now=SystemClock().now().replace(microsecond=0),
+        prune=owners if prune else (),
+        adopts=adopt,
+        secrets=_read_secrets(remote) if has_secrets else None,
+    )
+    if changes.problems:
+        raise files.refuse(changes.problems)
+    return changes
+
+
+def _read_stored(remote: Remote, desired: Iterable[Desired], owners: Iterable[str]) -> dict[str, Stored]:
+    """All schedules of the owners, those that are declared, and those that they depend on."""
+    stored: dict[str, Stored] = {}
+    try:
+        for owner in sorted(owners):
+            stored |= {one.document["schedule_id"]: one for one in _list(remote, {"labels": {MANAGED_BY: owner}})}
+    except NotFound as error:
+        if error.field != "--store":  # the file of a new store
+            raise
+    absent: set[str] = set()
+    wanted = [each for one in desired for each in (*_id(one), *upstream_ids(one.document))]
+    wanted += [each for one in stored.values() for each in upstream_ids(one.document)]
+    while wanted:
+        schedule_id = wanted.pop()
+        if schedule_id in stored or schedule_id in absent:
+            continue
+        try:
+            found = _stored(remote.call("schedule/get", {"schedule_id": schedule_id}))
+        except NotFound:
+            absent.add(schedule_id)
+            continue
+        stored[schedule_id] = found
+        wanted += upstream_ids(found.document)
+    return stored
+
+
+def _list(remote: Remote, arguments: dict[str, Any]) -> list[Stored]:
+    """Every schedule that matches."""
+    found: list[Stored] = []
+    page = {**arguments, "limit": MAX_PAGE}
+    while True:
+        answer = remote.call("schedule/list", page)
+        found += [_stored(document) for document in answer["schedules"]]
+        if answer["next_cursor"] is None:
+            return found
+        page["cursor"] = answer["next_cursor"]
+
+
+def _id(desired: Desired) -> tuple[str, ...]:
+    try:
+        return (schedule_id_of(desired.document),)
+    except ValueError:  # the plan refuses it
+        return ()
+
+
+def _stored(document: dict[str, Any]) -> Stored:
+    from noonmark.operations.models.arguments import ScheduleFields  # noqa: PLC0415 - other commands need no models
+
+    fields = ("schedule_id", *ScheduleFields.fields())
+    return Stored(
+        document={name: document[name] for name in fields if document.get(name) is not None},
+        phase=SchedulePhase(document["phase"]),
+        created_at_utc=document["created_at_utc"],
+        updated_at_utc=document["updated_at_utc"],
+    )
+
+
+def _has_secret_headers(desired: Desired) -> bool:
+    target = desired.document.get("target")
+    return isinstance(target, dict) and bool(target.get("secret_headers"))
+
+
+def _read_secrets(remote: Remote) -> dict[str, Secret]:
+    """The names and hosts of secrets; none if there is no store yet."""
+    try:
+        answer = remote.call("secret/list", {})
+    except NotFound:
+        return {}
+    return {
+        one["name"]: Secret(name=one["name"], hosts=tuple(one["hosts"]), sealed="", created=0, updated=0)
+        for one in answer["secrets"]
+    }
+
+
+def _show_plan(connection: Connection, changes: Changes, files: ScheduleFiles) -> None:
+    from noonmark.cli.render.changes import changes_document, counted, show_changes  # noqa: PLC0415 - rich is slow
+
+    redactor = Redactor(files.secrets)
+    if connection.as_json:
+        print_json(changes_document(changes, redactor, applied=False))
+        return
+    counts = counted(changes)
+    if not changes.steps:
+        print_line(f"No changes: {counts['unchanged']} unchanged.")
+        return
+    show_changes(changes, redactor)
+    print_line(
+        f"Plan: {counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete,"
+        f" {counts['unchanged']} unchanged."
+    )
+
+
+def export(
+    *,
+    label: Annotated[Texts, Parameter(help="With this label, as name=value.")] = (),
+    managed_by: Annotated[str | None, Parameter(show_default=False, help="Only schedules of this owner.")] = None,
+    completed: Annotated[bool, Parameter(negative=(), show_default=False, help="Completed schedules too.")] = False,
+    file_format: Annotated[str, Parameter(name="--format", help="yaml or json.")] = "yaml",
+    connection: Connection = Connection(),
+) -> None:
+    """Print schedules as a file for noonmark apply. Applied where they come from, it changes nothing."""
+    if file_format not in FORMATS:
+        raise InvalidRequest(f"must be one of {', '.join(FORMATS)}", field="--format")
+    arguments = schedule_filter(None, label)
+    if managed_by is not None:
+        arguments["labels"] = {**arguments.get("labels", {}), MANAGED_BY: managed_by}
+    if not completed:
+        arguments["phase"] = [str(phase) for phase in EXPORTED]
+    with connect(connection) as remote:
+        found = _list(remote, arguments)
+    write_file(found, as_json=connection.as_json or file_format == "json")
+
+
+def write_file(stored: list[Stored], *, as_json: bool) -> None:
+    """Print the file that declares stored schedules."""
+    owners = {one.owner for one in stored}
+    # Schedules of several owners keep their labels, and the file owns none of them.
+    owner = owners.pop() if len(owners) == 1 else None
+    documents = [file_document(one, owner=owner) for one in stored]
+    print_file({"managed_by": owner, "schedules": escape_variables(documents)}, as_json=as_json)
+
+
+def print_file(document: dict[str, Any], *, as_json: bool) -> None:
+    """Print a file of schedules."""
+    if as_json:
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    from noonmark.cli.yaml_documents import format_yaml  # noqa: PLC0415 - PyYAML is slow to load
+
+    sys.stdout.write(format_yaml(document))
+
+
+def _owner(managed_by: str | None) -> str | None:
+    try:
+        return None if managed_by is None else owner_name(managed_by)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="--managed-by") from None

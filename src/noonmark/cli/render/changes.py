@@ -1,0 +1,92 @@
+"""Changes that files make to schedules: + create, ~ change, - delete. Secret values are masked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from noonmark.cli.output import printable, shorten
+from noonmark.cli.render.console import open_console
+from noonmark.core.changes import Action
+from noonmark.core.redaction import MASK, is_secret_name, redact
+
+if TYPE_CHECKING:
+    from noonmark.core.changes import Change, Changes, FieldChange
+    from noonmark.core.redaction import Redactor
+
+SIGNS = {Action.CREATE: ("+", "green"), Action.CHANGE: ("~", "yellow"), Action.DELETE: ("-", "red")}
+MAX_VALUE = 200
+NAMES_ONLY = "secret_headers"
+"""The field that has names of secrets, which are not secret."""
+
+
+def show_changes(changes: Changes, redactor: Redactor) -> None:
+    """Show what would happen to each schedule, field by field."""
+    with open_console(10_000) as console:
+        for step in changes.steps:
+            sign, style = SIGNS[step.action]
+            title = step.schedule_id if step.name in {None, step.schedule_id} else f"{step.name} ({step.schedule_id})"
+            console.print(Text(printable(f"{sign} {title}"), style=style))
+            for each in step.fields:
+                console.print(Text(printable(f"    {_line(step, each, redactor)}"), overflow="fold"))
+
+
+def counted(changes: Changes) -> dict[str, int]:
+    """How many schedules each action concerns."""
+    return {str(action): sum(step.action is action for step in changes.steps) for action in Action} | {
+        "unchanged": changes.unchanged
+    }
+
+
+def changes_document(changes: Changes, redactor: Redactor, *, applied: bool) -> dict[str, Any]:
+    """The changes for programs."""
+    return {
+        "changes": [
+            {
+                "action": str(step.action),
+                "schedule_id": step.schedule_id,
+                "name": step.name,
+                "fields": [
+                    {
+                        "field": each.field,
+                        "before": masked(each.before, each.field, redactor),
+                        "after": masked(each.after, each.field, redactor),
+                    }
+                    for each in step.fields
+                ],
+            }
+            for step in changes.steps
+        ],
+        "counts": counted(changes),
+        "applied": applied,
+    }
+
+
+def masked(value: Any, path: str, redactor: Redactor) -> Any:  # noqa: ANN401 - JSON
+    """A value without secrets: those of variables, those under secret names, passwords in URLs."""
+    if isinstance(value, dict):
+        return {name: masked(each, f"{path}.{name}", redactor) for name, each in value.items()}
+    if isinstance(value, list):
+        return [masked(each, path, redactor) for each in value]
+    parts = path.split(".")
+    # A field of the document itself, such as concurrency_key, is none.
+    if value is not None and len(parts) > 1 and is_secret_name(parts[-1]) and NAMES_ONLY not in parts:
+        return MASK
+    return redact(redactor.text(value)) if isinstance(value, str) else value
+
+
+def _line(step: Change, change: FieldChange, redactor: Redactor) -> str:
+    before, after = (_shown(value, change.field, redactor) for value in (change.before, change.after))
+    if step.action is Action.CREATE:
+        return f"{change.field}: {after}"
+    if before == after:  # both masked
+        return f"{change.field}: {before} -> another value"
+    return f"{change.field}: {before} -> {after}"
+
+
+def _shown(value: object, path: str, redactor: Redactor) -> str:
+    if value is None:
+        return "none"
+    return shorten(json.dumps(masked(value, path, redactor), ensure_ascii=False), MAX_VALUE)

@@ -1,0 +1,222 @@
+"""Occurrences across schedules: search them, and run again what failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import Conflict, InvalidRequest, NotFound
+from noonmark.core.ids import OriginKind, event, kind_of, manual
+from noonmark.core.instants import to_text
+from noonmark.core.lifecycle import FAILURES, FINAL, Phase, SchedulePhase
+from noonmark.core.plans import occurrence as plan_occurrence
+from noonmark.core.policies.overlap import MAX_QUEUE_LIMIT, Allow, Queue
+from noonmark.core.policies.overrides import Overrides
+from noonmark.operations import schedule_edits
+from noonmark.operations.causation import cause_of_backfill
+from noonmark.operations.models.fields import write_cursor
+from noonmark.operations.occurrences import find_occurrence
+from noonmark.operations.pages import fitting, read_page
+from noonmark.operations.serializers import SMALL_TARGET, occurrence_documents
+from noonmark.ports.records import OccurrenceFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.operations.models.arguments import OccurrenceFilters, OccurrenceSearch, RedriveRequest
+    from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import PageKey
+
+REDRIVABLE = FINAL - {Phase.COMPLETED, Phase.SUPERSEDED}
+
+
+def search_occurrences(service: Service, caller: Caller, arguments: OccurrenceSearch) -> dict[str, Any]:
+    """List the occurrences of all schedules that match every filter, latest end first.
+
+    A page may be short, or empty, while others follow: one request reads a bounded part of the history.
+    """
+    wanted = _filter(service, caller, arguments, frozenset(arguments.phase or ()))
+    schedules = _Schedules(service)
+    stopped_at: PageKey | None = None
+
+    def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
+        nonlocal stopped_at
+        before = arguments.cursor if last is None else _place(last)
+        page = service.store.search(caller.owner.tenant, wanted, count, before=before)
+        stopped_at = page.after if len(page.occurrences) < count else None
+        return page.occurrences
+
+    def serialize(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
+        return schedules.documents(page)
+
+    entries, end = read_page(arguments.limit, fetch, serialize)
+    following = stopped_at if end is None else _place(end)
+    return {"occurrences": entries, "next_cursor": None if following is None else write_cursor(*following)}
+
+
+def redrive(service: Service, caller: Caller, arguments: RedriveRequest) -> dict[str, Any]:
+    """Run an ended occurrence again, or all that match the filters; each runs again once.
+
+    The new occurrence has the nominal time and the payload of the old one, which keeps its record. The new ones of a
+    schedule run one after another, unless its overlap policy is allow.
+    """
+    if arguments.occurrence_id is not None:
+        return _redrive_one(service, caller, arguments, arguments.occurrence_id)
+    schedules, now = _Schedules(service), service.store.clock()
+    planned: list[tuple[Occurrence, Occurrence]] = []
+    refused: list[dict[str, Any]] = []
+    for old in _selected(service, caller, arguments):
+        schedule = schedules.of(old)
+        problem = _problem(old, schedule)
+        if schedule is None or problem is not None:
+            refused.append({"occurrence_id": old.id, "problem": problem})
+        else:
+            # Due one microsecond apart, so that they start in the order of their ends.
+            terms = schedules.terms(service, caller, schedule)
+            planned.append((old, _again(old, schedule, due=now + len(planned), overrides=terms)))
+    known = service.store.known([new.id for _, new in planned])
+    refused += [
+        {"occurrence_id": old.id, "problem": f"it ran again before, as {new.id}"}
+        for old, new in planned
+        if new.id in known
+    ]
+    rows = [new for _, new in planned if new.id not in known]
+    if not arguments.dry_run:
+        _add(service, caller, rows, schedules, arguments.comment)
+    return {
+        "occurrence_id": None,
+        "count": len(rows),
+        "occurrences": fitting(schedules.documents(rows)),
+        "refused": refused,
+    }
+
+
+def _redrive_one(service: Service, caller: Caller, arguments: RedriveRequest, occurrence_id: str) -> dict[str, Any]:
+    schedules = _Schedules(service)
+    old, schedule = find_occurrence(service, caller, occurrence_id)
+    if (problem := _problem(old, schedule)) is not None:
+        raise Conflict(f"it cannot run again: {problem}", field="occurrence_id")
+    terms = schedules.terms(service, caller, schedule)
+    new = _again(old, schedule, due=service.store.clock(), overrides=terms)
+    if not arguments.dry_run and service.store.occurrence(new.id) is None:
+        _add(service, caller, [new], schedules, arguments.comment)
+    new = service.store.occurrence(new.id) or new
+    return {"occurrence_id": new.id, "count": 1, "occurrences": schedules.documents([new]), "refused": []}
+
+
+class _Schedules:
+    """The schedules of occurrences, each read once."""
+
+    def __init__(self, service: Service) -> None:
+        self._store = service.store
+        self._known: dict[str, Schedule | None] = {}
+        self._terms: dict[str, Overrides | None] = {}
+
+    def of(self, row: Occurrence) -> Schedule | None:
+        """The schedule of an occurrence; None if it cannot be read."""
+        if row.uid not in self._known:
+            stored = self._store.find_uid(row.uid)
+            self._known[row.uid] = None if stored is None else stored.schedule
+        return self._known[row.uid]
+
+    def terms(self, service: Service, caller: Caller, schedule: Schedule) -> Overrides | None:
+        """Those of a redrive: one run after another, behind what asked for them."""
+        if schedule.uid not in self._terms:
+            behind = cause_of_backfill(service, caller, schedule.schedule_id)
+            is_serial = not isinstance(schedule.declaration.overlap_policy, Allow)
+            policy = Queue(queue_limit=MAX_QUEUE_LIMIT) if is_serial else None
+            terms = None if behind is None and policy is None else Overrides(overlap_policy=policy, behind=behind)
+            self._terms[schedule.uid] = terms
+        return self._terms[schedule.uid]
+
+    def documents(self, rows: Sequence[Occurrence]) -> list[dict[str, Any]]:
+        """The documents of occurrences of several schedules."""
+        runs = self._store.last_runs([row.id for row in rows if row.has_begun])
+        return [occurrence_documents([row], self.of(row), runs, largest=SMALL_TARGET)[0] for row in rows]
+
+
+def _filter(
+    service: Service, caller: Caller, arguments: OccurrenceFilters, phases: frozenset[Phase]
+) -> OccurrenceFilter:
+    labels, uid = dict(arguments.labels), None
+    if arguments.label is not None:
+        name, _, value = arguments.label.partition("=")
+        labels[name] = value
+    if arguments.schedule_id is not None:
+        stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+        uid = stored.schedule.uid
+    return OccurrenceFilter(
+        phases=phases,
+        reasons=frozenset(arguments.reason or ()),
+        uid=uid,
+        labels=labels,
+        since=arguments.since,
+        until=arguments.until,
+    )
+
+
+def _place(row: Occurrence) -> PageKey:
+    return (row.due if row.ended is None else row.ended, row.id)
+
+
+def _selected(service: Service, caller: Caller, arguments: RedriveRequest) -> list[Occurrence]:
+    """The occurrences that the filters select, earliest end first."""
+    phases = frozenset(arguments.phase or FAILURES)
+    if live := phases - REDRIVABLE:
+        raise InvalidRequest(
+            f"{min(live)} cannot run again; only occurrences that ended as {', '.join(sorted(REDRIVABLE))} can",
+            field="phase",
+        )
+    chosen = (arguments.phase, arguments.reason, arguments.schedule_id, arguments.label, arguments.labels)
+    if not any(chosen) and arguments.since is None and arguments.until is None:
+        raise InvalidRequest("say which occurrences run again: by occurrence_id, since, schedule_id, label or phase")
+    wanted = _filter(service, caller, arguments, phases)
+    found: list[Occurrence] = []
+    before: PageKey | None = None
+    while True:
+        page = service.store.search(caller.owner.tenant, wanted, arguments.limit + 1 - len(found), before=before)
+        found += page.occurrences
+        before = page.after
+        if len(found) > arguments.limit:
+            raise InvalidRequest(
+                f"more than {arguments.limit:,} occurrences match; select fewer, or raise the limit", field="limit"
+            )
+        if before is None:
+            return found[::-1]
+
+
+def _problem(row: Occurrence, schedule: Schedule | None) -> str | None:
+    """What keeps an occurrence from running again."""
+    if schedule is None or schedule.phase is SchedulePhase.DELETED:
+        return "its schedule is deleted"
+    if row.phase not in REDRIVABLE:
+        return f"it is {row.phase}; run its schedule instead"
+    if row.missed_count > 1 and row.missed_first is not None and row.missed_last is not None:
+        first, last = to_text(row.missed_first), to_text(row.missed_last)
+        return f"it stands for {row.missed_count:,} missed fires; backfill its schedule from {first} to {last}"
+    return None
+
+
+def _again(row: Occurrence, schedule: Schedule, *, due: Micros, overrides: Overrides | None) -> Occurrence:
+    """The occurrence that runs an ended one again; its id follows from the old one."""
+    key = f"redrive:{row.id}"
+    origin = event(key) if kind_of(row.origin) is OriginKind.EVENT else manual(key)
+    return plan_occurrence(schedule, row.nominal, due, origin=origin, payload=row.payload, overrides=overrides)
+
+
+def _add(
+    service: Service, caller: Caller, rows: Sequence[Occurrence], schedules: _Schedules, comment: str | None
+) -> None:
+    if not rows:
+        return
+    added = service.store.add(rows)
+    if not any(added) and not service.store.known([row.id for row in rows]):
+        raise NotFound("the schedule was deleted", field="occurrence_id")
+    service.wake(None)
+    entry, now = caller.audit(comment), service.store.clock()
+    touched = {row.uid: schedules.of(row) for row in rows}
+    service.store.note(
+        caller.owner.tenant, [entry(schedule, schedule, now=now) for schedule in touched.values() if schedule]
+    )

@@ -1,0 +1,59 @@
+"""Which routes live nodes serve, and what a schedule waits for if none of them serves its target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.describe import describe
+from noonmark.core.instants import from_micros
+from noonmark.core.policies.window import last_window_warning
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.targets import CommandTarget
+from noonmark.core.unserved import refused_program_words, unserved_words
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.targets import Target
+    from noonmark.operations.service import Service
+    from noonmark.ports.store import Store
+
+
+def target_warnings(service: Service, target: Target, source: str = "") -> list[str]:
+    """What keeps a target from being served by the live nodes. While no node is alive, nothing is known.
+
+    A schedule from a trusted source may start any program.
+    """
+    nodes = [node for node in service.store.nodes() if node.is_alive]
+    served = {route for node in nodes for route in node.routes}
+    if nodes and target.route not in served:
+        return [unserved_words(target.route, served)]
+    if source == TRUSTED or service.commands is None or not isinstance(target, CommandTarget):
+        return []
+    programs = service.commands.programs
+    is_refused = programs is not None and target.argv[0] not in programs
+    return [refused_program_words(target.argv[0])] if is_refused else []
+
+
+def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> list[str]:
+    """What may surprise about a schedule: its trigger, its last window, and a target that no live node serves."""
+    declared = schedule.declaration
+    about_times = [] if declared.trigger is None else describe(declared.trigger, now=from_micros(now)).warnings
+    about_window = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
+    about_target = target_warnings(service, declared.target, schedule.source)
+    return [*about_times, *([] if about_window is None else [about_window]), *about_target]
+
+
+def unserved(store: Store, schedule: Schedule) -> str | None:
+    """Why nothing of a schedule can start at present; None if a live node serves its target.
+
+    A program may have registered a function just before it declared a schedule for it, and its node reports that with
+    its next heartbeat.
+    """
+    nodes = [node for node in store.nodes() if node.is_alive]
+    served = {route for node in nodes for route in node.routes}
+    route = schedule.declaration.target.route
+    may_follow = schedule.source == TRUSTED and any(node.seen <= schedule.updated for node in nodes)
+    if not nodes or route in served or may_follow:
+        return None
+    return unserved_words(route, served)

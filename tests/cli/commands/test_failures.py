@@ -1,0 +1,36 @@
+"""`noonmark failures`, `noonmark run redrive` and the last outcome in lists."""
+
+import pytest
+
+from tests.cli.runner import Cli
+
+
+@pytest.fixture
+def cli(tmp_path):
+    return Cli("--store", f"sqlite:///{tmp_path / 'failures.db'}")
+
+
+def test_failures_and_redrive(cli):
+    made = cli.create("--cron", "0 0 1 1 *", "--label", "team=a")
+    one = cli.json("schedule", "run-now", made)["occurrence_id"]
+    assert cli("failures", "--since=1d") == "0 occurrences\n"
+    cli("run", "cancel", one)
+    listed = cli("failures", "--since=1d", "--phase", "cancelled", "--label", "team=a")
+    assert one in listed
+    assert made in listed
+    assert cli("failures", "--until=1d", "--phase", "cancelled") == "0 occurrences\n"
+    assert "would run again" in cli("run", "redrive", one, "--dry-run")
+    again = cli.json("run", "redrive", one)["occurrence_id"]
+    assert (
+        cli.json("call", "occurrence/get", "--arguments-json", f'{{"occurrence_id": "{again}"}}')["phase"] == "pending"
+    )
+    assert cli.refused(2, "run", "redrive") == ["give the ids of occurrences, or a selection such as --since 1d"]
+    assert cli.refused(2, "failures", "--since=yesterday")[0].startswith("--since: ")
+
+
+def test_a_list_shows_the_last_outcome(cli):
+    made = cli.create("--cron", "0 0 1 1 *")
+    cli("run", "cancel", cli.json("schedule", "run-now", made)["occurrence_id"])
+    lines = cli("schedule", "list").splitlines()
+    assert lines[0].rstrip().endswith("Last outcome")
+    assert lines[1].rstrip().endswith("cancelled")
