@@ -43,6 +43,7 @@ OCCURRENCES = {
     "attempt": "how many attempts it has had",
     "retry_at": "of `occurrence.retrying`, when the next one is due; else null",
     "late_seconds": "of `occurrence.late`, by how much; else null",
+    "expected_seconds": "of `occurrence.overdue`, how long it was expected to take; else null",
     "waited_for": "of `occurrence.late`, the code of what it had to wait for, if it had to; else null",
     "missed_count": "how many fires a row stands for that was missed, skipped or cancelled as a gap; else 0",
     "missed_from": "the first of them; else null",

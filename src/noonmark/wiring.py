@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.ports.clock import Clock
+    from noonmark.ports.pinger import Pinger
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
@@ -122,6 +123,13 @@ def make_target(
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
     return CompositeTarget(kinds)
+
+
+def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:
+    """What calls the URLs that schedules name for their starts and ends."""
+    from noonmark.targets.http.pinger import HttpPinger
+
+    return HttpPinger(outbound)
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:

@@ -363,7 +363,7 @@ def test_a_due_time_that_was_moved_is_told_beside_the_first():
 
 def test_a_deadline_and_a_timeout_are_told():
     one = scheduled(timeout=90 * SECOND)
-    facts = step(explain_occurrence(one, row(one, deadline=60), now=NOW), "runs").facts
+    facts = step(explain_occurrence(one, row(one, deadline=60, phase=Phase.AWAITING_COMPLETION), now=NOW), "runs").facts
     assert (facts["timeout_seconds"], facts["deadline"]) == (90, "2026-11-15T12:01:00Z")
 
 

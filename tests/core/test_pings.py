@@ -6,6 +6,7 @@ import pytest
 
 from noonmark.core.errors import InvalidSchedule, NotFound
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
+from noonmark.core.interruption import is_alert, real_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.pings import (
     MAX_KEPT,
@@ -28,9 +29,9 @@ from noonmark.core.run import Outcome
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.core.settlement import begin, expire, settle
 from noonmark.core.signatures import is_ping_token, ping_token, pinged_uid
-from noonmark.core.system_events import SystemEvent, early_ping_id, of_ping, unexpected_ping_id
+from noonmark.core.system_events import SystemEvent, early_ping_id, of_occurrence, of_ping, unexpected_ping_id
 from noonmark.core.targets import parse_target
-from noonmark.core.targets.ping import PingTarget
+from noonmark.core.targets.ping import Moment, PingTarget
 from noonmark.core.targets.work import FunctionTarget
 from tests.core.scheduled import NOON, at, moment, scheduled
 
@@ -281,3 +282,76 @@ def test_a_declaration_of_another_kind_has_no_url():
     assert declare_again(other, stored, now=moment(0)).target == FunctionTarget(function="f")
     plain = replace(stored, declaration=parse_schedule(other, now=moment(0)))
     assert declare_again(document(), plain, now=moment(0)).target.rotation == 0
+
+
+def test_urls_that_a_schedule_calls_read_back():
+    said = {**document(), "ping_urls": {"start": "https://a.example/x", "failure": "https://a.example/x/fail"}}
+    urls = parse_schedule(said, now=moment(0)).ping_urls
+    assert [urls.url_for(one) for one in Moment] == ["https://a.example/x", None, "https://a.example/x/fail"]
+    again = parse_schedule(parse_schedule(said, now=moment(0)).to_document(), now=moment(0))
+    assert again.ping_urls == urls
+    assert "a.example" not in repr(urls)
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"start": None}])
+def test_no_url_at_all_is_none(nothing):
+    assert parse_schedule({**document(), "ping_urls": nothing}, now=moment(0)).ping_urls is None
+
+
+@pytest.mark.parametrize(
+    ("urls", "field"),
+    [
+        ({"start": "ftp://a.example"}, "ping_urls.start"),
+        ({"success": 1}, "ping_urls.success"),
+        ({"failure": "https://a.example/" + "x" * 5_000}, "ping_urls.failure"),
+        ({"end": "https://a.example"}, "ping_urls.end"),
+        ([], "ping_urls"),
+    ],
+)
+def test_a_bad_url_is_refused_by_its_field(urls, field):
+    with pytest.raises(InvalidSchedule) as refused:
+        parse_schedule({**document(), "ping_urls": urls}, now=moment(0))
+    assert refused.value.field == field
+
+
+EXPECTING = scheduled(target=TARGET, expected=20 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("phase", "detail", "stop", "deadline", "real", "is_told"),
+    [
+        pytest.param(Phase.DISPATCHING, "", None, 20, None, True, id="runs"),
+        pytest.param(Phase.DISPATCHING, "", None, None, None, False, id="runs, and was reported"),
+        pytest.param(Phase.DISPATCHING, "", Reason.CANCELLED, 5, 5, False, id="is asked to stop"),
+        pytest.param(
+            Phase.AWAITING_COMPLETION, '{"deadline": "2026-11-15T12:01:00Z"}', None, 20, 60, True, id="is awaited"
+        ),
+        pytest.param(
+            Phase.AWAITING_COMPLETION, '{"deadline": "2026-11-15T12:01:00Z"}', None, 60, 60, False, id="has to end"
+        ),
+        pytest.param(Phase.AWAITING_COMPLETION, "", None, 60, 60, False, id="by an earlier release"),
+        pytest.param(Phase.AWAITING_COMPLETION, '{"deadline": 1}', None, 60, 60, False, id="damaged"),
+        pytest.param(Phase.AWAITING_COMPLETION, "[]", None, 60, 60, False, id="damaged too"),
+        pytest.param(Phase.PENDING, "", None, None, None, False, id="waits"),
+    ],
+)
+def test_an_alert_is_not_a_deadline(phase, detail, stop, deadline, real, is_told):
+    one = planned(0, phase, EXPECTING, detail=detail, stop=stop, deadline=None if deadline is None else at(deadline))
+    assert real_deadline(one) == (None if real is None else at(real))
+    assert is_alert(one) is is_told
+
+
+def test_a_run_that_takes_longer_than_expected_goes_on():
+    one = planned(0, Phase.DISPATCHING, EXPECTING, started=at(0), deadline=at(20))
+    told = expire(one, EXPECTING, now=at(21))
+    assert (told.is_overdue, told.phase, told.deadline) == (True, Phase.DISPATCHING, None)
+    waits = settle(one, EXPECTING, opened(EXPECTING, now=at(0)), node="n")
+    assert (waits.deadline, waits.alert) == (at(60), at(20))
+    event = of_occurrence(SystemEvent.OVERDUE, EXPECTING, one)
+    assert (event.event_type, event.payload["expected_seconds"]) == ("occurrence.overdue", 20)
+    assert of_occurrence(SystemEvent.OVERDUE, SCHEDULE, one).payload["expected_seconds"] is None
+
+
+def test_what_is_expected_reads_back():
+    said = parse_schedule({**document(), "expected_seconds": 1.5}, now=moment(0))
+    assert (said.expected, said.to_document()["expected_seconds"]) == (3 * SECOND // 2, 1.5)

@@ -53,6 +53,7 @@ def test_a_failure_says_what_an_alert_needs():
         "attempt": 3,
         "retry_at": None,
         "late_seconds": None,
+        "expected_seconds": None,
         "waited_for": None,
         "missed_count": 0,
         "missed_from": None,

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.errors import Conflict, NotFound, RevisionConflict
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, RevisionConflict
 from noonmark.core.pings import parse_ping
+from noonmark.core.targets.egress import Guard, egress_policy
+from noonmark.core.targets.ping import Moment
 from noonmark.driver.driver import Driver
 from noonmark.operations import pings
 from noonmark.targets.ping import PingReceiver
@@ -257,3 +259,69 @@ def test_the_same_request_again_shows_the_same_url():
     watch = Watch()
     document = {"target": PING, "idempotency_key": "once"}
     assert watch.create(**document)["ping_url"] == watch.create(**document)["ping_url"] != watch.url
+
+
+class Called:
+    """The URLs that would be called."""
+
+    def __init__(self):
+        self.urls = []
+
+    def ping(self, schedule, occurrence, moment):
+        assert occurrence.schedule_id == schedule.schedule_id
+        self.urls.append(schedule.declaration.ping_urls.url_for(moment))
+
+    def drain(self, seconds):
+        """Nothing waits."""
+
+
+URLS = {str(moment): f"https://{moment}.example" for moment in Moment}
+
+
+@pytest.mark.parametrize(("action", "end"), [("", "success"), ("1", "failure")])
+def test_a_schedule_that_is_pinged_can_ping_others(action, end):
+    watch = Watch(ping_urls=URLS)
+    watch.service = replace(watch.service, pinger=Called())
+    watch.wait_until(61)
+    watch.ping("start")
+    watch.ping(action)
+    assert watch.service.pinger.urls == ["https://start.example", f"https://{end}.example"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "urls"),
+    [("complete", ["https://success.example"]), ("fail", ["https://failure.example"]), ("cancel", [])],
+)
+def test_an_end_that_a_caller_reports_is_pinged(operation, urls):
+    watch = Watch(ping_urls=URLS)
+    watch.service = replace(watch.service, pinger=Called())
+    watch.wait_until(61)
+    [waits] = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion"])["occurrences"]
+    watch(f"occurrence/{operation}", occurrence_id=waits["occurrence_id"])
+    assert watch.service.pinger.urls == urls
+
+
+def test_a_url_that_no_node_would_call_is_refused():
+    watch = Watch()
+    watch.service = replace(watch.service, egress=egress_policy(Guard.STRICT, ()))
+    with pytest.raises(InvalidSchedule) as refused:
+        watch.create(ping_urls={"success": "http://127.0.0.1/x"})
+    assert refused.value.field == "ping_urls.success"
+    created = watch.create(schedule_id="other", ping_urls=URLS)
+    assert created["ping_urls"] == URLS
+    assert watch("schedule/update", schedule_id="other", description="the same")["ping_urls"] == URLS
+
+
+def test_a_job_that_has_not_ended_as_expected_is_reported_before_its_deadline():
+    watch = Watch(expected_seconds=10, timeout_seconds=100)
+    target = {"target_kind": "function", "function": "report"}
+    watch.create(schedule_id="alert", trigger={"type": "event", "event_type": "occurrence.overdue"}, target=target)
+    watch.wait_until(61)
+    [waits] = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion"])["occurrences"]
+    assert waits["deadline_utc"] == "2026-03-01T12:01:30Z"
+    watch.wait_until(71)
+    assert watch.events() == ["occurrence.overdue"]
+    watch.driver.run_due()
+    assert [call.event["payload"]["expected_seconds"] for call in watch.calls] == [10]
+    watch.ping()
+    assert watch.outcomes() == [SUCCEEDED]

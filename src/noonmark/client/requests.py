@@ -51,6 +51,7 @@ class Fields(TypedDict, total=False):
     missing_target_policy: str | None
     retry_policy: Document | None
     timeout_seconds: float | None
+    expected_seconds: float | None
     window: Document | None
     delivery: str | None
     pause_on_failure: int | None
@@ -59,6 +60,7 @@ class Fields(TypedDict, total=False):
     depends_on: list[Document] | None
     budget: Document | None
     max_runs: int | None
+    ping_urls: Document | None
     accepts_payload: bool | None
     planning_horizon_days: int | None
     planning_horizon_occurrences: int | None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Protocol
 
-from noonmark.core.instants import micros_to_seconds, to_text
+from noonmark.core.instants import micros_to_seconds, parse_instant, to_text
+from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 PINGED = "ping"
 ANSWERS = frozenset({"http"})
 """The kinds of target that answer; what others do ends."""
+DEADLINE = "deadline"
 SET_BY = "deadline_set_by"
 """The name under which an occurrence that was taken over keeps what set its deadline: its window, the target, or
 the ping by which a job said that it starts."""
@@ -61,6 +64,48 @@ def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Mi
         return bool(agreed == BY_WINDOW)
     closes = interrupted_at(occurrence, declared)
     return closes is not None and closes <= deadline
+
+
+def alert_at(declared: Declaration, started: Micros) -> Micros | None:
+    """When a run that began then takes longer than expected."""
+    return None if declared.expected is None else started + declared.expected
+
+
+class Delivery(Protocol):
+    """What a row or an occurrence tells of a delivery."""
+
+    @property
+    def phase(self) -> str:
+        """Where it stands."""
+
+    @property
+    def stop(self) -> str | None:
+        """Why it was asked to stop."""
+
+    @property
+    def deadline(self) -> Micros | None:
+        """When something about it is next decided."""
+
+    @property
+    def detail(self) -> str:
+        """The numbers behind its reason."""
+
+
+def real_deadline(delivery: Delivery) -> Micros | None:
+    """When a delivery has to end, whatever it is expected to take; None if it may take any time."""
+    if delivery.stop is not None:
+        return delivery.deadline
+    if delivery.phase != Phase.AWAITING_COMPLETION:
+        return None
+    try:
+        return parse_instant(json.loads(delivery.detail)[DEADLINE])
+    except (ValueError, TypeError, KeyError):  # the record is damaged, or of an earlier release
+        return delivery.deadline
+
+
+def is_alert(delivery: Delivery) -> bool:
+    """Whether its next deadline is only when it takes longer than expected."""
+    return delivery.deadline is not None and real_deadline(delivery) != delivery.deadline
 
 
 def is_begun(occurrence: Occurrence) -> bool:

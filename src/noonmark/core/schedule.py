@@ -8,7 +8,7 @@ means the same to a later release with other defaults.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
@@ -31,7 +31,8 @@ from noonmark.core.policies.misfire import PUNCTUAL, MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
-from noonmark.core.targets import TargetKind, note_unfillable, read_target
+from noonmark.core.targets import note_unfillable, read_target
+from noonmark.core.targets.ping import PingTarget, PingUrls, read_ping_urls
 from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse_trigger
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
-    from noonmark.core.targets.ping import PingTarget
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
@@ -66,12 +66,15 @@ class Declaration:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     horizon: Horizon = field(default_factory=Horizon)
     timeout: Micros | None = None
+    expected: Micros | None = None
+    """How long a run usually takes; one that takes longer is reported as overdue, and goes on."""
     window: Window | None = None
     concurrency: Concurrency | None = None
     budget: Budget | None = None
     depends_on: tuple[Dependency, ...] = ()
     pause_on_failure: int | None = None
     max_runs: int | None = None
+    ping_urls: PingUrls | None = None
     schedule_id: str | None = None
     name: str | None = None
     description: str = ""
@@ -96,12 +99,14 @@ class Declaration:
                 missing_target_policy=str(self.missing_target_policy),
                 retry_policy=self.retry_policy.to_document(),
                 timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
+                expected_seconds=None if self.expected is None else micros_to_seconds(self.expected),
                 window=self.window.to_document() if self.window else None,
                 delivery=str(self.delivery),
                 pause_on_failure=self.pause_on_failure,
                 depends_on=[upstream.to_document() for upstream in self.depends_on] or None,
                 budget=self.budget.to_document() if self.budget else None,
                 max_runs=self.max_runs,
+                ping_urls=self.ping_urls.to_document() if self.ping_urls else None,
                 accepts_payload=self.accepts_payload or None,
                 enabled=self.enabled,
             )
@@ -189,10 +194,9 @@ def declare_again(document: object, stored: Schedule, *, now: datetime, keeps_pa
 def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
     """A ping target keeps the URL that it has, whatever a document says: only a rotation replaces it."""
     target = declared.target
-    if target.kind != TargetKind.PING or before.kind != TargetKind.PING:
+    if not isinstance(target, PingTarget) or not isinstance(before, PingTarget):
         return declared
-    rotation = cast("PingTarget", before).rotation
-    return replace(declared, target=replace(cast("PingTarget", target), rotation=rotation))
+    return replace(declared, target=replace(target, rotation=before.rotation))
 
 
 def _differ_by_past_start(declared: Trigger | None, stored: Trigger | None, *, now: Micros) -> bool:
@@ -236,12 +240,13 @@ def _read(
         has_event = trigger is None and reader.raw("trigger") is not None
         note_unfillable(reader, "target", target, has_event=has_event or isinstance(trigger, EventTrigger))
     retry_policy = read_retry(reader, "retry_policy")
-    if target is not None and target.kind == TargetKind.PING and retry_policy.max_attempts > 1:
+    if isinstance(target, PingTarget) and retry_policy.max_attempts > 1:
         reader.problem("retry_policy", "must not ask for more than one attempt: the job that pings retries by itself")
     others: dict[str, Any] = {
         "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
         "retry_policy": retry_policy,
         "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+        "expected": reader.seconds("expected_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),
         "pause_on_failure": reader.integer("pause_on_failure", None, low=1),
@@ -249,6 +254,7 @@ def _read(
         "depends_on": _read_upstreams(reader, schedule_id),
         "budget": read_budget(reader, "budget"),
         "max_runs": reader.integer("max_runs", None, low=1),
+        "ping_urls": read_ping_urls(reader, "ping_urls"),
         "horizon": read_horizon(reader),
         "accepts_payload": reader.boolean("accepts_payload", default=False),
         "enabled": reader.boolean("enabled", default=True),

@@ -10,12 +10,16 @@ from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.interruption import (
     BY_TARGET,
     BY_WINDOW,
+    DEADLINE,
     SET_BY,
+    alert_at,
     ends_with_window,
     interrupted_at,
     interruption,
+    is_alert,
     is_begun,
     lost_error,
+    real_deadline,
 )
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
@@ -119,6 +123,10 @@ class Settlement:
     deadline: Micros | None = None
     pause_after: int | None = None
     """Pause the schedule after this many consecutive failures."""
+    alert: Micros | None = None
+    """When one that awaits its completion takes longer than expected."""
+    is_overdue: bool = False
+    """It goes on, and is reported as overdue: it takes longer than expected. `deadline` is what it has from now on."""
     begins: bool = False
     """A job that runs elsewhere has said that it starts: its start and its deadline are these, whatever they were."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
@@ -173,10 +181,13 @@ def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim
 def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settlement:
     """Decide about a delivery whose deadline has come.
 
-    It was asked to stop, its window has closed, or the target has not told its end.
+    It was asked to stop, its window has closed, or the target has not told its end; or it takes longer than expected,
+    and goes on.
     """
     deadline = now if occurrence.deadline is None else occurrence.deadline
     facts: dict[str, int | float | str] = {}
+    if is_alert(occurrence):
+        return _overdue(occurrence, schedule, now=now)
     if occurrence.stop is not None:
         outcome, reason = Outcome.CANCELLED, occurrence.stop
     elif ends_with_window(occurrence, schedule.declaration, deadline):
@@ -239,7 +250,22 @@ def _await(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, run: 
     if closes is not None and closes <= deadline:
         deadline, set_by = closes, BY_WINDOW
     waiting = _to(Phase.AWAITING_COMPLETION, occurrence, schedule, run, Reason.ACCEPTED)
-    return replace(waiting, deadline=deadline, facts={"deadline": to_text(deadline), SET_BY: set_by})
+    alert = alert_at(schedule.declaration, accepted.started)
+    return replace(waiting, deadline=deadline, alert=alert, facts={DEADLINE: to_text(deadline), SET_BY: set_by})
+
+
+def _overdue(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settlement:
+    """Report a delivery that takes longer than expected; it has the deadline of its target, if any."""
+    return Settlement(
+        occurrence=occurrence,
+        tenant=schedule.owner.tenant,
+        phase=occurrence.phase,
+        reason=Reason.ACCEPTED,
+        run=open_run(occurrence, now=now),
+        attempt=occurrence.attempt,
+        deadline=real_deadline(occurrence),
+        is_overdue=True,
+    )
 
 
 def _after_failure(end: Settlement, declaration: Declaration, delivered: Delivered) -> Settlement:

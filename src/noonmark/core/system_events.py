@@ -45,6 +45,7 @@ class SystemEvent(Explained):
     DELIVERY_FAILED = "occurrence.delivery_failed", "The target was out of reach, or it is not known how it ended."
     RETRYING = "occurrence.retrying", "An attempt failed, and another one follows."
     STARTED_LATE = "occurrence.late", "It first started more than a second after its due time."
+    OVERDUE = "occurrence.overdue", "It is still running after `expected_seconds`."
     SCHEDULE_CREATED = "schedule.created", "A schedule is new."
     SCHEDULE_UPDATED = "schedule.updated", "Something about a schedule was declared anew."
     SCHEDULE_PAUSED = "schedule.paused", "Somebody paused a schedule, or it failed as often as `pause_on_failure` says."
@@ -112,6 +113,7 @@ def of_occurrence(
         "attempt": one.attempt,
         "retry_at": to_text(one.due) if fact is SystemEvent.RETRYING else None,
         "late_seconds": _late_seconds(one) if fact is SystemEvent.STARTED_LATE else None,
+        "expected_seconds": _expected_seconds(schedule) if fact is SystemEvent.OVERDUE else None,
         "waited_for": None if waited_for is None else str(waited_for),
         "missed_count": one.missed_count,
         "missed_from": None if one.missed_first is None else to_text(one.missed_first),
@@ -202,6 +204,11 @@ def _error(run: Run | None) -> dict[str, str]:
     text = "" if run is None or run.error is None else storable(run.error).strip()
     last = text.rpartition("\n")[2].strip()
     return {"error": last if len(last) <= MAX_LINE else f"{last[: MAX_LINE - 1]}…", "error_text": text[-MAX_ERROR:]}
+
+
+def _expected_seconds(schedule: Schedule) -> int | float | None:
+    expected = schedule.declaration.expected
+    return None if expected is None else micros_to_seconds(expected)
 
 
 def _late_seconds(one: Occurrence) -> int | float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import SECOND, to_text
+from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.log_summary import log_summary
 
@@ -80,6 +80,13 @@ def leader(node: str, leads: str | None, term: int) -> None:
         logger.info("%s is now the leader, term %d", node, term)
     else:
         logger.info("%s is no longer the leader: %s is, term %d", node, leads, term)
+
+
+def overdue(schedule: Schedule, row: Occurrence) -> None:
+    """A run takes longer than expected."""
+    expected = schedule.declaration.expected
+    limit = "expected" if expected is None else f"the expected {micros_to_seconds(expected):g} s"
+    logger.warning("%s is still running after more than %s", _called(schedule), limit, extra=_ids(row))
 
 
 def lost(node: str, seen: Micros) -> None:

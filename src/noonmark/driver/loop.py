@@ -34,6 +34,8 @@ logger = logging.getLogger("noonmark.driver")
 
 LAST_REPORT_WAITS = 10
 """How often, at the end, it waits for the report of a run that has ended."""
+LAST_PINGS = 2.0
+"""Seconds that calls of URLs have to end when the loop stops."""
 PROGRESS_INTERVAL: Micros = SECOND
 REAP_INTERVAL: Micros = 10 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
@@ -152,6 +154,8 @@ class Loop:
                 await self._stop.wait(None)
             await asyncio.gather(*starting)
             handed_back = await self._wind_up()
+            if self._runtime.pinger is not None:
+                await asyncio.to_thread(self._runtime.pinger.drain, LAST_PINGS)
             await asyncio.gather(*background)
             self._is_leaving = True
             if not self._has_successor:

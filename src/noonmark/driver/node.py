@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.clock_trust import PROOF, Reading, Trust, confirm, judge
 from noonmark.core.fair_queue import FairQueue
 from noonmark.core.reasons import Reason
+from noonmark.core.targets.ping import Moment, PingTarget
 from noonmark.driver import logs
 from noonmark.driver.store_clock import StoreClock
 from noonmark.driver.store_executor import InlineExecutor
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.schedule import Owner
+    from noonmark.core.schedule import Owner, Schedule
     from noonmark.core.settlement import Accepted, Delivered, Underway
     from noonmark.driver.store_executor import Executor
     from noonmark.ports.events import DriverEvent
@@ -251,6 +252,13 @@ class Node:
                 self.runtime.sink.tell(driver_events)
             except Exception:
                 logger.exception("event sink failed")
+
+    def ping(self, schedule: Schedule, occurrence: Occurrence, moment: Moment | None) -> None:
+        """Call the URL that a schedule names for a moment, if any. It is not the start of a job that pings itself."""
+        if schedule.declaration.ping_urls is None or moment is None or self.runtime.pinger is None:
+            return
+        if moment is not Moment.START or not isinstance(schedule.declaration.target, PingTarget):
+            self.runtime.pinger.ping(schedule, occurrence, moment)
 
     def ended(self, occurrence: Occurrence, assignment: Assignment | None = None) -> None:
         """Call the callback for the end of an occurrence, if any."""

@@ -59,7 +59,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.command.programs import ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry
 from noonmark.targets.worker_pool import MAX_THREADS
-from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -167,6 +167,7 @@ class Scheduler:
             clock=self._clock,
             target=self._new_target(unopened),
             sink=sink,
+            pinger=make_pinger(),
             version=__version__,
             timing=timing,
         )
@@ -785,7 +786,7 @@ class Scheduler:
         self._open_lock = threading.RLock()
         self._runners.after_fork()
         self._functions.after_fork()
-        self._runtime = replace(self._runtime, node=node_name())
+        self._runtime = replace(self._runtime, node=node_name(), pinger=make_pinger())
 
 
 def _thread_limit(max_threads: object, max_workers: object) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.driver.node import Node
     from noonmark.embedded.runners import Runner
+    from noonmark.ports.pinger import Pinger
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.seal import Seal
     from noonmark.targets.command.programs import ProgramPolicy
@@ -177,6 +178,11 @@ class Worker:
     def _drain(self) -> None:
         runner = self._runners.drain()
         self._draining = (*self._still_draining(), *([] if runner is None else [runner]))
+
+    @property
+    def pinger(self) -> Pinger | None:
+        """What calls the URLs that schedules name for their starts and ends."""
+        return self._runtime.pinger
 
     @property
     def _is_draining(self) -> bool:

@@ -12,7 +12,7 @@ from noonmark.core.redaction import PINGS
 from noonmark.core.settlement import begin, settle
 from noonmark.core.signatures import is_ping_token, ping_token, pinged_uid, token_keys
 from noonmark.core.system_events import SystemEvent, early_ping_id, of_ping, unexpected_ping_id
-from noonmark.core.targets.ping import PingTarget
+from noonmark.core.targets.ping import Moment, PingTarget
 from noonmark.operations import schedule_edits
 
 if TYPE_CHECKING:
@@ -87,7 +87,12 @@ def _count(service: Service, schedule: Schedule, occurrence: Occurrence, ping: P
         settlement = begin(occurrence, schedule, begun(schedule, now=max(now, occurrence.due)), node=node)
     else:
         settlement = settle(occurrence, schedule, delivered(ping, occurrence, now=now), node=node)
-    return service.store.settle([settlement])[0]
+    is_written = service.store.settle([settlement])[0]
+    if is_written and ping.signal is not Signal.START:
+        service.ping(schedule, settlement)
+    elif is_written and service.pinger is not None:
+        service.pinger.ping(schedule, occurrence, Moment.START)
+    return is_written
 
 
 def _keep(service: Service, schedule: Schedule, occurrence: Occurrence, ping: Ping, *, now: Micros) -> dict[str, Any]:

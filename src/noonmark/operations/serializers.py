@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, to_text
+from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
@@ -180,7 +181,7 @@ def _occurrence(
         "started_at_utc": text(started),
         "dispatched_at_utc": text(started),
         "completed_at_utc": text(occurrence.ended),
-        "deadline_utc": text(occurrence.deadline),
+        "deadline_utc": text(occurrence.deadline if occurrence.phase in FINAL else real_deadline(occurrence)),
         "run_id": last.id if last is not None else None if occurrence.started is None else run_id(occurrence),
         "delivery_correlation_id": occurrence.id,
         "payload": occurrence.payload,

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from noonmark.core.audit import AuditEntry
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import MAIN_TENANT, KeySettings
+from noonmark.core.targets.ping import MOMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
+    from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
+    from noonmark.ports.pinger import Pinger
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads
@@ -90,8 +93,17 @@ class Service:
     """Functions that callers may have called with any arguments, by their registered names."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
+    pinger: Pinger | None = None
+    """Calls the URLs that schedules name for their starts and ends."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
+
+    def ping(self, schedule: Schedule, settlement: Settlement) -> None:
+        """Call the URL that a schedule names for the end of a run, if this is one."""
+        if self.pinger is not None and schedule.declaration.ping_urls is not None:
+            moment = MOMENTS.get(settlement.phase)
+            if moment is not None:
+                self.pinger.ping(schedule, settlement.occurrence, moment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

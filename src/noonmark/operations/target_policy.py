@@ -8,6 +8,8 @@ from noonmark.core.errors import InvalidSchedule, NotAllowed
 from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
 from noonmark.core.targets import CommandTarget, FunctionTarget
 from noonmark.core.targets.http import HttpTarget
+from noonmark.core.targets.ping import Moment
+from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
@@ -18,6 +20,7 @@ def check_declaration(service: Service, declaration: Declaration, stored: Schedu
     """Return the declaration if callers may make it; an unchanged target is always allowed."""
     if stored is not None and (refused := change_problem(stored, declaration, service.offered)) is not None:
         raise NotAllowed(refused[1], field=refused[0])
+    _check_ping_urls(service, declaration, stored)
     target = declaration.target
     if stored is not None and stored.declaration.target == target:
         return declaration
@@ -29,6 +32,17 @@ def check_declaration(service: Service, declaration: Declaration, stored: Schedu
     elif isinstance(target, CommandTarget) and service.commands is not None:
         _check_command(service, target)
     return declaration
+
+
+def _check_ping_urls(service: Service, declaration: Declaration, stored: Schedule | None) -> None:
+    """Refuse a URL that no node with these rules would call."""
+    urls = declaration.ping_urls
+    if urls is None or service.egress is None or (stored is not None and stored.declaration.ping_urls == urls):
+        return
+    for moment in Moment:
+        url = urls.url_for(moment)
+        if url is not None and (problem := service.egress.url_problem(parse_url(url))) is not None:
+            raise InvalidSchedule(problem, field=f"ping_urls.{moment}")
 
 
 def check_payload(service: Service, schedule: Schedule, payload: object) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
+    from noonmark.ports.pinger import Pinger
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
 
@@ -49,6 +50,8 @@ class Runtime:
     clock: Clock
     target: Target
     sink: EventSink | None = None
+    pinger: Pinger | None = None
+    """Calls the URLs that schedules name for their starts and ends."""
     version: str = ""
     """The version of Noonmark, as shown to other nodes."""
     timing: Timing = field(default_factory=Timing)

@@ -492,6 +492,9 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         row, dispatching or awaiting completion, sets its start and its deadline, but extends no stop request; an event
         says if that start is late.
 
+        One that `is_overdue` goes on: its deadline becomes that of the settlement, if it is unchanged since, and an
+        event reports it. A row that starts has as its deadline when it takes longer than its schedule expects.
+
         A retry is pending at its time and keeps its slot, but not its place under a concurrency key; if its schedule is
         deleted, it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free gets
         it in the same transaction and is claimable now; it keeps `waiting_for` until it starts, so that it cannot

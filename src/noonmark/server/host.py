@@ -44,6 +44,7 @@ from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics
 from noonmark.wiring import (
     fresh_id,
+    make_pinger,
     make_runner,
     make_seal,
     make_store,
@@ -164,6 +165,7 @@ def _create_worker(
         clock=clock,
         target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound, seal),
         sink=CompositeSink(metrics, LogSink()),
+        pinger=make_pinger(outbound),
         version=__version__,
         timing=timing,
     )
@@ -252,6 +254,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         egress=_egress(settings),
         commands=_command_rules(settings),
         base_url=_base_url(settings),
+        pinger=worker.pinger,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,

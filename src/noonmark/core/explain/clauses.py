@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.instants import MIN_INSTANT
-from noonmark.core.interruption import BY_WINDOW, SET_BY
+from noonmark.core.interruption import BY_WINDOW, SET_BY, real_deadline
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.policies.catch_up import decide
 from noonmark.core.policies.fires import Listed
@@ -236,7 +236,8 @@ def _deleted(case: Case) -> str:
 
 def _accepted(case: Case) -> str:
     row = case.occurrence
-    by = "" if row.deadline is None else f" until {instant_words(row.deadline)}"
+    deadline = real_deadline(row)
+    by = "" if deadline is None else f" until {instant_words(deadline)}"
     # A request to stop may have brought the deadline forward.
     if by and row.stop is None and case.detail.get(SET_BY) == BY_WINDOW:
         by += ", when its window closes,"

@@ -10,6 +10,7 @@ from noonmark.core.explain.explanation import DOES_NOT_APPLY, Rule, Step
 from noonmark.core.explain.runs import run_facts
 from noonmark.core.ids import OriginKind
 from noonmark.core.instants import micros_to_seconds, to_text
+from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.policies import overlap, window
 from noonmark.core.policies.misfire import judge
@@ -186,7 +187,7 @@ def _runs(case: Case) -> Step:
         attempt=row.attempt,
         max_attempts=declaration.retry_policy.max_attempts,
         timeout_seconds=None if declaration.timeout is None else micros_to_seconds(declaration.timeout),
-        deadline=instant(row.deadline),
+        deadline=instant(real_deadline(row)),
         asked_to_stop=None if row.stop is None else str(row.stop),
         runs=[run_facts(run, target_kind=declaration.target.kind) for run in case.runs[-MAX_RUNS_SHOWN:]],
         earlier_runs=max(0, len(case.runs) - MAX_RUNS_SHOWN) or None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
 from noonmark.core.targets.command import CommandTarget, read_command
+from noonmark.core.targets.ping import PingTarget, read_ping
 from noonmark.core.targets.work import (
     BundleTarget,
     EventTarget,
@@ -29,7 +30,6 @@ from noonmark.core.targets.work import (
 if TYPE_CHECKING:
     from noonmark.core.targets.http import HttpTarget
     from noonmark.core.targets.mob import MobTarget
-    from noonmark.core.targets.ping import PingTarget
     from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget
 
     Target = (
@@ -126,8 +126,6 @@ def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:
         case TargetKind.TASK:
             target = read_task(fields)
         case TargetKind.PING:
-            from noonmark.core.targets.ping import read_ping
-
             target = read_ping(fields)
         case TargetKind.SESSION | TargetKind.MOB:
             return _read_agent(fields, kind)

@@ -26,6 +26,7 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import is_late
+from noonmark.core.targets.ping import Moment
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
 from noonmark.driver.steps.settle import hand_back
@@ -155,6 +156,8 @@ async def _carry_out(
                     assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
                     assignments.append(assignment)
                     counts.late += is_late(occurrence.first_due, now)
+                    if occurrence.attempt == 1:
+                        node.ping(claim.schedule, occurrence, Moment.START)
                     if tells:
                         driver_events.append(events.Started(occurrence))
                 else:

@@ -15,6 +15,7 @@ from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
+from noonmark.core.targets.ping import MOMENTS
 from noonmark.driver import logs
 from noonmark.driver.steps.heartbeat import beat_once, still_leads
 from noonmark.driver.steps.plan import commit
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
 
@@ -152,16 +154,25 @@ def _rewind(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | Non
 
 async def _end_overdue(node: Node) -> int:
     """End a delivery past its deadline. Its node may be gone or stuck; it loses, since the phase has changed."""
-    settlements = []
+    settlements: list[Settlement] = []
+    schedules: dict[str, Schedule] = {}
     for one in await node.executor.call(node.store.overdue, now=node.now, limit=node.timing.batch):
         snapshot = await node.executor.call(node.store.snapshot, one.uid)
         if snapshot is not None:
             settlements.append(expire(one, snapshot.schedule, now=node.now))
+            schedules[one.id] = snapshot.schedule
     if not settlements:
         return 0
     written = await _settle(node, settlements)
     ended = [one for one, done in zip(settlements, written, strict=True) if done]
-    node.tell([Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended])
+    for settled in ended:
+        if settled.is_overdue:
+            logs.overdue(schedules[settled.occurrence.id], settled.occurrence)
+            continue
+        node.ping(schedules[settled.occurrence.id], settled.occurrence, MOMENTS.get(settled.phase))
+    node.tell(
+        [Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended if not one.is_overdue]
+    )
     return len(ended)
 
 

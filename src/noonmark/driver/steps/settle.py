@@ -12,6 +12,7 @@ from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, settle
+from noonmark.core.targets.ping import MOMENTS
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import SettleReport
 from noonmark.driver.store_executor import Priority
@@ -79,6 +80,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             continue
         if settlement.retry_at is None and settlement.deadline is None:
             node.ended(occurrence, assignment)
+            node.ping(assignment.schedule, occurrence, MOMENTS.get(settlement.phase))
         frees_others = frees_others or _frees_others(assignment, settlement)
         if settlement.phase not in (Phase.COMPLETED, Phase.AWAITING_COMPLETION) and settlement.run.outcome not in QUIET:
             logs.failed(assignment.schedule, settlement)

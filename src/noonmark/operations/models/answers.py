@@ -66,6 +66,7 @@ class Schedule:
     missing_target_policy: str | None = None
     retry_policy: Document | None = None
     timeout_seconds: float | None = None
+    expected_seconds: float | None = None
     window: Document | None = None
     delivery: str | None = None
     pause_on_failure: int | None = None
@@ -74,6 +75,7 @@ class Schedule:
     depends_on: list[Document] | None = None
     budget: Document | None = None
     max_runs: int | None = None
+    ping_urls: Document | None = None
     accepts_payload: bool | None = None
     planning_horizon_days: int | None = None
     planning_horizon_occurrences: int | None = None

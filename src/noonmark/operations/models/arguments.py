@@ -95,6 +95,8 @@ class ScheduleFields(Arguments):
     """mark_misfired or skip."""
     retry_policy: Object | None = None
     timeout_seconds: Seconds | None = None
+    expected_seconds: Seconds | None = None
+    """How long a run usually takes; one that takes longer is reported, and goes on."""
     window: Object | None = None
     delivery: Text | None = None
     """at_least_once or at_most_once."""
@@ -105,6 +107,8 @@ class ScheduleFields(Arguments):
     budget: Object | None = None
     """`max_cost_usd` and `max_tokens` of one run."""
     max_runs: Count | None = None
+    ping_urls: Object | None = None
+    """URLs that are called when an occurrence starts (`start`), succeeds (`success`) and fails (`failure`)."""
     accepts_payload: Flag | None = None
     """Whether a run may bring a payload although a program declared the function; only a program can set this then."""
     planning_horizon_days: Annotated[int, integer(1, 366)] | None = None

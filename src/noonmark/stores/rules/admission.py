@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Replan, Start, Wait
+from noonmark.core.interruption import alert_at, real_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
@@ -80,7 +81,7 @@ def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
     row = uow.row(occurrence_id)
     if row is None or row.phase != Phase.DISPATCHING:
         return False
-    row.stop = Reason.CANCELLED
+    row.stop, row.deadline = Reason.CANCELLED, real_deadline(row)
     uow.changed(row)
     return True
 
@@ -147,11 +148,13 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     row = uow.loaded_row(settlement.occurrence.id)
     if row is None or row.fence != settlement.occurrence.fence:
         return False
-    may_end = settlement.deadline is None or settlement.begins
+    may_end = settlement.deadline is None or settlement.begins or settlement.is_overdue
     if row.phase not in (DELIVERING if may_end else (Phase.DISPATCHING,)):
         return False
     state = uow.state_of(row)
     uow.tenants[row.schedule] = settlement.tenant
+    if settlement.is_overdue:
+        return _report_overdue(uow, row, settlement)
     uow.add_run(row, settlement.run)
     row.attempt = settlement.attempt
     if settlement.deadline is not None:
@@ -177,6 +180,8 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
     row.attempt += 1
     row.started, row.lease_end = now, uow.lease_end(now, lease)
+    if row.stop is None:
+        row.deadline = alert_at(start.claim.schedule.declaration, max(now, row.due))
     uow.changed(row)
     state.last_started = max(now, row.due)
     completion.note_admitted(state, row)
@@ -209,7 +214,7 @@ def _gives_way(row: Row) -> bool:
 
 def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
     if holder.phase in DELIVERING:
-        holder.stop, holder.deadline = Reason.REPLACED, _earlier(holder.deadline, by)
+        holder.stop, holder.deadline = Reason.REPLACED, _earlier(real_deadline(holder), by)
         uow.changed(holder)
     elif (
         holder.caught_up is None or holder.has_begun
@@ -230,14 +235,26 @@ def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:
 def _await(uow: UnitOfWork, row: Row, settlement: Settlement, deadline: Micros) -> None:
     """The target reports later how it ended; until then there is no lease to renew."""
     row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
+    if row.stop is None:  # what was asked to stop keeps the time that it has for that
+        row.deadline = None
     if settlement.begins:
         row.started = settlement.run.started
-        if row.stop is None:  # what was asked to stop keeps the time that it has for that
-            row.deadline = None
         if is_late(row.first_due, row.started):
             uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=uow.state_of(row), row=row))
     row.deadline, row.lease_end = _earlier(row.deadline, deadline), None
+    if row.stop is None and settlement.alert is not None:
+        row.deadline = min(row.deadline, settlement.alert)
     uow.changed(row)
+
+
+def _report_overdue(uow: UnitOfWork, row: Row, settlement: Settlement) -> bool:
+    """Report that a delivery takes longer than expected, unless its deadline has changed since."""
+    if row.stop is not None or row.deadline != settlement.occurrence.deadline:
+        return False
+    row.deadline = settlement.deadline
+    uow.changed(row)
+    uow.facts.append(Fact(event=SystemEvent.OVERDUE, state=uow.state_of(row), row=row))
+    return True
 
 
 def _retry(uow: UnitOfWork, row: Row, settlement: Settlement, retry_at: Micros) -> None:

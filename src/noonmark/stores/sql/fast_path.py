@@ -97,7 +97,7 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
     late = _subscribed_late(session, admissions, now)
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
     for one in admissions:
-        if isinstance(one, Start) and one.concurrency is None and one.max_runs is None:
+        if isinstance(one, Start) and _is_plain(one):
             claimed = one.claim.occurrence
             if claimed.uid not in repeated and claimed.id not in late:
                 is_triggered = claimed.origin == TRIGGER
@@ -117,6 +117,12 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
         session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
         started.update({one: _started(starts[one], now) for one, _ in found})
     return started
+
+
+def _is_plain(start: Start) -> bool:
+    """Whether it takes nothing but the slot, and nobody has to be told how long it takes."""
+    is_expected = start.claim.schedule.declaration.expected is not None
+    return start.concurrency is None and start.max_runs is None and not is_expected
 
 
 def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
