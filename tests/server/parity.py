@@ -154,9 +154,9 @@ def _selecting(verb):
     """A command on all schedules with a label."""
 
     def command(asked):
-        reason = ("--reason", asked["reason"]) if "reason" in asked else ()
+        more = [word for name in ("reason", "until") if name in asked for word in (f"--{name}", asked[name])]
         labels = [word for name, value in asked["labels"].items() for word in ("--label", f"{name}={value}")]
-        return ("schedule", verb, *labels, *reason)
+        return ("schedule", verb, *labels, *more)
 
     return command
 
@@ -220,7 +220,8 @@ CHANGES = (
         lambda at: {"schedule_id": at.schedule(), "payload": 1, "overlap": "allow", "key": "k", "reason": "why not"},
         _on("schedule", "run-now", payload="--payload-json", overlap="--overlap", key="--key", reason="--reason"),
         audited=2),
-    Row("selection/pause", lambda at: {"labels": at.labelled(), "reason": "a holiday"}, _selecting("pause")),
+    Row("selection/pause", lambda at: {"labels": at.labelled(), "reason": "a holiday", "until": LATER},
+        _selecting("pause")),
     Row("selection/resume", lambda at: {"labels": at.labelled(enabled=False), "reason": "back"}, _selecting("resume")),
     Row("selection/delete", lambda at: {"labels": at.labelled(), "reason": "retired"}, _selecting("delete")),
     Row("selection/label", lambda at: {"labels": at.labelled(), "set_labels": {"tier": "1"}},

@@ -229,10 +229,12 @@ def run_now(
 
 
 def pause_many(
+    *,
+    until: datetime | str | None = None,
     **selection: Unpack[Selection],
 ) -> Request[Selected]:
     """Pause all active schedules that match every filter."""
-    return ask("selection/pause", _one(Selected), given(**selection))
+    return ask("selection/pause", _one(Selected), given(until=until, **selection))
 
 
 def resume_many(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NoonmarkError, StoreUnavailable
+from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.operations.models.arguments import Deletion, RunRequest, ScheduleAction, ScheduleFilters
+from noonmark.operations.models.arguments import Deletion, PauseRequest, RunRequest, ScheduleAction, ScheduleFilters
 from noonmark.operations.occurrences import run_schedule
 from noonmark.operations.schedules import (
     delete_schedule,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ScheduleSelection,
         SelectionDeletion,
         SelectionLabels,
+        SelectionPause,
         SelectionRun,
     )
     from noonmark.operations.service import Caller, Service
@@ -37,11 +39,13 @@ FILTERS = ("phase", "kind", "label", "labels", "owner", "text", "name", "route")
 PAGE = 500
 
 
-def pause_schedules(service: Service, caller: Caller, arguments: ScheduleSelection) -> dict[str, Any]:
+def pause_schedules(service: Service, caller: Caller, arguments: SelectionPause) -> dict[str, Any]:
     """Pause all active schedules that match every filter."""
 
     def pause(schedule: Schedule) -> dict[str, Any]:
-        return pause_schedule(service, caller, _action(schedule, arguments))
+        until = None if arguments.until is None else to_text(arguments.until)
+        terms = present(reason=arguments.reason, until=until)
+        return pause_schedule(service, caller, PauseRequest.read({"schedule_id": schedule.schedule_id, **terms}))
 
     return _each(service, caller, arguments, pause, only=SchedulePhase.ACTIVE)
 

@@ -172,7 +172,7 @@ _ROWS = (
         "selections.pause_schedules",
         WRITE,
         "POST /selections/pause",
-        takes.ScheduleSelection,
+        takes.SelectionPause,
         answers.Selected,
         body=Body.REQUIRED,
     ),

@@ -248,6 +248,13 @@ class ScheduleSelection(Arguments):
     """Recorded in the audit log."""
 
 
+class SelectionPause(ScheduleSelection):
+    """The schedules to pause."""
+
+    until: Instant | None = None
+    """When they resume by themselves; default: when they are resumed."""
+
+
 class SelectionDeletion(ScheduleSelection):
     """The schedules to delete."""
 
