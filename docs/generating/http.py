@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "schedule": "Schedules",
+    "selection": "Selections of schedules",
     "occurrence": "Occurrences",
     "run": "Runs",
     "event": "Events",

@@ -53,7 +53,7 @@ def test_help_is_short_and_names_every_command(arguments):
     assert (done.returncode, done.stderr) == (0, "")
     named = {line.split(":")[0].strip() for line in done.stdout.splitlines() if line.startswith("  ")}
     assert named >= {"preview", "check", "serve", "migrate", "config", "call", *GROUPS}
-    assert len(done.stdout.splitlines()) <= 30  # it fits on a terminal
+    assert len(done.stdout.splitlines()) <= 40  # it fits on a terminal window of the usual height
 
 
 @pytest.mark.parametrize("command", ["preview", "check"])

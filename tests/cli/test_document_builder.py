@@ -347,3 +347,55 @@ def test_any_document_gives_a_clear_error(name):
                     target_document(TargetOptions(payload_json="1"), before=given.get("target"))
                 except InvalidRequest:
                     continue
+
+
+NIGHTLY = {"kind": "periodic", "crons": ["0 2 * * *"], "timezone": "America/New_York"}
+UPLOADED = {"name": "uploaded", "event_type": "file_uploaded"}
+
+
+def test_a_whole_manifest_is_one_schedule_with_what_else_it_says(cli):
+    manifest = {"job_name": "etl", "labels": {"team": "a"}, "nodes": [1], "schedule": NIGHTLY}
+    result = call("schedule", "create", *REPORT, "--schedule-json", json.dumps(manifest), "--json", *cli.connection)
+    created = json.loads(result.out)
+    assert (created["name"], created["labels"], created["trigger"]["expression"]) == ("etl", {"team": "a"}, "0 2 * * *")
+    assert result.err == 'noonmark: warning: --schedule-json: ignored "nodes": no part of a schedule\n'
+
+
+def test_a_manifest_with_several_triggers_creates_each(cli):
+    manifest = json.dumps({"name": "etl", "schedule": NIGHTLY, "triggers": [UPLOADED, {"event_type": "paid"}]})
+    created = cli.json("schedule", "create", *REPORT, "--schedule-json", manifest)["schedules"]
+    assert [(one["name"], one["trigger"]["type"]) for one in created] == [
+        ("etl", "cron"),
+        ("uploaded", "event"),
+        ("etl", "event"),
+    ]
+    triggers = json.dumps({"triggers": [UPLOADED, {"event_type": "paid"}]})
+    assert len(cli.json("trigger", "create", *REPORT, "--schedule-json", triggers)["schedules"]) == 2
+    before = cli.json("call", "schedule/count")["count"]
+    bad = json.dumps({"triggers": [UPLOADED, {"event_type": "paid", "filters": {"a": {"near": 1}}}]})
+    assert "near" in cli.refused(2, "schedule", "create", *REPORT, "--schedule-json", bad)[0]
+    assert cli.json("call", "schedule/count")["count"] == before
+
+
+@pytest.mark.parametrize(
+    ("command", "manifest", "problem"),
+    [
+        (
+            "create",
+            {"max_runs": 3, "schedule": NIGHTLY | {"max_runs": 4}},
+            "--schedule-json: max_runs is 3 beside schedule, and 4 in it: give one of them",
+        ),
+        ("create", {"schedule": None, "triggers": []}, "--schedule-json: has neither a schedule nor triggers"),
+        ("create", {"triggers": [1]}, "--schedule-json: triggers[0] must hold an object, not 1"),
+        (
+            "delay",
+            {"schedule": NIGHTLY, "triggers": [UPLOADED]},
+            (
+                "--schedule-json: has 2 schedules (schedule, triggers[0]), and this command takes one;"
+                " noonmark schedule create creates each"
+            ),
+        ),
+    ],
+)
+def test_a_manifest_that_says_two_things_is_refused(cli, command, manifest, problem):
+    assert cli.refused(2, "schedule", command, *REPORT, "--schedule-json", json.dumps(manifest)) == [problem]

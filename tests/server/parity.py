@@ -56,6 +56,12 @@ class Stage:
     def paused(self):
         return self.do("schedule/pause", schedule_id=self.schedule())["schedule_id"]
 
+    def labelled(self, **fields):
+        """Labels that only one new schedule has."""
+        labels = {"batch": self.name()}
+        self.schedule(labels=labels, **fields)
+        return labels
+
     def waiting(self):
         """An occurrence that no node can run."""
         return self.do("schedule/run", schedule_id=self.schedule(), key="waiting")["occurrence_id"]
@@ -119,6 +125,17 @@ def _set_secret(asked):
     return ("secret", "set", asked["name"], *hosts, "--value", asked["value"])
 
 
+def _selecting(verb):
+    """A command on all schedules with a label."""
+
+    def command(asked):
+        reason = ("--reason", asked["reason"]) if "reason" in asked else ()
+        labels = [word for name, value in asked["labels"].items() for word in ("--label", f"{name}={value}")]
+        return ("schedule", verb, *labels, *reason)
+
+    return command
+
+
 LOOKS = (
     Row("schedule/get", lambda at: {"schedule_id": at.ids[0]}, _on("schedule", "status"),
         lambda document: {name: one for name, one in document.items() if name != "occurrences"}),
@@ -176,6 +193,13 @@ CHANGES = (
         lambda at: {"schedule_id": at.schedule(), "payload": 1, "overlap": "allow", "key": "k", "reason": "why not"},
         _on("schedule", "run-now", payload="--payload-json", overlap="--overlap", key="--key", reason="--reason"),
         audited=2),
+    Row("selection/pause", lambda at: {"labels": at.labelled(), "reason": "a holiday"}, _selecting("pause")),
+    Row("selection/resume", lambda at: {"labels": at.labelled(enabled=False), "reason": "back"}, _selecting("resume")),
+    Row("selection/delete", lambda at: {"labels": at.labelled(), "reason": "retired"}, _selecting("delete")),
+    Row("selection/label", lambda at: {"labels": at.labelled(), "set_labels": {"tier": "1"}},
+        lambda asked: (*_selecting("label")(asked), "--set", "tier=1")),
+    Row("selection/run", lambda at: {"labels": at.labelled(), "key": "k", "reason": "why not"},
+        lambda asked: (*_selecting("run-now")(asked), "--key", "k")),
     Row("schedule/backfill",
         lambda at: {"schedule_id": at.schedule(trigger=PAST), "from": "2026-02-01T00:00:00Z",
                     "to": "2026-02-03T00:00:00Z", "concurrency": 2, "key": "again"},
@@ -273,6 +297,16 @@ WRONG = (
           code="overlap", field="overlap"),
     Wrong("schedule/run", lambda at: {"schedule_id": at.schedule(), "overlap": "never"},
           _on("schedule", "run-now", overlap="--overlap"), code="invalid_request", field="overlap"),
+    *(
+        _wrong(f"selection/{verb}", {"phase": "asleep", **more}, command, "invalid_request", "phase")
+        for verb, more, command in (
+            ("pause", {}, _on("schedule", "pause", phase="--status")),
+            ("resume", {}, _on("schedule", "resume", phase="--status")),
+            ("delete", {}, _on("schedule", "delete", phase="--status")),
+            ("label", {"set_labels": {"a": "b"}}, _on("schedule", "label", "--set", "a=b", phase="--status")),
+            ("run", {}, _on("schedule", "run-now", phase="--status")),
+        )
+    ),
     _wrong("schedule/backfill", {**GONE, "from": LATER, "to": LATER},
            _on("schedule", "backfill", "--from", LATER, "--to", LATER)),
     Wrong("schedule/backfill", lambda at: {"schedule_id": at.schedule(), "from": LATER, "to": LATER},

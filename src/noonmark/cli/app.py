@@ -46,6 +46,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "status": ("schedule:status", "Show a schedule, its next fires and its last occurrences."),
             "pause": ("schedule:pause", "Pause; fires missed meanwhile are recorded as skipped."),
             "resume": ("schedule:resume", "Resume a paused schedule."),
+            "label": ("schedule:label", "Set labels of a schedule, or of all that a selection finds."),
             "run-now": ("run:run_now", "Run a schedule now, in addition to its own fires."),
             "update": ("schedule:update", "Change a schedule."),
             "delete": ("schedule:delete", "Delete a schedule; its history is kept."),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.inputs import parse_json, parse_optional_duration, parse_optional_instant
 from noonmark.cli.local_zone import document_note, local_zone, machine_note
-from noonmark.cli.manifest import to_document
+from noonmark.cli.manifest import Part, read_parts
 from noonmark.cli.options import TriggerOptions
+from noonmark.cli.output import print_warning
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
 from noonmark.core.json_values import shown
@@ -47,17 +48,33 @@ LIMITED_MISFIRES = frozenset({"catch_up_all", "catch_up_within", "spread"})
 
 
 def given_document(text: str | None) -> dict[str, Any]:
-    """The document of `--schedule-json`, with manifests translated."""
+    """The only document of `--schedule-json`, with a manifest translated."""
+    parts = given_parts(text)
+    if len(parts) > 1:
+        places = ", ".join(part.place for part in parts)
+        raise InvalidRequest(
+            f"has {len(parts)} schedules ({places}), and this command takes one; noonmark schedule create creates each",
+            field="--schedule-json",
+        )
+    return parts[0].document
+
+
+def given_parts(text: str | None) -> list[Part]:
+    """The schedules of `--schedule-json`: one, or those of a manifest; an empty one without the option."""
     if text is None:
-        return {}
+        return [Part(place="", document={})]
     given = parse_json(text, field="--schedule-json")
     if not isinstance(given, dict):
         raise InvalidRequest(f"must be an object, not {shown(given)}", field="--schedule-json")
-    document = to_document(given, field="--schedule-json")
-    for name in ("trigger", "target"):
-        if not isinstance(document.get(name), dict | None):
-            raise InvalidRequest(f"{name} must be an object, not {shown(document[name])}", field="--schedule-json")
-    return document
+    parts, ignored = read_parts(given, field="--schedule-json")
+    for part in parts:
+        for name in ("trigger", "target"):
+            value = part.document.get(name)
+            if not isinstance(value, dict | None):
+                raise InvalidRequest(f"{name} must be an object, not {shown(value)}", field="--schedule-json")
+    if ignored:
+        print_warning(f"--schedule-json: ignored {', '.join(map(shown, ignored))}: no part of a schedule")
+    return parts
 
 
 def trigger_document(

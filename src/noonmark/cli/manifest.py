@@ -1,4 +1,4 @@
-"""Translates the schedule part of a job manifest to a schedule document.
+"""Translates the schedules of a job manifest to schedule documents.
 
 A manifest has `kind`, `crons`, `run_at`, `delay_ms` and so on where a document has a trigger and policies. Fields that
 both have in common pass unchanged, so a text may be either, or a mixture.
@@ -6,22 +6,81 @@ both have in common pass unchanged, so a text may be either, or a mixture.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.json_values import shown
+from noonmark.operations.models.arguments import ScheduleFields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS = ("periodic", "delayed", "event")
+MANIFEST = frozenset({"schedule", "triggers"})
+COMMON = frozenset(ScheduleFields.fields()) | {"user_id"}
+"""The fields of a schedule document, which a manifest may also have beside its schedules."""
 LIMITED_POLICIES = ("catch_up_all", "catchup_all")
 """The misfire policies that have a limit; beside others, a manifest may give one that has no effect."""
 
 
-def to_document(given: Mapping[str, Any], *, field: str) -> dict[str, Any]:
-    """The schedule document for a manifest or a document."""
-    document = dict(_schedule_part(given, field))
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One schedule of a manifest: where it stands, and its document."""
+
+    place: str
+    """`schedule`, `triggers[0]`; empty if the text is a schedule itself."""
+    document: dict[str, Any]
+
+
+def read_parts(given: Mapping[str, Any], *, field: str) -> tuple[list[Part], list[str]]:
+    """The schedules of a manifest, or of a document, which is one schedule; and the fields that no schedule has.
+
+    A whole manifest has `schedule`, `triggers` or both. What else it says holds for each of them.
+    """
+    if not MANIFEST & given.keys():
+        return [Part(place="", document=_to_document(given, field=field))], []
+    common = {name: value for name, value in given.items() if name in COMMON}
+    job_name = given.get("job_name")
+    if isinstance(job_name, str):
+        common.setdefault("name", job_name)
+    parts = [
+        Part(place=place, document=_with_common(common, _to_document(part, field=field), place, field))
+        for place, part in _parts(given, field)
+    ]
+    return parts, [name for name in given if name not in MANIFEST | COMMON | {"job_name"}]
+
+
+def _parts(given: Mapping[str, Any], field: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The parts of a manifest that declare a schedule each, and their places."""
+    found = [("schedule", given["schedule"])] if given.get("schedule") is not None else []
+    triggers = given.get("triggers")
+    if triggers is not None and not isinstance(triggers, list):
+        found.append(("triggers", triggers))
+    else:
+        found += [(f"triggers[{number}]", part) for number, part in enumerate(triggers or ())]
+    if not found:
+        raise InvalidRequest("has neither a schedule nor triggers", field=field)
+    for place, part in found:
+        if not isinstance(part, dict):
+            raise InvalidRequest(f"{place} must hold an object, not {shown(part)}", field=field)
+    return found
+
+
+def _with_common(common: Mapping[str, Any], own: dict[str, Any], place: str, field: str) -> dict[str, Any]:
+    """A part with what the whole manifest says; where both say the same field, they must agree."""
+    for name, value in common.items():
+        # The name of a manifest is that of its job; parts may have names of their own.
+        if name in own and own[name] != value and name != "name":
+            raise InvalidRequest(
+                f"{name} is {shown(value)} beside {place}, and {shown(own[name])} in it: give one of them", field=field
+            )
+    return {**common, **own}
+
+
+def _to_document(given: Mapping[str, Any], *, field: str) -> dict[str, Any]:
+    """The schedule document for one schedule of a manifest, or for a document."""
+    document = dict(given)
     kind = document.pop("kind", None)
     if kind is not None and kind not in KINDS:
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}, not {shown(kind)}", field=field)
@@ -30,21 +89,6 @@ def to_document(given: Mapping[str, Any], *, field: str) -> dict[str, Any]:
         document["trigger"] = trigger
     _set_policies(document)
     return document
-
-
-def _schedule_part(given: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """The schedule of a whole manifest: its `schedule`, or the only one of its `triggers`."""
-    if len(given) != 1:
-        return given
-    [(name, value)] = given.items()
-    if name == "triggers" and isinstance(value, list) and len(value) != 1:
-        raise InvalidRequest(f"has {len(value)} triggers: create one schedule for each", field=field)
-    part = value[0] if name == "triggers" and isinstance(value, list) else value
-    if name not in ("schedule", "triggers"):
-        return given
-    if not isinstance(part, dict):
-        raise InvalidRequest(f"{name} must hold an object, not {shown(part)}", field=field)
-    return part
 
 
 def _trigger(document: dict[str, Any], kind: object) -> dict[str, Any] | None:

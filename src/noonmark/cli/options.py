@@ -17,6 +17,10 @@ Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 ScheduleId = Annotated[str, Parameter(help="The id of the schedule, or its name if no other has it.")]
+OneOrSelection = Annotated[
+    str | None,
+    Parameter(show_default=False, help="The id of the schedule, or its name if no other has it; or select several."),
+]
 Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
 Limit = Annotated[int, Parameter(help="The maximum number of entries, newest first.")]
 OldestLimit = Annotated[int, Parameter(help="The maximum number of entries, oldest first.")]
@@ -63,6 +67,25 @@ class OccurrenceSelection:
     why: Annotated[
         Texts, Parameter(name="--reason", group=SELECTION, help="For this reason, such as target_missing.")
     ] = ()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSelection:
+    """Which schedules a command acts on, instead of one by its id."""
+
+    label: Annotated[Texts, Parameter(group=SELECTION, help="All with this label, as name=value; repeatable.")] = ()
+    kind: Annotated[Text, Parameter(group=SELECTION, help="All of this kind: periodic, delayed, event or cron.")] = None
+    status: Annotated[
+        Text, Parameter(name=("--status", "--phase"), group=SELECTION, help="All that are active, paused or completed.")
+    ] = None
+    text: Annotated[Text, Parameter(group=SELECTION, help="All with this text in the name, description or id.")] = None
+    limit: Annotated[int, Parameter(group=SELECTION, help="Refuse a selection of more schedules, up to 10,000.")] = (
+        1_000
+    )
+    dry_run: Annotated[
+        bool, Parameter(negative=(), group=SELECTION, show_default=False, help="Only show what is selected.")
+    ] = False
 
 
 @Parameter(name="*")

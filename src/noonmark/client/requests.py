@@ -22,6 +22,7 @@ from noonmark.operations.models.answers import (
     Run,
     Schedule,
     Secret,
+    Selected,
     Upload,
     WorkerStatus,
 )
@@ -94,6 +95,23 @@ class Filters(TriggerFilters, total=False):
     """Filters of schedules; a schedule must match all of them."""
 
     kind: str | Iterable[str]
+
+
+class Selection(TypedDict, total=False):
+    """Filters that select the schedules to act on; a schedule must match all of them, and there must be one."""
+
+    phase: str | Iterable[str]
+    kind: str | Iterable[str]
+    labels: Mapping[str, str]
+    owner: str
+    text: str
+    name: str
+    route: str
+    limit: int
+    """A selection of more schedules is refused: 1,000 by default."""
+    dry_run: bool
+    """Only say what is selected."""
+    reason: str
 
 
 class OccurrenceFilters(TypedDict, total=False):
@@ -205,6 +223,49 @@ def run_now(
     """
     arguments = given(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
     return ask("schedule/run", _one(Occurrence), arguments)
+
+
+def pause_many(
+    **selection: Unpack[Selection],
+) -> Request[Selected]:
+    """Pause all active schedules that match every filter."""
+    return ask("selection/pause", _one(Selected), given(**selection))
+
+
+def resume_many(
+    **selection: Unpack[Selection],
+) -> Request[Selected]:
+    """Resume all paused schedules that match every filter."""
+    return ask("selection/resume", _one(Selected), given(**selection))
+
+
+def delete_many(
+    *,
+    stop_running: bool | None = None,
+    **selection: Unpack[Selection],
+) -> Request[Selected]:
+    """Delete all schedules that match every filter; their history is kept."""
+    return ask("selection/delete", _one(Selected), given(stop_running=stop_running, **selection))
+
+
+def label_many(
+    *,
+    set_labels: Mapping[str, str],
+    **selection: Unpack[Selection],
+) -> Request[Selected]:
+    """Set labels of all schedules that match every filter; an empty value removes one."""
+    return ask("selection/label", _one(Selected), given(set_labels=set_labels, **selection))
+
+
+def run_many(
+    *,
+    payload: Any = None,  # noqa: ANN401 - JSON
+    overlap: str | Document | None = None,
+    key: str | None = None,
+    **selection: Unpack[Selection],
+) -> Request[Selected]:
+    """Run all schedules that match every filter now; their next fires stay."""
+    return ask("selection/run", _one(Selected), given(payload=payload, overlap=overlap, key=key, **selection))
 
 
 def backfill(  # noqa: PLR0913 - as the operation

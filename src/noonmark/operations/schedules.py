@@ -376,8 +376,8 @@ def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) ->
 
 def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:
     """List the schedules that match every filter, in the order of their creation or newest first."""
-    wanted, deleted = _filter(arguments)
-    wanted = replace(wanted, kinds=_trigger_types(arguments))
+    wanted, deleted = schedule_filter(arguments)
+    wanted = replace(wanted, kinds=trigger_types(arguments))
     if arguments.workflow_id is not None:
         wanted = replace(wanted, target="workflow")
     page, following = _page(service, caller, arguments, wanted, deleted=deleted)
@@ -386,7 +386,7 @@ def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -
 
 def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:
     """List the schedules with an event trigger that match every filter."""
-    wanted, deleted = _filter(arguments)
+    wanted, deleted = schedule_filter(arguments)
     wanted = replace(wanted, kinds=frozenset(KINDS["event"]), event_type=arguments.event_type)
     page, following = _page(service, caller, arguments, wanted, deleted=deleted)
     return {"triggers": page, "next_cursor": following}
@@ -394,8 +394,8 @@ def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> 
 
 def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters) -> dict[str, Any]:
     """Count the schedules that match every filter."""
-    wanted, deleted = _filter(arguments)
-    wanted = replace(wanted, kinds=_trigger_types(arguments))
+    wanted, deleted = schedule_filter(arguments)
+    wanted = replace(wanted, kinds=trigger_types(arguments))
     return {"count": service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
 
 
@@ -436,7 +436,7 @@ def _page(
     return entries, None if end is None else write_cursor(end.schedule.uid)
 
 
-def _filter(arguments: ScheduleFilters | TriggerQuery) -> tuple[ScheduleFilter, bool]:
+def schedule_filter(arguments: ScheduleFilters | TriggerQuery) -> tuple[ScheduleFilter, bool]:
     """The filter of a list of schedules, and whether deleted ones are listed."""
     labels, phases = dict(arguments.labels), arguments.phase or []
     if arguments.label is not None:
@@ -453,7 +453,8 @@ def _filter(arguments: ScheduleFilters | TriggerQuery) -> tuple[ScheduleFilter, 
     return wanted, arguments.include_deleted or phases == [SchedulePhase.DELETED]
 
 
-def _trigger_types(arguments: ScheduleFilters) -> frozenset[str]:
+def trigger_types(arguments: ScheduleFilters) -> frozenset[str]:
+    """The types of trigger that a filter names."""
     return frozenset(trigger_type for kind in arguments.kind or () for trigger_type in KINDS[kind])
 
 

@@ -275,3 +275,23 @@ def test_a_unique_name_is_as_good_as_an_id(cli):
     assert cli.json("schedule", "delete", other)["phase"] == "deleted"
     assert cli.json("schedule", "delete", "the only report")["schedule_id"] == made
     assert cli.refused(3, "schedule", "pause", "the-only-report")[0].startswith("schedule_id: there is no schedule")
+
+
+def test_commands_on_a_selection(cli):
+    ids = [cli.create("--cron", "0 0 1 1 *", "--label", "batch=x") for _ in range(2)]
+    shown = cli("schedule", "pause", "--label", "batch=x", "--dry-run")
+    assert all(one in shown for one in ids)
+    assert shown.splitlines()[-1] == "Would have paused 2 schedules"
+    assert cli("schedule", "pause", "--label", "batch=x").splitlines()[-1] == "Paused 2 schedules"
+    assert cli.json("schedule", "resume", "--label", "batch=x", "--status", "paused")["count"] == 2
+    assert cli.json("schedule", "run-now", "--label", "batch=x")["schedules"][0]["occurrence_id"].startswith("occ_")
+    assert cli.json("schedule", "label", "--label", "batch=x", "--set", "batch=y")["count"] == 2
+    assert cli.json("schedule", "label", ids[0], "--set", "tier=1")["labels"] == {"batch": "y", "tier": "1"}
+    one_or_several = "give the id of a schedule, or select several, such as --label team=a"
+    assert cli.refused(2, "schedule", "pause") == [one_or_several]
+    assert cli.refused(2, "schedule", "delete", ids[0], "--label", "batch=y") == [one_or_several]
+    assert cli.refused(2, "schedule", "run-now", "--label", "batch=y", "--wait") == [
+        "--wait: waits for one run; give the id of a schedule"
+    ]
+    assert cli.json("schedule", "delete", "--label", "batch=y")["count"] == 2
+    assert cli("schedule", "delete", "--label", "batch=y") == "Deleted 0 schedules\n"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from noonmark.cli.commands.schedule import act_on_selection, is_selection
 from noonmark.cli.inputs import parse_optional_instant, parse_optional_json
-from noonmark.cli.options import Connection, Limit, Reason, ScheduleId
+from noonmark.cli.options import Connection, Limit, OneOrSelection, Reason, ScheduleId, ScheduleSelection
 from noonmark.cli.output import (
     EXIT_FAILED,
     one_line,
@@ -42,9 +43,10 @@ _RUN_ID = re.compile(r"(occ_[0-9a-f]{32})-[0-9]+")
 
 
 def run_now(  # noqa: PLR0913 - one argument per option
-    schedule_id: ScheduleId,
+    schedule_id: OneOrSelection = None,
     /,
     *,
+    selection: ScheduleSelection = ScheduleSelection(),
     payload_json: Annotated[str | None, Parameter(show_default=False, help="The payload, as JSON.")] = None,
     overlap: Annotated[
         str | None, Parameter(show_default=False, help="Another overlap policy for this run, such as allow.")
@@ -61,9 +63,13 @@ def run_now(  # noqa: PLR0913 - one argument per option
     reason: Reason = None,
     connection: Connection = Connection(),
 ) -> int:
-    """Run a schedule now, in addition to its own fires."""
+    """Run a schedule now, or all that a selection finds, in addition to their own fires."""
     payload = parse_optional_json(payload_json, "--payload-json")
     arguments = present(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
+    if is_selection(schedule_id, selection):
+        if wait:
+            raise InvalidRequest("waits for one run; give the id of a schedule", field="--wait")
+        return act_on_selection(connection, "selection/run", selection, arguments, "Requested")
     with connect(connection) as remote:
         occurrence = remote.call("schedule/run", arguments)
         occurrence_id = occurrence["occurrence_id"]

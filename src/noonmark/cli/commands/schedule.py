@@ -12,6 +12,7 @@ from noonmark.cli.document_builder import (
     TARGET_OPTIONS,
     TRIGGER_OPTIONS,
     given_document,
+    given_parts,
     policy_document,
     target_document,
     trigger_document,
@@ -23,9 +24,11 @@ from noonmark.cli.options import (
     Connection,
     OldestLimit,
     OnceOptions,
+    OneOrSelection,
     PolicyOptions,
     Reason,
     ScheduleId,
+    ScheduleSelection,
     TargetOptions,
     Texts,
     TriggerOptions,
@@ -64,11 +67,13 @@ def create(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule from a trigger, a target and policies."""
-    document = build_document(trigger, target, policies, bundle)
-    if "trigger" not in document and not document.get("depends_on"):
-        raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
-    note = zone_note(trigger, given_document(policies.schedule_json).get("trigger"))
-    create_schedule(connection, document, schedule_id, note)
+    parts = given_parts(policies.schedule_json)
+    documents = [build_document(trigger, target, policies, bundle, part.document) for part in parts]
+    for document in documents:
+        if "trigger" not in document and not document.get("depends_on"):
+            raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
+    notes = [zone_note(trigger, part.document.get("trigger")) for part in parts]
+    create_schedules(connection, documents, schedule_id, notes)
 
 
 def delay(
@@ -82,10 +87,10 @@ def delay(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule that runs once, at an instant or after a delay."""
-    document = build_document(once, target, policies, bundle)
+    document = build_document(once, target, policies, bundle, given_document(policies.schedule_json))
     if trigger_type(document) != "once":
         raise InvalidRequest("a schedule needs a trigger: give --at or --in")
-    create_schedule(connection, document, schedule_id)
+    create_schedules(connection, [document], schedule_id, [None])
 
 
 def build_document(
@@ -93,9 +98,9 @@ def build_document(
     target: TargetOptions,
     policies: PolicyOptions,
     bundle: str | None,
+    given: dict[str, Any],
 ) -> dict[str, Any]:
-    """The document of a new schedule."""
-    given = given_document(policies.schedule_json)
+    """The document of a new schedule: the given one, with what the options say."""
     document = given | policy_document(policies, given)
     document |= present(trigger=trigger_document(trigger, given.get("trigger")))
     found = target_document(target, bundle, given.get("target"), is_given=True)
@@ -110,13 +115,30 @@ def trigger_type(document: dict[str, Any]) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-def create_schedule(
-    connection: Connection, document: dict[str, Any], schedule_id: str | None, note: str | None = None
+def create_schedules(
+    connection: Connection, documents: list[dict[str, Any]], schedule_id: str | None, notes: list[str | None]
 ) -> None:
-    """Create a schedule from its document, and show it, with a note if there is one."""
+    """Create schedules from their documents, and show them with their notes; nothing if a document is invalid."""
+    if len(documents) > 1:
+        _check_documents(documents, schedule_id)
     with connect(connection) as remote:
-        created = remote.call("schedule/create", document | present(schedule_id=schedule_id))
-    _show_schedule(connection, created, "Created", note)
+        created = [remote.call("schedule/create", one | present(schedule_id=schedule_id)) for one in documents]
+    if connection.as_json and len(created) > 1:
+        print_json({"schedules": created})
+        return
+    for document, note in zip(created, notes, strict=True):
+        _show_schedule(connection, document, "Created", note)
+
+
+def _check_documents(documents: list[dict[str, Any]], schedule_id: str | None) -> None:
+    """Refuse several schedules if one of them cannot be created."""
+    from noonmark.clocks import SystemClock  # noqa: PLC0415 - one document is checked by the operation
+    from noonmark.core.schedule import parse_schedule  # noqa: PLC0415 - likewise
+
+    if schedule_id is not None:
+        raise InvalidRequest(f"names one schedule, but there are {len(documents)}", field="--id")
+    for document in documents:
+        parse_schedule(document, now=SystemClock().now())
 
 
 def update(
@@ -258,24 +280,95 @@ def preview(
 
 
 def pause(
-    schedule_id: ScheduleId,
+    schedule_id: OneOrSelection = None,
     /,
     *,
+    selection: ScheduleSelection = ScheduleSelection(),
     reason: Reason = None,
     until: Annotated[
-        str | None, Parameter(show_default=False, help="Resume by itself at this instant: 2027-05-25T02:00:00Z.")
+        str | None,
+        Parameter(show_default=False, help="Resume one schedule by itself at this instant: 2027-05-25T02:00:00Z."),
     ] = None,
     connection: Connection = Connection(),
-) -> None:
-    """Pause a schedule; active runs continue, and fires missed meanwhile are recorded as skipped."""
-    ends = parse_optional_instant(until, "--until")
-    arguments = present(schedule_id=schedule_id, reason=reason, until=ends)
+) -> int:
+    """Pause a schedule, or all that a selection finds.
+
+    Active runs continue, and fires missed meanwhile are recorded as skipped.
+    """
+    more = present(reason=reason)
+    if is_selection(schedule_id, selection):
+        if until is not None:
+            raise InvalidRequest("takes one schedule: give its id", field="--until")
+        return act_on_selection(connection, "selection/pause", selection, more, "Paused")
+    arguments = {"schedule_id": schedule_id, **more, **present(until=parse_optional_instant(until, "--until"))}
     _change_phase(connection, "schedule/pause", arguments, "Paused")
+    return 0
 
 
-def resume(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
-    """Resume a paused schedule, from now on."""
-    _change_phase(connection, "schedule/resume", present(schedule_id=schedule_id, reason=reason), "Resumed")
+def resume(
+    schedule_id: OneOrSelection = None,
+    /,
+    *,
+    selection: ScheduleSelection = ScheduleSelection(),
+    reason: Reason = None,
+    connection: Connection = Connection(),
+) -> int:
+    """Resume a paused schedule, or all that a selection finds, from now on."""
+    more = present(reason=reason)
+    if is_selection(schedule_id, selection):
+        return act_on_selection(connection, "selection/resume", selection, more, "Resumed")
+    _change_phase(connection, "schedule/resume", {"schedule_id": schedule_id, **more}, "Resumed")
+    return 0
+
+
+def label(
+    schedule_id: OneOrSelection = None,
+    /,
+    *,
+    labels: Annotated[
+        Texts, Parameter(name="--set", help="The label to set, as name=value; an empty value removes it; repeatable.")
+    ],
+    selection: ScheduleSelection = ScheduleSelection(),
+    reason: Reason = None,
+    connection: Connection = Connection(),
+) -> int:
+    """Set labels of a schedule, or of all that a selection finds; other labels stay."""
+    if not is_selection(schedule_id, selection):
+        update(schedule_id or "", policies=PolicyOptions(label=labels), connection=connection)
+        return 0
+    changes = {name: value for name, _, value in (pair.partition("=") for pair in labels)}
+    more = {"set_labels": changes, **present(reason=reason)}
+    return act_on_selection(connection, "selection/label", selection, more, "Labelled")
+
+
+def is_selection(schedule_id: str | None, selection: ScheduleSelection) -> bool:
+    """Whether a command acts on a selection, and not on one schedule."""
+    is_given = bool(_selection_filter(selection))
+    if (schedule_id is None) != is_given:
+        raise InvalidRequest("give the id of a schedule, or select several, such as --label team=a")
+    if selection.dry_run and not is_given:
+        raise InvalidRequest("requires a selection, such as --label team=a", field="--dry-run")
+    return is_given
+
+
+def act_on_selection(
+    connection: Connection, operation: str, selection: ScheduleSelection, more: dict[str, Any], verb: str
+) -> int:
+    """Act on all schedules that a selection finds, and show them; returns the exit code."""
+    arguments = _selection_filter(selection) | {"limit": selection.limit, "dry_run": selection.dry_run} | more
+    with connect(connection) as remote:
+        answer = remote.call(operation, arguments)
+    if connection.as_json:
+        print_json(answer)
+    else:
+        from noonmark.cli.render.tables import show_selected  # noqa: PLC0415 - rich is slow to load
+
+        show_selected(answer, f"Would have {verb.lower()}" if selection.dry_run else verb)
+    return EXIT_FAILED if answer["count"] < len(answer["schedules"]) else 0
+
+
+def _selection_filter(selection: ScheduleSelection) -> dict[str, Any]:
+    return schedule_filter(selection.status, selection.label) | present(kind=selection.kind, text=selection.text)
 
 
 def _change_phase(connection: Connection, operation: str, arguments: dict[str, Any], verb: str) -> None:
@@ -285,16 +378,22 @@ def _change_phase(connection: Connection, operation: str, arguments: dict[str, A
 
 
 def delete(
-    schedule_id: ScheduleId,
+    schedule_id: OneOrSelection = None,
     /,
     *,
+    selection: ScheduleSelection = ScheduleSelection(),
     stop_running: Annotated[bool, Parameter(negative="", help="Ask its runs to stop, suspended ones too.")] = False,
     reason: Reason = None,
     confirm: Confirm = False,
     connection: Connection = Connection(),
 ) -> int:
-    """Delete a schedule; its history is kept. Its runs go on, unless they are to stop."""
-    return delete_schedule(connection, schedule_id, reason=reason, confirm=confirm, stop_running=stop_running)
+    """Delete a schedule, or all that a selection finds; the history is kept. Runs go on, unless they are to stop."""
+    if not is_selection(schedule_id, selection):
+        return delete_schedule(connection, schedule_id or "", reason=reason, confirm=confirm, stop_running=stop_running)
+    if confirm and not selection.dry_run and not is_confirmed("Delete all schedules of the selection?"):
+        return EXIT_FAILED
+    more = present(reason=reason, stop_running=stop_running or None)
+    return act_on_selection(connection, "selection/delete", selection, more, "Deleted")
 
 
 def delete_schedule(

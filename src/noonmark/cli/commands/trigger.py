@@ -13,12 +13,13 @@ from noonmark.cli.commands.schedule import (
     NewId,
     Status,
     build_document,
-    create_schedule,
+    create_schedules,
     delete_schedule,
     schedule_filter,
     show_schedule_list,
     trigger_type,
 )
+from noonmark.cli.document_builder import given_parts
 from noonmark.cli.options import (
     Confirm,
     Connection,
@@ -44,10 +45,13 @@ def create(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule that an event triggers."""
-    document = build_document(event, target, policies, bundle)
-    if trigger_type(document) != "event":
-        raise InvalidRequest("is required: the type of the events that trigger it", field="--event")
-    create_schedule(connection, document, schedule_id)
+    parts = given_parts(policies.schedule_json)
+    documents = [build_document(event, target, policies, bundle, part.document) for part in parts]
+    for part, document in zip(parts, documents, strict=True):
+        if trigger_type(document) != "event":
+            of_part = f" for {part.place} of --schedule-json" if part.place else ""
+            raise InvalidRequest(f"is required{of_part}: the type of the events that trigger it", field="--event")
+    create_schedules(connection, documents, schedule_id, [None] * len(documents))
 
 
 def list_triggers(

@@ -56,6 +56,16 @@ def show_schedules(schedules: Sequence[dict[str, Any]], more: str) -> None:
     show_table(titles, rows, _count(schedules, "schedule") + more, optional=("From now", "When"))
 
 
+def show_selected(answer: dict[str, Any], verb: str) -> None:
+    """Show the schedules of a selection, and what became of them."""
+    rows = [
+        [one["schedule_id"], one["name"] or "-", one["phase"], one["problem"] or one["occurrence_id"] or "-"]
+        for one in answer["schedules"]
+    ]
+    count = f"{answer['count']:,} {'schedule' if answer['count'] == 1 else 'schedules'}"
+    show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}")
+
+
 OCCURRENCE_OPTIONAL = ("UTC", "Origin")
 """The columns that a narrow table of occurrences leaves out."""
 

@@ -214,6 +214,28 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedSchedule:
+    """A schedule of a selection, and what became of it."""
+
+    schedule_id: str
+    name: str | None
+    phase: str
+    occurrence_id: str | None
+    """The run that was requested."""
+    problem: str | None
+    """Why it stays as it was; null if it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """The schedules of a selection, in the order of their creation."""
+
+    count: int
+    """How many were changed or run, or would be."""
+    schedules: list[SelectedSchedule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRedrive:
     """An occurrence of a selection that does not run again, and why."""
 

@@ -38,6 +38,8 @@ USUAL_BACKFILL, MAX_BACKFILL = 1_000, 10_000
 """How many fires one backfill runs."""
 USUAL_REDRIVE, MAX_REDRIVE = 1_000, 10_000
 """How many occurrences one request runs again."""
+USUAL_SELECTED, MAX_SELECTED = 1_000, 10_000
+"""How many schedules one request acts on."""
 USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
 MAX_OFFSET = 10_000
 MAX_KEY = 255
@@ -207,6 +209,50 @@ class ScheduleFilters(Arguments):
     name: Name | None = None
     route: Name | None = None
     include_deleted: Boolean = False
+
+
+class ScheduleSelection(Arguments):
+    """Filters that select the schedules to act on; a schedule must match all of them, and there must be one."""
+
+    phase: SchedulePhases | None = None
+    kind: TriggerKinds | None = None
+    label: Label | None = None
+    """`name=value`."""
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    owner: Name | None = None
+    text: Name | None = None
+    name: Name | None = None
+    route: Name | None = None
+    limit: Annotated[int, integer(1, MAX_SELECTED)] = USUAL_SELECTED
+    """A selection of more schedules is refused."""
+    dry_run: Boolean = False
+    """Only say what is selected."""
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class SelectionDeletion(ScheduleSelection):
+    """The schedules to delete."""
+
+    stop_running: Boolean = False
+    """Ask their runs to stop, suspended ones too."""
+
+
+class SelectionRun(ScheduleSelection):
+    """The schedules to run now."""
+
+    payload: Json | None = None
+    overlap: Policy | None = None
+    """The overlap policy of these runs alone."""
+    key: Name | None = None
+    """The same key again runs nothing twice."""
+
+
+class SelectionLabels(ScheduleSelection):
+    """The schedules to label."""
+
+    set_labels: Labels
+    """Added to the labels of each; an empty value removes one."""
 
 
 class ScheduleQuery(ScheduleFilters):
