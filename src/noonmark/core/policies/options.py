@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     Seconds = float | timedelta
     Document = dict[str, Any]
 
-OverlapName = Literal["skip", "skip_if_running", "queue", "queue_one", "allow", "allow_concurrent", "cancel_running"]
+OverlapName = Literal[
+    "skip", "skip_if_running", "queue", "queue_one", "allow", "allow_concurrent", "cancel_running", "terminate"
+]
 """The names of overlap policies, for type checkers; what is accepted is the reader's decision."""
 MisfireName = Literal[
     "skip",
