@@ -102,6 +102,18 @@ def test_due_schedules_run_and_are_logged(server):
     assert [one["level"] for one in told if "`noonmark schedule explain " in one["event"]] == ["error"]
 
 
+def test_a_schedule_with_the_label_has_metrics_of_its_own(server):
+    with kept(server.folder) as scheduler:
+        scheduler.stop()
+        touch = scheduler.schedule(nothing, function_name="touch", name="watched", labels={"metrics": "true"})
+        eventually(lambda: phases(scheduler, touch) == ["completed"])
+        (occurrence,) = scheduler.occurrences(touch)
+        scheduler.close()
+    series = f'noonmark_schedule_last_success_timestamp_seconds{{name="watched",schedule_id="{touch}"}}'
+    found = eventually(lambda: server.samples().get(series))
+    assert found == pytest.approx(occurrence.ended_at.timestamp())
+
+
 def test_a_request_cannot_inject_log_lines(server):
     server.get("/%0d%0aFAKE%1b%00?token=hunter2-marked")
     with socket.create_connection(("127.0.0.1", server.port)) as line:
