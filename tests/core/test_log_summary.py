@@ -2,10 +2,14 @@
 
 import pytest
 
-from noonmark.core.log_summary import log_summary
+from noonmark.core.ids import manual
+from noonmark.core.instants import SECOND
+from noonmark.core.log_summary import failure_line, log_name, log_summary
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.core.targets.command import end_of_program
+from noonmark.testing import factories
+from noonmark.testing.factories import NOW
 
 
 def ended(kind, outcome=Outcome.FAILED, reason=Reason.FAILED, own_words=None, **said):
@@ -49,6 +53,30 @@ def test_what_noonmark_decided_itself_is_said_in_its_own_words_on_one_line(kind)
 def test_a_function_is_the_nodes_own_and_what_it_raised_is_said():
     assert ended("function", error="Traceback ..\nValueError: no toast\n") == "\nTraceback ..\nValueError: no toast"
     assert ended("function", result={"exit_code": 1}) == ""
+
+
+@pytest.mark.parametrize(
+    ("retry_at", "error", "expected"),
+    [
+        (None, None, "failed, attempt 1 of 1; `noonmark schedule explain OCCURRENCE` says more"),
+        (
+            None,
+            "Traceback ..",
+            "failed, attempt 1 of 1; `noonmark schedule explain OCCURRENCE` says more\nTraceback ..",
+        ),
+        (NOW + SECOND, None, "failed, attempt 1 of 1, retry at 2030-03-17T17:47:01Z"),
+    ],
+)
+def test_a_failure_says_what_follows_or_where_to_read_more(retry_at, error, expected):
+    schedule = factories.schedule(name="tick")
+    occurrence = factories.occurrence(schedule, manual("key"), nominal=NOW)
+    run = Run(id="o-1", occurrence_id="o", attempt=1, node="n", started=1, outcome=Outcome.FAILED, error=error)
+    line = failure_line(schedule, occurrence, run, Reason.FAILED, retry_at=retry_at)
+    assert line == f"tick: the run of 2030-03-17T17:47:00Z {expected.replace('OCCURRENCE', occurrence.id)}"
+
+
+def test_a_schedule_without_a_name_is_called_by_its_id_and_route():
+    assert log_name(factories.schedule(schedule_id="s-1", name=None)) == "s-1 (function:work)"
 
 
 @pytest.mark.parametrize(

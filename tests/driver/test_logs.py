@@ -6,12 +6,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noonmark import IntervalTrigger, Scheduler
+from noonmark.core.ids import event
 from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import misfire
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.settlement import Accepted
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import EventTrigger
-from noonmark.testing import FakeClock, ManualDriver
+from noonmark.driver import logs
+from noonmark.testing import FakeClock, ManualDriver, factories
+from noonmark.testing.factories import NOW
 from tests.driver.rig import Rig
 
 START = datetime(2030, 5, 1, tzinfo=UTC)
@@ -53,24 +60,88 @@ def test_one_missed_fire_is_told_with_one_time(kit, caplog):
     assert line.startswith("tick: the fire of 2030-05-01T00:01:00Z ended as misfired. ")
 
 
-def test_what_a_policy_skips_is_no_warning(kit, caplog):
+def test_skips_behind_a_run_that_hangs_are_a_warning_per_hour(caplog):
     caplog.set_level(logging.INFO, "noonmark")
-    job = kit.scheduler.schedule(fail, trigger=IntervalTrigger(60), retries={"max_attempts": 2, "backoff_seconds": 90})
-    kit.driver.run_until(START + timedelta(seconds=121))
+    rig = Rig(lease=86_400 * SECOND)
+    made = rig.create(schedule_id="slow", trigger=EventTrigger("seen"))
+    hung = rig.started(made).occurrence
+    for number in range(4):
+        later = factories.occurrence(made, event(f"e-{number}"), nominal=rig.world.now)
+        assert rig.store.store.add([later]) == [True]
+        rig.claim_once()
+        rig.admit_once()
+        rig.advance((60 if number < 2 else 3_600) * SECOND)
+    first, second = said(caplog, logging.WARNING)
+    assert f"was skipped, because an earlier one ({hung.id}) has not ended. `noonmark schedule explain " in first
+    assert "further skips are logged at level info for an hour" in second
+    assert len([line for line in said(caplog, logging.INFO) if "ended as skipped" in line]) == 2
+
+
+def test_a_run_now_that_is_refused_is_no_warning(caplog):
+    caplog.set_level(logging.INFO, "noonmark")
+    rig = Rig()
+    made = rig.create(schedule_id="slow", trigger=EventTrigger("seen"))
+    rig.started(made)
+    rig.add(made, "by-hand")
+    rig.claim_once()
+    rig.admit_once()
+    assert said(caplog, logging.WARNING) == []
+    assert "ended as skipped. An earlier occurrence was still in flight" in said(caplog, logging.INFO)[-1]
+
+
+def test_warnings_are_remembered_for_a_bounded_number_of_schedules(monkeypatch, caplog):
+    monkeypatch.setattr(logs, "MAX_WARNED", 2)
+    warned = {}
+    for number in (0, 1, 2, 2, 1, 0):
+        schedule = factories.schedule(f"uid-{number}")
+        row = factories.occurrence(schedule, event("e"), nominal=NOW, phase=Phase.SKIPPED)
+        logs.skipped(warned, schedule, row, now=NOW)
+    assert list(warned) == ["uid-2", "uid-0"]
+    assert len(said(caplog, logging.WARNING)) == 4
+
+
+def test_a_run_that_completed_is_told_with_its_time(kit, caplog):
+    caplog.set_level(logging.INFO, "noonmark")
+    job = kit.scheduler.schedule(str, name="tick", trigger=IntervalTrigger(60))
+    kit.driver.run_until(START + timedelta(seconds=61))
+    [record] = [one for one in caplog.records if one.name == "noonmark.jobs"]
+    assert record.getMessage().startswith("tick: the run of 2030-05-01T00:01:00Z completed in 0.")
+    [run] = kit.scheduler.runs(job)
+    assert (record.levelno, record.schedule_id, record.run_id) == (logging.INFO, job, run.id)
+
+
+def test_many_completions_share_a_line(kit, caplog):
+    caplog.set_level(logging.INFO, "noonmark.jobs")
+    kit.scheduler.create_many([{"func": str}] * (logs.MAX_COMPLETED_LINES + 1))
+    kit.driver.run_due()
+    assert said(caplog, logging.INFO) == [f"{logs.MAX_COMPLETED_LINES + 1} runs completed"]
+
+
+def test_a_run_whose_node_was_killed_is_told_when_it_begins_again(caplog):
+    caplog.set_level(logging.INFO, "noonmark.jobs")
+    rig = Rig()
+    rig.started(rig.create(schedule_id="long", trigger=EventTrigger("seen")))
+    other = Rig(rig, node="node-b")
+    rig.advance(60 * SECOND)
+    other.claim_once()
+    other.admit_once()
     [line] = said(caplog, logging.INFO)
-    assert line.startswith(f"{job} (function:")
-    assert ": the fire of 2030-05-01T00:02:00Z ended as skipped. An earlier occurrence was still in flight" in line
+    assert "begins again, because the node that ran it was killed, stopped or lost" in line
 
 
 def test_a_failed_run_is_told_with_its_attempt_and_what_follows(kit, caplog):
-    kit.scheduler.schedule(fail, name="fragile", retries=1)
+    job = kit.scheduler.schedule(fail, name="fragile", retries=1)
     kit.driver.run_until(START + timedelta(seconds=10))
-    first, second = said(caplog, logging.WARNING)
+    [first], [second] = said(caplog, logging.WARNING), said(caplog, logging.ERROR)
+    [occurrence] = kit.scheduler.occurrences(job)
     assert first.startswith(
         "fragile: the run of 2030-05-01T00:00:00Z failed, attempt 1 of 2, retry at 2030-05-01T00:00:01"
     )
     assert first.endswith("ValueError: on purpose")
-    assert second.startswith("fragile: the run of 2030-05-01T00:00:00Z failed, attempt 2 of 2\n")
+    assert second.startswith(
+        "fragile: the run of 2030-05-01T00:00:00Z failed, attempt 2 of 2;"
+        f" `noonmark schedule explain {occurrence.id}` says more\nTraceback"
+    )
 
 
 def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(caplog):
@@ -79,8 +150,8 @@ def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(ca
     refused = rig.started(made)
     rig.target.end(refused, Outcome.DELIVERY_FAILED, error="MARK", own_words="it is far away")
     rig.settle_once()
-    [line] = said(caplog, logging.WARNING)
-    assert line.endswith(": it is far away (undeliverable)")
+    [line] = said(caplog, logging.ERROR)
+    assert f": it is far away (undeliverable); `noonmark schedule explain {refused.occurrence.id}` says more" in line
     assert "MARK" not in line
 
 
@@ -106,3 +177,28 @@ def test_a_gap_that_no_node_could_serve_is_told_as_such(caplog):
         rig.plan_once()
     [line] = said(caplog, logging.WARNING)
     assert "no live node serves its target, function:work" in line
+
+
+def test_a_run_that_must_not_be_repeated_after_its_node_was_lost_is_an_error(caplog):
+    rig = Rig()
+    made = rig.create(schedule_id="once", trigger=EventTrigger("seen"), delivery=Delivery.AT_MOST_ONCE)
+    lost = rig.started(made).occurrence
+    other = Rig(rig, node="node-b")
+    other.advance(60 * SECOND)
+    other.claim_once()
+    other.admit_once()
+    [line] = said(caplog, logging.ERROR)
+    assert f"ended as delivery_failed. {Reason.OUTCOME_UNKNOWN.sentence} `noonmark schedule explain {lost.id}`" in line
+
+
+def test_work_that_was_accepted_and_never_ended_is_an_error(caplog):
+    rig = Rig()
+    made = rig.create(schedule_id="away", trigger=EventTrigger("seen"))
+    begun = rig.started(made)
+    begun.is_closed = True
+    rig.driver.report(begun, Accepted(started=NOW, accepted=NOW, deadline=NOW + 60 * SECOND))
+    rig.settle_once()
+    rig.advance(61 * SECOND)
+    rig.reap_once()
+    [line] = said(caplog, logging.ERROR)
+    assert f"timed_out, attempt 1 of 1; `noonmark schedule explain {begun.occurrence.id}` says more" in line

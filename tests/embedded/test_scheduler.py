@@ -358,9 +358,9 @@ class TestRunning:
         with scheduler:
             assert ended(scheduler, job) == ["failed"]
         [record] = [one for one in caplog.records if one.name == "noonmark.jobs"]
-        assert record.levelname == "WARNING"
+        assert record.levelname == "ERROR"
         assert record.getMessage().startswith("breakfast: the run of ")
-        assert " failed, attempt 1 of 1\n" in record.getMessage()
+        assert " failed, attempt 1 of 1; `noonmark schedule explain " in record.getMessage()
         assert "ValueError: the toast" in record.getMessage()
 
     def test_arguments_that_the_function_cannot_take_are_refused_at_once(self, scheduler):

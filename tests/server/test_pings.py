@@ -82,6 +82,14 @@ def test_logs_show_no_token():
     assert _parse_access(logging.getLogger(), "info", event)["path"] == "/ping/***/start"
 
 
+def test_a_failure_that_a_ping_reports_is_logged_without_its_words(server, open_url, caplog):
+    server.client.post(f"{open_url}/fail", content=b"MARK")
+    [record] = [one for one in caplog.records if one.name == "noonmark.jobs"]
+    assert record.levelno == logging.ERROR
+    assert ": its ping said so (failed); `noonmark schedule explain " in record.getMessage()
+    assert "MARK" not in caplog.text
+
+
 def test_an_error_in_a_ping_is_logged_without_its_token(server, caplog, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("broken")

@@ -174,7 +174,7 @@ def test_there_are_twenty_marks(worked):
 
 def test_no_mark_is_in_the_log(worked):
     log = worked.server.log
-    for level in ("debug", "info", "warning"):
+    for level in ("debug", "info", "error"):
         assert f'"level": "{level}"' in log
     assert "password=***" in log, "what the function raised is told, and masked"
     assert "Traceback" in log

@@ -53,7 +53,7 @@ def nothing():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving(folder_with_jobs(tmp_path_factory.mktemp("server")), *OFFERS) as one:
+    with serving(folder_with_jobs(tmp_path_factory.mktemp("server")), *OFFERS, "--log-level", "debug") as one:
         yield one
 
 
@@ -98,7 +98,20 @@ def test_due_schedules_run_and_are_logged(server):
     about = eventually(lambda: [one for one in server.records if one.get("occurrence_id") == occurrence.id][1:])
     assert {one["schedule_id"] for one in about} == {touch}
     assert all(line.isprintable() for line in server.log.split("\n")), "a raw control character"
-    assert any("FAKE" in one["event"] and one["logger"] == "noonmark.jobs" for one in server.records)
+    told = [one for one in server.records if one["logger"] == "noonmark.jobs" and "FAKE" in one["event"]]
+    assert [one["level"] for one in told if "`noonmark schedule explain " in one["event"]] == ["error"]
+
+
+def test_a_schedule_with_the_label_has_metrics_of_its_own(server):
+    with kept(server.folder) as scheduler:
+        scheduler.stop()
+        touch = scheduler.schedule(nothing, function_name="touch", name="watched", labels={"metrics": "true"})
+        eventually(lambda: phases(scheduler, touch) == ["completed"])
+        (occurrence,) = scheduler.occurrences(touch)
+        scheduler.close()
+    series = f'noonmark_schedule_last_success_timestamp_seconds{{name="watched",schedule_id="{touch}"}}'
+    found = eventually(lambda: server.samples().get(series))
+    assert found == pytest.approx(occurrence.ended_at.timestamp())
 
 
 def test_a_request_cannot_inject_log_lines(server):
@@ -181,7 +194,7 @@ def test_due_schedules_are_visible_without_a_worker(server):
 
 def test_a_second_server_on_the_same_file_is_another_node(server):
     eventually(lambda: server.get("/health/ready").status == 200)
-    with serving(server.folder, "--no-worker", "--log-format", "text", name="second") as second:
+    with serving(server.folder, "--no-worker", "--log-format", "text", "--log-level", "debug", name="second") as second:
         assert LINE.fullmatch(second.printed)[3] == "off"
         assert second.get("/health").json["worker"] == "stopped"
         ready = second.get("/health/ready")
@@ -194,7 +207,7 @@ def test_a_second_server_on_the_same_file_is_another_node(server):
             scheduler.close()
         assert second.stop(signal.SIGINT) == 0
         assert all(line.isprintable() for line in second.log.split("\n"))
-        assert " info uvicorn.access request " in second.log
+        assert " debug uvicorn.access request " in second.log
     assert server.get("/health").status == 200
 
 

@@ -132,7 +132,7 @@ def test_text_is_parsed_by_setting(name, text, value):
         ("max_threads", "2.5", "a whole number from 1 to 10,000"),
         ("worker", "maybe", "true or false"),
         ("log_level", "loud", "debug, info, warning, error or critical"),
-        ("log_format", "xml", "json or text"),
+        ("log_format", "xml", "auto, json or text"),
         ("store", "mysql://host/db", "memory://, sqlite:///relative.db"),
         ("allow_env", "LEVEL=9", 'variable names, or "*" for any'),
         ("allow_env", "LC_*", 'variable names, or "*" for any'),

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from noonmark.telemetry import logs
-from noonmark.telemetry.logs import MAX_TEXT
+from noonmark.telemetry.logs import CONTINUED, MAX_TEXT
 
 HOSTILE = "a\r\nFAKE level=error\x1b[2J\x00\u202etxt.exe\u2028\x85\ud800"
 MARK = "hunter2-marked"
@@ -47,23 +47,52 @@ def is_clean(line):
     return line.isprintable()
 
 
+def records(lines):
+    """The lines that begin a record."""
+    return [line for line in lines if not line.startswith(CONTINUED)]
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_hostile_name_stays_on_its_line(log, form):
+def test_hostile_name_makes_no_record(log, form):
     lines = log(form=form)
     logging.getLogger("noonmark.driver").warning("%s: missed", HOSTILE, extra={"schedule_id": HOSTILE})
     structlog.get_logger("noonmark.rest").info(HOSTILE, label=HOSTILE, labels={HOSTILE: [HOSTILE]})
     found = lines()
-    assert len(found) == 2
+    assert len(records(found)) == 2
     assert all(is_clean(line) for line in found), found
     if form == "json":
+        assert len(found) == 2
         assert all(line.isascii() for line in found)
         told = json.loads(found[0])
         assert (told["event"], told["schedule_id"]) == (f"{HOSTILE}: missed", HOSTILE)
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_error_with_traceback_is_one_line(log, form):
-    lines = log(form=form)
+def test_traceback_in_text_follows_on_lines_of_its_own(log):
+    lines = log(form="text")
+    try:
+        raises(RuntimeError("spilled"))
+    except RuntimeError:
+        logging.getLogger("noonmark.driver").exception("it failed", extra={"schedule_id": "s-1"})
+    logging.getLogger("noonmark.jobs").error("tick failed\nValueError: burnt")
+    first, second, *_, last, failed, cause = lines()
+    assert first.endswith(" error noonmark.driver it failed schedule_id=s-1")
+    assert second == f"{CONTINUED}Traceback (most recent call last):"
+    assert last == f"{CONTINUED}RuntimeError: spilled"
+    assert (failed.endswith("tick failed"), cause) == (True, f"{CONTINUED}ValueError: burnt")
+
+
+@pytest.mark.parametrize(("is_terminal", "is_json"), [(True, False), (False, True)])
+def test_format_follows_the_stream(log, is_terminal, is_json):
+    log()
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    logs.configure(stream=stream)
+    logging.getLogger("noonmark.driver").info("hello")
+    assert stream.getvalue().startswith("{") == is_json
+
+
+def test_error_with_traceback_is_one_line_of_json(log):
+    lines = log(form="json")
     try:
         raises(RuntimeError(HOSTILE))
     except RuntimeError:
@@ -105,11 +134,19 @@ def test_level_is_respected(log):
     assert [json.loads(line)["event"] for line in lines()] == ["loud"] * 3
 
 
-def test_access_lines_are_split_into_fields(log):
+def test_access_lines_have_level_debug(log):
     lines = log()
+    assert not logging.getLogger("uvicorn.access").isEnabledFor(logging.INFO)
+    logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "GET", "/", "1.1", 200)
+    assert lines() == []
+
+
+def test_access_lines_are_split_into_fields(log):
+    lines = log(level="debug")
     path = f"/schedules?api_key={MARK}&name=a%0d%0aSet-Cookie"
     logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "GET", path, "1.1", 200)
     told = json.loads(lines()[0])
+    assert told["level"] == "debug"
     assert {name: told[name] for name in ("event", "method", "path", "status", "client")} == {
         "event": "request",
         "method": "GET",
@@ -129,7 +166,7 @@ def test_access_lines_are_split_into_fields(log):
     ],
 )
 def test_misplaced_secret_in_a_path_is_masked(log, path, status, told):
-    lines = log()
+    lines = log(level="debug")
     logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "PUT", path, "1.1", status)
     assert json.loads(lines()[0])["path"] == told
 
@@ -148,7 +185,7 @@ def test_secrets_are_masked(log, form):
     ours.info("called", api_key=MARK, token=MARK, headers={"Authorization": MARK, "X-Secret": [MARK]}, password=MARK)
     ours.info("asked", url=f"https://ada:{MARK}@example.com/?access_token={MARK}", hosts=[f"https://a:{MARK}@b"])
     found = lines()
-    assert len(found) == 6
+    assert len(records(found)) == 6
     assert MARK not in "\n".join(found)
     assert sum(line.count("***") for line in found) >= 10
 

@@ -1,4 +1,4 @@
-"""Log lines: what was missed, failed or skipped, and why."""
+"""Log lines: what ran, what was missed, failed or skipped, and why."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.lifecycle import Phase
-from noonmark.core.log_summary import log_summary
+from noonmark.core.log_summary import failure_line, log_name, more_about
+from noonmark.core.occurrence import kept_facts
+from noonmark.core.run import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.core.clock_trust import Trust
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -18,58 +22,105 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
 
 logger = logging.getLogger("noonmark.driver")
-UNSERVED_INTERVAL: Micros = 3_600 * SECOND
-"""How often it is logged that no node serves the target of a schedule."""
-
 jobs = logging.getLogger("noonmark.jobs")
+
+WARNING_INTERVAL: Micros = 3_600 * SECOND
+"""How often the same warning about a schedule is logged."""
+MAX_WARNED = 10_000
+"""A node remembers its warnings about this many schedules; beyond that, an older one may be repeated early."""
+MAX_COMPLETED_LINES = 50
+"""Up to this many completions that are written together get a line each: a line takes longer than a run."""
+QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
+"""Outcomes that are no failures."""
+FAILED = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 
 
 def ended(schedule: Schedule, row: Occurrence) -> None:
-    """An occurrence ended without delivery: info if it was skipped or cancelled as declared, else a warning."""
+    """An occurrence ended undelivered: info if skipped or cancelled as declared, an error if failed, else a warning."""
     was_asked_for = row.phase in (Phase.SKIPPED, Phase.CANCELLED) and not row.missed_count
-    level = logging.INFO if was_asked_for else logging.WARNING
+    level = logging.INFO if was_asked_for else logging.ERROR if row.phase in FAILED else logging.WARNING
     if not logger.isEnabledFor(level):
         return
     first, last = to_text(row.missed_first or row.nominal), to_text(row.missed_last or row.nominal)
     when = f"the fire of {first}" if first == last else f"{row.missed_count:,} fires, {first} to {last},"
     why = "" if row.reason is None else row.reason.sentence
-    logger.log(level, "%s: %s ended as %s. %s", _called(schedule), when, row.phase, why, extra=_ids(row))
+    more = f" {more_about(row.id)}" if row.phase in FAILED else ""
+    logger.log(level, "%s: %s ended as %s. %s%s", log_name(schedule), when, row.phase, why, more, extra=_ids(row))
 
 
-def unserved(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros) -> None:
-    """No live node serves the target of a schedule: one warning per schedule and hour."""
-    for uid in [uid for uid, time in warned.items() if not now - UNSERVED_INTERVAL < time <= now]:
-        del warned[uid]
-    if schedule.uid in warned:
+def skipped(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros) -> None:
+    """An occurrence was skipped because an earlier one has not ended: a warning per schedule and hour, else info."""
+    if not _is_first(warned, schedule, now=now):
+        ended(schedule, row)
         return
-    warned[schedule.uid] = now
+    earlier = (kept_facts(row) or {}).get("in_flight")
     logger.warning(
-        "%s: no live node serves its target, %s: the fire of %s ended as %s."
-        " `noonmark schedule explain %s` says more; this is not repeated for an hour",
-        _called(schedule),
-        row.route,
+        "%s: the fire of %s was skipped, because an earlier one%s has not ended. %s;"
+        " further skips are logged at level info for an hour",
+        log_name(schedule),
         to_text(row.nominal),
-        row.phase,
-        schedule.schedule_id,
+        "" if earlier is None else f" ({earlier})",
+        more_about(row.id),
         extra=_ids(row),
     )
 
 
-def failed(schedule: Schedule, settlement: Settlement) -> None:
-    """A run did not complete."""
-    run, allowed = settlement.run, schedule.declaration.retry_policy.max_attempts
-    then = "" if settlement.retry_at is None else f", retry at {to_text(settlement.retry_at)}"
-    jobs.warning(
-        "%s: the run of %s %s, attempt %d of %d%s%s",
-        _called(schedule),
-        to_text(settlement.occurrence.nominal),
-        run.outcome,
-        run.attempt,
-        allowed,
-        then,
-        log_summary(schedule.declaration.target.kind, run, settlement.reason, settlement.own_words),
-        extra=_ids(settlement.occurrence) | {"run_id": run.id},
+def unserved(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros) -> None:
+    """No live node serves the target of a schedule: one warning per schedule and hour."""
+    if not _is_first(warned, schedule, now=now):
+        return
+    logger.warning(
+        "%s: no live node serves its target, %s: the fire of %s ended as %s. %s; this is not repeated for an hour",
+        log_name(schedule),
+        row.route,
+        to_text(row.nominal),
+        row.phase,
+        more_about(schedule.schedule_id),
+        extra=_ids(row),
     )
+
+
+def begins_again(schedule: Schedule, row: Occurrence) -> None:
+    """A run starts once more, because the node that ran it was lost or stopped."""
+    jobs.info(
+        "%s: the run of %s begins again, because the node that ran it was killed, stopped or lost",
+        log_name(schedule),
+        to_text(row.nominal),
+        extra=_ids(row),
+    )
+
+
+def completed(runs: Sequence[tuple[Schedule, Settlement]]) -> None:
+    """Runs completed: a line each, or one for many."""
+    if len(runs) > MAX_COMPLETED_LINES:
+        jobs.info("%d runs completed", len(runs))
+        return
+    for schedule, settlement in runs:
+        run = settlement.run
+        jobs.info(
+            "%s: the run of %s completed in %.6f s",
+            log_name(schedule),
+            to_text(settlement.occurrence.nominal),
+            0 if run.ended is None else micros_to_seconds(run.ended - run.started),
+            extra=_ids(settlement.occurrence) | {"run_id": run.id},
+        )
+
+
+def failed(schedule: Schedule, settlement: Settlement) -> None:
+    """A run did not complete: a warning if it is retried, else an error. Nothing if it did, or was cancelled."""
+    run, phase = settlement.run, settlement.phase
+    if phase in (Phase.COMPLETED, Phase.AWAITING_COMPLETION) or run.outcome in QUIET:
+        return
+    line = failure_line(
+        schedule,
+        settlement.occurrence,
+        run,
+        settlement.reason,
+        retry_at=settlement.retry_at,
+        own_words=settlement.own_words,
+    )
+    level = logging.ERROR if settlement.retry_at is None else logging.WARNING
+    jobs.log(level, "%s", line, extra=_ids(settlement.occurrence) | {"run_id": run.id})
 
 
 def leader(node: str, leads: str | None, term: int) -> None:
@@ -86,7 +137,7 @@ def overdue(schedule: Schedule, row: Occurrence) -> None:
     """A run takes longer than expected."""
     expected = schedule.declaration.expected
     limit = "expected" if expected is None else f"the expected {micros_to_seconds(expected):g} s"
-    logger.warning("%s is still running after more than %s", _called(schedule), limit, extra=_ids(row))
+    logger.warning("%s is still running after more than %s", log_name(schedule), limit, extra=_ids(row))
 
 
 def lost(node: str, seen: Micros) -> None:
@@ -114,7 +165,7 @@ def rewound(schedule: Schedule, plan: Plan) -> None:
     """A schedule that a fast clock planned too far is planned again."""
     logger.warning(
         "%s was planned up to %s by a clock that was ahead; planning it again from %s",
-        _called(schedule),
+        log_name(schedule),
         to_text(plan.snapshot.watermark),
         to_text(plan.watermark),
     )
@@ -125,6 +176,13 @@ def _ids(row: Occurrence) -> dict[str, str]:
     return {"occurrence_id": row.id, "schedule_id": row.schedule_id}
 
 
-def _called(schedule: Schedule) -> str:
-    """The schedule's name, or else its id and its route."""
-    return schedule.declaration.name or f"{schedule.schedule_id} ({schedule.declaration.target.route})"
+def _is_first(warned: dict[str, Micros], schedule: Schedule, *, now: Micros) -> bool:
+    """Whether a schedule has had no such warning for an hour; if so, this one is remembered."""
+    before = warned.get(schedule.uid)
+    if before is not None and before <= now < before + WARNING_INTERVAL:
+        return False
+    warned.pop(schedule.uid, None)
+    if len(warned) >= MAX_WARNED:
+        del warned[next(iter(warned))]  # the oldest
+    warned[schedule.uid] = now
+    return True

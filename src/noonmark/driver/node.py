@@ -80,6 +80,8 @@ class Node:
         """Whether the store's time is trusted."""
         self.warned: dict[str, Micros] = {}
         """When it was last logged that no node serves the target of a schedule, by uid."""
+        self.warned_of_skips: dict[str, Micros] = {}
+        """When it was last warned that an earlier occurrence of a schedule is in the way, by uid."""
         self.must_rewind = False
         """The store's clock fell back, or is behind a stored time: schedules that are planned ahead need a check."""
         self.remembers_ahead: tuple[Micros, Micros] | None = None

@@ -274,7 +274,7 @@ def _end(  # noqa: PLR0913 - what a caller may report
     ended = settle(occurrence, schedule, delivered, node=occurrence.node or "")
     if not (service.store.settle([ended]))[0]:
         raise Conflict("another caller has ended it a moment ago")
-    service.ping(schedule, ended)
+    service.report_end(schedule, ended, source="callback")
     audit.record(service, caller, schedule=schedule)
     service.wake(None)
     return _document(service, caller, occurrence_id)

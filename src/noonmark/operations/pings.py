@@ -89,7 +89,7 @@ def _count(service: Service, schedule: Schedule, occurrence: Occurrence, ping: P
         settlement = settle(occurrence, schedule, delivered(ping, occurrence, now=now), node=node)
     is_written = service.store.settle([settlement])[0]
     if is_written and ping.signal is not Signal.START:
-        service.ping(schedule, settlement)
+        service.report_end(schedule, settlement, source="ping")
     elif is_written and service.pinger is not None:
         service.pinger.ping(schedule, occurrence, Moment.START)
     return is_written

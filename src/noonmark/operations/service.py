@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.audit import AuditEntry
+from noonmark.core.log_summary import failure_line
+from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import MAIN_TENANT, KeySettings
 from noonmark.core.targets.ping import MOMENTS
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads
+
+
+logger = logging.getLogger("noonmark.jobs")
 
 
 class Worker(Protocol):
@@ -98,12 +104,20 @@ class Service:
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
 
-    def ping(self, schedule: Schedule, settlement: Settlement) -> None:
-        """Call the URL that a schedule names for the end of a run, if this is one."""
+    def report_end(self, schedule: Schedule, settlement: Settlement, *, source: str) -> None:
+        """Log the failure of a run that ended elsewhere, and call the URL that its schedule names for such an end."""
+        occurrence = settlement.occurrence
+        run = replace(settlement.run, error=None)  # the words of others stay out of the log
+        if run.outcome in (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.DELIVERY_FAILED):
+            words, retry_at = f"its {source} said so", settlement.retry_at
+            line = failure_line(schedule, occurrence, run, settlement.reason, retry_at=retry_at, own_words=words)
+            level = logging.ERROR if settlement.is_failure else logging.WARNING
+            ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
+            logger.log(level, "%s", line, extra=ids)
         if self.pinger is not None and schedule.declaration.ping_urls is not None:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:
-                self.pinger.ping(schedule, settlement.occurrence, moment)
+                self.pinger.ping(schedule, occurrence, moment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -204,8 +204,14 @@ class Settings:
         setting_values.integer(1, 10_000), "maximum number of functions that run at the same time", default=256
     )
     keep_days: float = _setting(setting_values.number(0.001, 36_500), "days for which history is kept", default=30.0)
-    log_level: str = _setting(setting_values.one_of(*LEVELS), "the minimum level that is logged", default="info")
-    log_format: str = _setting(setting_values.one_of("json", "text"), "the format of log lines", default="json")
+    log_level: str = _setting(
+        setting_values.one_of(*LEVELS), f"the minimum level that is logged: {', '.join(LEVELS)}", default="info"
+    )
+    log_format: str = _setting(
+        setting_values.one_of("auto", "json", "text"),
+        "the format of log lines: `json`, `text`, or `auto`, which is text on a terminal and JSON otherwise",
+        default="auto",
+    )
     max_per_user: int = _setting(
         setting_values.integer(0, 1_000_000),
         "maximum number of schedules per user, under `/api/v1`",

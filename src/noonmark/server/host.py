@@ -25,6 +25,7 @@ from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
 from noonmark.operations.secrets import warn_of_unreadable
+from noonmark.operations.serializers import next_run
 from noonmark.operations.service import LOCAL, Limits, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
@@ -42,6 +43,7 @@ from noonmark.telemetry import logs
 from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics
+from noonmark.telemetry.schedule_times import ScheduleTimesReader
 from noonmark.wiring import (
     fresh_id,
     make_pinger,
@@ -67,11 +69,14 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
     from noonmark.server.config import Loaded, Settings
+    from noonmark.telemetry.schedule_times import LabelledSchedules
 
 logger = logging.getLogger("noonmark.serve")
 KEEP_ALIVE = 5
 MAX_BACKLOG_COUNT = 10_000
 """The backlog metric stops counting here; beyond that the exact length does not matter."""
+SCHEDULE_TIMES_LIFETIME: Micros = 5 * SECOND
+"""How long the metrics of single schedules are reused: to find the schedules with the label reads all of them."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -94,7 +99,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
             cleanup.callback(store.close)
             store.open()
-            metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage)
+            metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
             worker = _create_worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
             cleanup.callback(worker.close)
@@ -135,6 +140,12 @@ def _backlog_probe(store: Store, clock: SystemClock) -> Callable[[], Backlog | N
         return store.backlog(store.clock(), MAX_BACKLOG_COUNT)
 
     return CachedProbe(count, monotonic=clock.monotonic, lifetime=SECOND).read
+
+
+def _schedule_probe(store: Store, clock: SystemClock) -> Callable[[], LabelledSchedules | None]:
+    """Reads the times of labelled schedules, at most every few seconds; None while the store does not answer."""
+    reader = ScheduleTimesReader(store, LOCAL.owner.tenant, lambda stored, now: next_run(stored, now=now))
+    return CachedProbe(reader.read, monotonic=clock.monotonic, lifetime=SCHEDULE_TIMES_LIFETIME).read
 
 
 def _claim_delay(store: Store, worker: Worker) -> Micros:

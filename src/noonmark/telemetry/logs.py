@@ -1,7 +1,8 @@
-"""Logs: one line per record of Noonmark, of the web server and of the functions that it runs.
+"""Logs: the records of Noonmark, of the web server and of the functions that it runs.
 
-No terminal, file or JSON parser can be fooled by a line: secrets are masked, lengths are bounded, control characters
-are escaped.
+JSON has one line per record. In text, further lines of a message or a traceback follow, each marked as such. No
+terminal, file or JSON parser can be fooled by a line: secrets are masked, lengths are bounded, control characters are
+escaped.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
-from noonmark.core.instants import micros_to_seconds
-from noonmark.core.lifecycle import Phase
 from noonmark.core.redaction import MASK, PINGS, is_secret_name, redact, redact_ping
 from noonmark.ports.events import (
     Abandoned,
@@ -24,7 +23,6 @@ from noonmark.ports.events import (
     Matched,
     NodeStarted,
     NodeStopped,
-    Settled,
     Started,
     Waiting,
 )
@@ -42,15 +40,18 @@ MAX_TEXT = 8_000
 MAX_ITEMS = 100
 MAX_DEPTH = 4
 HEAD = ("time", "level", "logger", "event")
-MAX_SETTLED_LINES = 50
-"""Up to this many completions reported together get a line each."""
+EXCEPTION = "exception"
+CONTINUED = "    | "
+"""Begins each further line of a record in text; a record itself begins with its time."""
 _ACCESS = "uvicorn.access"
 _SECRETS = "/secrets/"
 logger = logging.getLogger("noonmark.work")
 
 
-def configure(*, level: str = "info", form: str = "json", stream: TextIO | None = None) -> None:
+def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None = None) -> None:
     """Make all loggers of this process write to the stream; the default is standard error.
+
+    `auto` is text if the stream is a terminal, else JSON. Each request has a line at level debug.
 
     A server binds the id of a request with `structlog.contextvars.bound_contextvars(request_id=...)`.
     """
@@ -63,11 +64,12 @@ def configure(*, level: str = "info", form: str = "json", stream: TextIO | None 
         structlog.processors.format_exc_info,
     ]
     remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    handler = logging.StreamHandler(stream or sys.stderr)
+    output = sys.stderr if stream is None else stream
+    handler = logging.StreamHandler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[_parse_access, remove_meta, _sanitize, FORMATS[form]],
+            processors=[_parse_access, remove_meta, _sanitize, FORMATS[_resolve(form, output)]],
             pass_foreign_args=True,
         )
     )
@@ -85,8 +87,26 @@ def configure(*, level: str = "info", form: str = "json", stream: TextIO | None 
         theirs = logging.getLogger(name)
         theirs.handlers, theirs.propagate = [], True
         theirs.setLevel(logging.NOTSET)
+    access = logging.getLogger(_ACCESS)
+    access.addFilter(_as_debug)
+    if not root.isEnabledFor(logging.DEBUG):
+        access.setLevel(logging.WARNING)  # spares the web server a record per request
     # At debug level it logs the whole response to each request that a schedule sends.
     logging.getLogger("httpcore2").setLevel(logging.INFO)
+
+
+def _as_debug(record: logging.LogRecord) -> bool:
+    """Give an access line the level debug; the web server logs it at level info."""
+    if record.levelno == logging.INFO:
+        record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+    return True
+
+
+def _resolve(form: str, stream: TextIO) -> str:
+    """The format that `auto` means for a stream."""
+    if form != AUTO:
+        return form
+    return "text" if stream.isatty() else "json"
 
 
 class CompositeSink:
@@ -107,32 +127,18 @@ class CompositeSink:
 class LogSink:
     """Logs what a node does with its occurrences.
 
-    The driver itself logs errors, occurrences that ended undelivered, and changes of the leader; this is the rest.
+    The driver itself logs how occurrences ended, errors, and changes of the leader; this is the rest.
     """
 
     def tell(self, events: Sequence[DriverEvent]) -> None:
-        """Log a line per event that the level admits; many completions at once share one."""
+        """Log a line per event that the level admits."""
         if not logger.isEnabledFor(logging.INFO):
             events = [one for one in events if isinstance(one, Abandoned)]
-        elif not logger.isEnabledFor(logging.DEBUG):
-            events = self._summarize(events)
         for event in events:
             self._log(event)
 
-    def _summarize(self, events: Sequence[DriverEvent]) -> Sequence[DriverEvent]:
-        """Log many completions as one line, and return the rest. A line takes longer than a run."""
-        others = [one for one in events if not (isinstance(one, Settled) and one.phase is Phase.COMPLETED)]
-        completed = len(events) - len(others)
-        if completed <= MAX_SETTLED_LINES:
-            return events
-        logger.info("%d completed", completed)
-        return others
-
     def _log(self, event: DriverEvent) -> None:
         match event:
-            case Settled(occurrence, Phase.COMPLETED, _, run, _):
-                seconds = 0 if run.ended is None else micros_to_seconds(run.ended - run.started)
-                logger.info("completed in %.6f s", seconds, extra=_ids(occurrence) | {"run_id": run.id})
             case NodeStarted(node):
                 logger.info("worker started", extra={"node": node})
             case NodeStopped(node, handed_back):
@@ -189,12 +195,16 @@ def _as_json(_logger: object, _method: str, event: Mapping[str, Any]) -> str:
 
 
 def _as_text(_logger: object, _method: str, event: Mapping[str, Any]) -> str:
-    """Format an event for people: the time, the level, the message, and the rest as `name=value`."""
-    rest = (f"{_escape(name)}={_quote(value)}" for name, value in event.items() if name not in HEAD)
-    head = (str(event.get(name, "")) for name in HEAD)
-    return " ".join(part for part in (*map(_escape, head), *rest) if part)
+    """Format an event for people: the time, the level, the message, the rest as `name=value`, then further lines."""
+    message, *further = str(event.get("event", "")).split("\n")
+    further += str(event.get(EXCEPTION, "")).split("\n")
+    rest = (f"{_escape(name)}={_quote(value)}" for name, value in event.items() if name not in (*HEAD, EXCEPTION))
+    head = (str(event.get(name, "")) for name in HEAD[:-1])
+    first = " ".join(part for part in (*map(_escape, (*head, message)), *rest) if part)
+    return "\n".join((first, *(f"{CONTINUED}{_escape(line)}" for line in further if line)))
 
 
+AUTO = "auto"
 FORMATS = {"json": _as_json, "text": _as_text}
 
 

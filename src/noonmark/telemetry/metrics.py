@@ -25,6 +25,7 @@ from noonmark.core.run import Outcome
 from noonmark.ports.events import Claimed, Ended, LeaseLost, Matched, Planned, Pruned, Settled, Started, StoreFailed
 from noonmark.ports.records import Backlog
 from noonmark.telemetry.health import WorkerSnapshot
+from noonmark.telemetry.schedule_times import LabelledSchedules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +48,12 @@ UNTYPED = {
     EMITTED: "Deliveries started by this node, including retries.",
     OVERLAPPED: "Occurrences that the overlap policy prevented.",
     NOT_LAUNCHED: "Occurrences that could not be delivered, or that no node could serve.",
+}
+
+SCHEDULE_TIMES = {
+    "last_success": "End of the newest occurrence that completed, for schedules with the label metrics=true.",
+    "last_failure": "End of the newest occurrence that failed or was missed, for schedules with the label.",
+    "next_fire": "The next due time, for schedules with the label.",
 }
 
 
@@ -129,9 +136,13 @@ class Metrics:
         version: str = "",
         backlog: Callable[[], Backlog | None] | None = None,
         damage: Callable[[], Mapping[str, int]] | None = None,
+        schedules: Callable[[], LabelledSchedules | None] | None = None,
     ) -> None:
-        """`backlog` returns what is due in the store, if known; `damage` the number of damaged rows found per table."""
-        self._version, self._backlog, self._damage = version, backlog, damage
+        """`backlog` returns what is due in the store, if known; `damage` the number of damaged rows found per table.
+
+        `schedules` returns the times of the schedules that have metrics of their own, if known.
+        """
+        self._version, self._backlog, self._damage, self._schedules = version, backlog, damage, schedules
         self._worker: Worker | None = None
         self._connections: Connections = NoConnections()
         self._lock = Lock()
@@ -224,6 +235,7 @@ class Metrics:
             ]
         yield from counted
         yield from self._collect_gauges()
+        yield from self._collect_schedules()
 
     def _collect_gauges(self) -> Iterator[Metric]:
         """Yield the present state of the store, of the worker and of the server."""
@@ -264,6 +276,26 @@ class Metrics:
         yield _gauge("duties_failing", "Duties of this node that fail repeatedly.", len(worker.failing))
         names = {"node": worker.node, "version": self._version}
         yield InfoMetricFamily("noonmark_node", "This node.", value=names)
+
+    def _collect_schedules(self) -> Iterator[Metric]:
+        """Yield the times of the schedules that have metrics of their own; none while the store does not answer."""
+        found = LabelledSchedules() if self._schedules is None else self._schedules()
+        success, failure, next_fire = (
+            GaugeMetricFamily(f"noonmark_schedule_{name}_timestamp_seconds", help_text, labels=["schedule_id", "name"])
+            for name, help_text in SCHEDULE_TIMES.items()
+        )
+        left_out = GaugeMetricFamily(
+            "noonmark_schedules_without_metrics", "Schedules with the label for metrics that are beyond the limit."
+        )
+        if found is not None:
+            left_out.add_metric([], found.left_out)
+            for one in found.times:
+                labels = [one.schedule_id, one.name]
+                times = ((success, one.last_success), (failure, one.last_failure), (next_fire, one.next_fire))
+                for family, time in times:
+                    if time is not None:
+                        family.add_metric(labels, time / SECOND)
+        yield from (success, failure, next_fire, left_out)
 
     def _damaged_rows(self) -> Metric:
         damaged = GaugeMetricFamily(

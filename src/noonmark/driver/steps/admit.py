@@ -23,6 +23,7 @@ from noonmark.core.admission import (
     refused,
 )
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import is_late
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("noonmark.driver")
+
+CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL})
+"""The reasons of skips behind an occurrence that may hang."""
 
 
 async def admit_once(node: Node) -> AdmitReport:
@@ -153,11 +157,8 @@ async def _carry_out(
             case Admitted(occurrence=occurrence):
                 node.drop(claim)
                 if isinstance(decision, Start):
-                    assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
-                    assignments.append(assignment)
+                    assignments.append(_assign(node, claim, occurrence))
                     counts.late += is_late(occurrence.first_due, now)
-                    if occurrence.attempt == 1:
-                        node.ping(claim.schedule, occurrence, Moment.START)
                     if tells:
                         driver_events.append(events.Started(occurrence))
                 else:
@@ -182,6 +183,16 @@ async def _carry_out(
         with suppress(Exception):
             await node.executor.call(node.store.release, lost)
     return again
+
+
+def _assign(node: Node, claim: Claim, occurrence: Occurrence) -> Assignment:
+    """Record a start that was written, and report it."""
+    assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
+    if claim.found_in is Phase.DISPATCHING or claim.occurrence.reason is Reason.LEASE_LOST:
+        logs.begins_again(claim.schedule, occurrence)
+    if occurrence.attempt == 1:
+        node.ping(claim.schedule, occurrence, Moment.START)
+    return assignment
 
 
 async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
@@ -225,7 +236,10 @@ def _not_started(
         case End():
             counts.ended += 1
             node.ended(occurrence)
-            logs.ended(decision.claim.schedule, occurrence)
+            if occurrence.reason in CROWDED and kind_of(occurrence.origin) is not OriginKind.MANUAL:
+                logs.skipped(node.warned_of_skips, decision.claim.schedule, occurrence, now=node.now)
+            else:
+                logs.ended(decision.claim.schedule, occurrence)
             return events.Ended(occurrence)
 
 

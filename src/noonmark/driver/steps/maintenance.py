@@ -169,6 +169,7 @@ async def _end_overdue(node: Node) -> int:
         if settled.is_overdue:
             logs.overdue(schedules[settled.occurrence.id], settled.occurrence)
             continue
+        logs.failed(schedules[settled.occurrence.id], settled)
         node.ping(schedules[settled.occurrence.id], settled.occurrence, MOMENTS.get(settled.phase))
     node.tell(
         [Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended if not one.is_overdue]

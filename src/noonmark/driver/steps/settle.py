@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
     from noonmark.driver.wakeup import Wakeup
@@ -35,9 +36,6 @@ logger = logging.getLogger("noonmark.jobs")
 
 LAST_CALL: Micros = 6 * SECOND
 """How long a stopping node waits for runs that it has stopped, before it hands them back."""
-
-QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
-"""Outcomes that are not logged."""
 
 _LEAVE_NO_LINE = (Skip, Allow)
 
@@ -68,7 +66,9 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     ]
     written = await node.executor.call(node.store.settle, settlements, priority=Priority.URGENT)
     driver_events: list[DriverEvent] = []
+    completed: list[tuple[Schedule, Settlement]] = []
     deliveries, frees_others, tells = node.deliveries, was_full, node.tells
+    logs_completions = logger.isEnabledFor(logging.INFO)
     for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
         occurrence = assignment.occurrence
         if deliveries.get(occurrence.id) is assignment:
@@ -82,12 +82,15 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             node.ended(occurrence, assignment)
             node.ping(assignment.schedule, occurrence, MOMENTS.get(settlement.phase))
         frees_others = frees_others or _frees_others(assignment, settlement)
-        if settlement.phase not in (Phase.COMPLETED, Phase.AWAITING_COMPLETION) and settlement.run.outcome not in QUIET:
+        if settlement.phase is not Phase.COMPLETED:
             logs.failed(assignment.schedule, settlement)
+        elif logs_completions:
+            completed.append((assignment.schedule, settlement))
         if tells:
             driver_events.append(_settled(settlement))
         if assignment.abandoned:
             driver_events.append(Abandoned(occurrence, assignment.abandoned))
+    logs.completed(completed)
     node.tell(driver_events)
     settled = sum(written)
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
