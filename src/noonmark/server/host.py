@@ -43,6 +43,7 @@ from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics
 from noonmark.wiring import (
+    file_of,
     fresh_id,
     make_pinger,
     make_runner,
@@ -91,7 +92,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
         try:
             _check_folders(loaded)
             functions = _import_functions(loaded)
-            store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
+            migrates = settings.migrate or file_of(settings.store) is not None
+            store = make_store(settings.store, clock := SystemClock(), migrates=migrates)
             cleanup.callback(store.close)
             store.open()
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage)
