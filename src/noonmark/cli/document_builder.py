@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.inputs import parse_json, parse_optional_duration, parse_optional_instant, parse_pair
-from noonmark.cli.local_zone import document_note, local_zone, machine_note
+from noonmark.cli.local_zone import document_note, flag_zone, local_zone, machine_note
 from noonmark.cli.manifest import Part, read_parts
 from noonmark.cli.options import TriggerOptions
 from noonmark.cli.output import print_warning
@@ -100,7 +100,7 @@ def trigger_document(
             raise InvalidRequest("requires --cron: instants and durations have no time zone", field="--timezone")
         trigger["timezone"] = timing.timezone
     elif timing.cron:
-        trigger.setdefault("timezone", local_zone())
+        trigger.setdefault("timezone", flag_zone())
     if timing.filter_json is not None:
         if kind != "event":
             raise InvalidRequest("requires --event", field="--filter-json")

@@ -18,6 +18,7 @@ import uvicorn
 from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.json_values import shown
 from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
@@ -154,6 +155,12 @@ def _create_worker(
         uploads=upload_folder(settings.upload_dir, settings.store),
         pin=Pin(settings.pin_commands),
     )
+    for name in programs.not_found:
+        logger.warning(
+            "--allow-commands names %s, which was not found or cannot be read or run; commands that name it fail until"
+            " the server is restarted with the program in place",
+            shown(name),
+        )
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
     outbound = HttpTargetSettings(
