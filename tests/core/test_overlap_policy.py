@@ -129,3 +129,4 @@ def test_documents_use_the_canonical_names():
     assert Allow().to_document() == "allow"
     assert Queue().to_document() == {"type": "queue", "queue_limit": 100}
     assert CancelRunning().to_document() == {"type": "cancel_running", "cancel_grace_seconds": 10}
+    assert Terminate().to_document() == "terminate"

@@ -66,4 +66,4 @@ def test_the_command_line_of_the_job_runtime(server, tmp_path):
     assert "in flight" in cli.refused(4, "schedule", "run-now", busy)[0]
     assert cli.json("schedule", "run-now", busy, "--overlap", "allow")["phase"] == "pending"
     [refused] = cli.refused(2, "schedule", "create", tmp_path, "--cron", "@daily")
-    assert "--function, --http, --command or --emit" in refused
+    assert "--function, --http, --command, --emit or --ping" in refused

@@ -273,14 +273,14 @@ class TestOneThatMakesNoSense:
 def test_a_schedule_that_cannot_be_planned_is_set_aside_and_the_others_are_planned(rig, monkeypatch, caplog):
     broken, sound = rig.create("broken"), rig.create("sound")
     rig.advance(MINUTE)
-    real = plan_step.plan
+    real = plan_step.plan_or_resume
 
     def plan(snapshot, **given):
         if snapshot.schedule.uid == broken.uid:
             raise OverflowError("date value out of range")
         return real(snapshot, **given)
 
-    monkeypatch.setattr(plan_step, "plan", plan)
+    monkeypatch.setattr(plan_step, "plan_or_resume", plan)
     assert rig.plan_once().planned == 1
     assert rig.plan_once().planned == 0
     assert len(rig.rows(sound)) > len(rig.rows(broken))

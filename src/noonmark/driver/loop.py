@@ -34,8 +34,8 @@ logger = logging.getLogger("noonmark.driver")
 
 LAST_REPORT_WAITS = 10
 """How often, at the end, it waits for the report of a run that has ended."""
-LAST_PINGS = 2.0
-"""Seconds that calls of URLs have to end when the loop stops."""
+LAST_PINGS: Micros = 2 * SECOND
+"""How long calls of URLs have to end when the loop stops."""
 PROGRESS_INTERVAL: Micros = SECOND
 REAP_INTERVAL: Micros = 10 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
@@ -154,8 +154,7 @@ class Loop:
                 await self._stop.wait(None)
             await asyncio.gather(*starting)
             handed_back = await self._wind_up()
-            if self._runtime.pinger is not None:
-                await asyncio.to_thread(self._runtime.pinger.drain, LAST_PINGS)
+            await self._finish_pings(self._wakeup())
             await asyncio.gather(*background)
             self._is_leaving = True
             if not self._has_successor:
@@ -193,6 +192,12 @@ class Loop:
         self._is_drained = True
         self._wake_all()
         return handed_back
+
+    async def _finish_pings(self, wakeup: Wakeup) -> None:
+        """Wait a moment for calls of URLs that have not ended. No thread can be started while a program exits."""
+        pinger, ends = self._runtime.pinger, self._node.store_clock.monotonic() + LAST_PINGS
+        while pinger is not None and pinger.pending and self._node.store_clock.monotonic() < ends:
+            await wakeup.wait(PACE)
 
     async def _hand_over(self, steps: list[asyncio.Task[None]]) -> None:
         """The event loop is ending: hand back what this node holds, so that others need not wait for its leases."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.describe import describe
 from noonmark.core.instants import from_micros
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import TRUSTED
@@ -37,6 +36,8 @@ def target_warnings(service: Service, target: Target, source: str = "") -> list[
 
 def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> list[str]:
     """What may surprise about a schedule: its trigger, its last window, and a target that no live node serves."""
+    from noonmark.core.describe import describe  # noqa: PLC0415 - it loads a library, for its words
+
     declared = schedule.declaration
     about_times = [] if declared.trigger is None else describe(declared.trigger, now=from_micros(now)).warnings
     about_window = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)

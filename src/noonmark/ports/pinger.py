@@ -16,5 +16,6 @@ class Pinger(Protocol):
     def ping(self, schedule: Schedule, occurrence: Occurrence, moment: Moment) -> None:
         """Call the URL that the schedule names for that moment, if any. From any thread."""
 
-    def drain(self, seconds: float) -> None:
-        """Wait until all calls have ended, or for so long."""
+    @property
+    def pending(self) -> int:
+        """How many calls have not ended."""

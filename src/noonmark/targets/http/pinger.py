@@ -42,7 +42,7 @@ class HttpPinger:
     def __init__(self, settings: HttpTargetSettings | None = None, pauses: tuple[float, ...] = PAUSES) -> None:
         """Without settings, only the URLs of a program itself are called freely; others by the strict defaults."""
         self._settings, self._pauses = settings, pauses
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
         self._calls = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pools: dict[bool, ConnectionPool] = {}
@@ -64,10 +64,10 @@ class HttpPinger:
                 self._places = asyncio.Semaphore(MAX_REQUESTS)
         asyncio.run_coroutine_threadsafe(self._call(url, schedule, occurrence, moment), self._loop)
 
-    def drain(self, seconds: float) -> None:
-        """Wait until all calls have ended, or for so long."""
-        with self._lock:
-            self._lock.wait_for(lambda: not self._calls, seconds)
+    @property
+    def pending(self) -> int:
+        """How many calls have not ended."""
+        return self._calls
 
     async def _call(self, url: str, schedule: Schedule, occurrence: Occurrence, moment: Moment) -> None:
         try:
@@ -84,7 +84,6 @@ class HttpPinger:
         finally:
             with self._lock:
                 self._calls -= 1
-                self._lock.notify_all()
 
     async def _try(self, url: str, schedule: Schedule, occurrence: Occurrence, moment: Moment) -> str | None:
         """Call once; returns what went wrong, without the URL, which may be a password."""
