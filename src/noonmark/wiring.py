@@ -28,10 +28,11 @@ SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 
 
-def make_store(url: object, clock: Clock, *, migrates: bool = True) -> Store:
+def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file: bool = False) -> Store:
     """The store that a URL names; it is not open yet.
 
-    The schema of a file is always created and brought up to date when it is opened, one on a server if it `migrates`.
+    Opening it creates and upgrades its schema if it `migrates`, and otherwise refuses an older one and a missing one; a
+    missing file is created without that if it `creates_file`.
     """
     if url == MEMORY:
         from noonmark.stores.memory import MemoryStore
@@ -44,7 +45,8 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True) -> Store:
     if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE) and "\0" not in url:
         from noonmark.stores.sqlite import SqliteStore
 
-        return SqliteStore(_at_home(url.removeprefix(SQLITE)), clock.micros)
+        path = _at_home(url.removeprefix(SQLITE))
+        return SqliteStore(path, clock.micros, migrates=migrates, creates=migrates or creates_file)
     if isinstance(url, str) and url.startswith(POSTGRES):
         from noonmark.stores.postgres import PostgresStore
 

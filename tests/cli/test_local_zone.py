@@ -3,6 +3,7 @@
 import pytest
 
 from noonmark.cli.local_zone import local_zone
+from tests.cli.runner import call
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,25 @@ from noonmark.cli.local_zone import local_zone
 def test_zone_of_the_variable(variable, zone, tmp_path):
     nowhere = tmp_path / "nothing"
     assert local_zone({"TZ": variable}, link=nowhere, file=nowhere) == zone
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("preview", "0 9 * * *"),
+        ("check", "--cron", "0 9 * * *"),
+        ("schedule", "create", "--function", "f", "--cron", "0 9 * * *", "--store"),
+    ],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize(("variable", "warnings"), [("Bogus/X", 1), ("Europe/Stockholm", 0)])
+def test_an_unknown_zone_in_the_variable_gives_a_warning(command, variable, warnings, tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", variable)
+    store = (f"sqlite:///{tmp_path}/zone.db",) if command[-1] == "--store" else ()
+    done = call(*command, *store)
+    assert done.code == 0
+    said = 'noonmark: warning: TZ is "Bogus/X", not an IANA time zone: UTC is used instead; give --timezone'
+    assert [line for line in done.err.splitlines() if "TZ" in line] == [said] * warnings
 
 
 def test_zone_of_the_machine(tmp_path):

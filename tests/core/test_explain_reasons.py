@@ -339,6 +339,24 @@ TOLD = {
             [],
             "It ran and failed: the target reported a failure (attempt 1).",
         ),
+        (
+            TRIES,
+            {"phase": Phase.FAILED, "attempt": 1, "facts": {"is_final": True}},
+            [Outcome.FAILED],
+            (
+                "It ran and failed: the target reported a failure, with `ValueError: no disk` (attempt 1 of 3); a "
+                "failure of this kind is never retried."
+            ),
+        ),
+        (
+            TRIES,
+            {"phase": Phase.FAILED, "attempt": 1, "facts": {"window_closes_at": "2026-11-15T12:01:00Z"}},
+            [],
+            (
+                "It ran and failed: the target reported a failure (attempt 1 of 3); the next attempt would have come "
+                "after its window, which closed at 2026-11-15 12:01:00 UTC."
+            ),
+        ),
     ],
     Reason.UNDELIVERABLE: [
         (
@@ -363,6 +381,15 @@ TOLD = {
             {"phase": Phase.TIMED_OUT, "attempt": 1},
             [Outcome.TIMED_OUT],
             "It ran and timed out: the run took longer than its timeout (attempt 1 of 1).",
+        ),
+        (
+            TRIES,
+            {"phase": Phase.TIMED_OUT, "attempt": 1, "facts": {"delivery": "at_most_once"}},
+            [Outcome.TIMED_OUT],
+            (
+                "It ran and timed out: the run took longer than its timeout (attempt 1 of 3); it may still have been "
+                "at work, and `at_most_once` forbids another attempt then."
+            ),
         ),
     ],
     Reason.COMPLETION_TIMED_OUT: [

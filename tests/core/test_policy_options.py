@@ -76,7 +76,7 @@ READERS = [
 @pytest.mark.parametrize(("reader", "settings", "typed", "document"), READERS)
 def test_a_typed_policy_reads_as_the_document_it_stands_for(reader, settings, typed, document):
     expected = read(reader, {"p": document}, "p", **settings)
-    assert read(reader, {"p": as_document(typed)}, "p", **settings) == expected
+    assert read(reader, {"p": as_document(typed, option="")}, "p", **settings) == expected
     assert expected[1] == {}
 
 
@@ -98,6 +98,11 @@ def test_a_typed_policy_reads_as_the_document_it_stands_for(reader, settings, ty
         (lambda: Retry(1, 60, max_backoff=5), "max_backoff", "must not be less than backoff_seconds"),
         (lambda: Window(0), "duration", "must be a number from 0.001 to 31,622,400, not 0"),
         (lambda: Window(1, "explode"), "end_action", 'must be one of cancel, pause, none, not "explode"'),
+        (lambda: limits.Concurrency(""), "key", "must have 1 to 200 characters, not 0"),
+        (lambda: limits.Concurrency("x", 0), "limit", "must be a whole number from 1 to 100,000, not 0"),
+        (lambda: limits.Dependency(5), "schedule_id", "must be text, not 5"),
+        (lambda: limits.Dependency(""), "schedule_id", "must have 1 to 200 characters, not 0"),
+        (lambda: limits.Dependency("a", "yes"), "require_success", 'must be true or false, not "yes"'),
     ],
 )
 def test_a_bad_setting_is_refused_when_the_value_is_made(make, field, message):
@@ -128,12 +133,29 @@ def test_the_base_is_abstract():
 
 
 def test_a_dependency_and_a_concurrency_limit_are_written_by_position():
-    assert as_document(limits.Dependency("a")) == {"schedule_id": "a", "require_success": True}
-    assert as_document(limits.Concurrency("a", 2)) == {"concurrency_key": "a", "concurrency_limit": 2}
+    assert as_document(limits.Dependency("a"), option="depends_on") == {"schedule_id": "a", "require_success": True}
+    written = {"concurrency_key": "a", "concurrency_limit": 2}
+    assert as_document(limits.Concurrency("a", 2), option="concurrency") == written
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("misfire", Skip(), "must be a misfire policy such as SkipMissed() or CatchUpAll(), not Skip()"),
+        ("overlap", SkipMissed(), "must be an overlap policy such as Skip() or Queue(), not SkipMissed()"),
+        ("retries", Window(60), "must be a number or a Retry, not Window(duration=60)"),
+        ("overlap", Queue, "is the class Queue; call it: Queue(..)"),
+        ("description", limits.Concurrency, "is the class Concurrency; call it: Concurrency(..)"),
+    ],
+)
+def test_the_value_of_another_option_and_a_class_are_refused(option, value, message):
+    with pytest.raises(InvalidSchedule) as refused:
+        as_document(value, option=option)
+    assert (refused.value.field, refused.value.message) == (option, message)
 
 
 def test_anything_else_is_left_to_the_parser():
-    assert as_document("queue") == "queue"
-    assert as_document(None) is None
+    assert as_document("queue", option="overlap") == "queue"
+    assert as_document(None, option="overlap") is None
     assert seconds_of("long") == "long"
     assert seconds_of(MINUTE + timedelta(microseconds=1)) == 60.000001

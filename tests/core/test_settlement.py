@@ -199,6 +199,13 @@ def test_under_at_most_once_what_may_have_begun_is_not_begun_again(outcome, expe
         assert settlement.facts == {"attempt": 1, "max_attempts": retry_policy.max_attempts}
 
 
+@pytest.mark.parametrize(("attempt", "more"), [(1, {"is_final": True}), (2, {})])
+def test_a_final_failure_is_not_tried_again_and_says_so_while_attempts_are_left(attempt, more):
+    settlement = settled(Outcome.FAILED, said={"is_final": True}, attempt=attempt, retry_policy=TWICE)
+    assert told(settlement) == "failed/failed"
+    assert settlement.facts == {"attempt": attempt, "max_attempts": 2, **more}
+
+
 def test_under_at_least_once_it_is_a_failure_like_any_other():
     policies = {"said": {"is_unknown": True}, "delivery": Delivery.AT_LEAST_ONCE}
     assert told(settled(Outcome.FAILED, **policies)) == "failed/failed"

@@ -20,6 +20,7 @@ from noonmark import (
     QueueOne,
     Retry,
     Scheduler,
+    Skip,
     SkipMissed,
     Window,
 )
@@ -188,8 +189,19 @@ def test_a_dependency_may_be_a_typed_value(kit):
 
 
 def test_a_policy_of_another_option_is_refused(kit):
-    with pytest.raises(InvalidSchedule, match="must be one of skip, catch_up_one"):
-        kit.scheduler.schedule(fail, misfire=Queue(limit=5))
+    with pytest.raises(InvalidSchedule, match="misfire: must be a misfire policy"):
+        kit.scheduler.schedule(fail, misfire=Skip())
+    job = kit.scheduler.schedule(fail, trigger=NEVER)
+    with pytest.raises(InvalidSchedule, match="overlap: must be an overlap policy"):
+        kit.scheduler.update(job, overlap=SkipMissed())
+    with pytest.raises(InvalidSchedule, match="overlap: is the class Queue"):
+        kit.scheduler.run_now(job, overlap=Queue)
+
+
+def test_a_dependency_takes_a_job(kit):
+    first = kit.scheduler.get_job(kit.scheduler.schedule(fail, trigger=NEVER))
+    job = kit.scheduler.schedule(fail, depends_on=Dependency(first))
+    assert kit.scheduler._find(job).schedule.declaration.depends_on == (Dependency(first.id),)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with serving(folder, "--allow-commands", f"echo,{folder}/work", HUSH="hush") as made:
+    with serving(folder, "--allow-commands", f"echo,nosuch,{folder}/work", HUSH="hush") as made:
         yield made
 
 
@@ -89,6 +89,12 @@ def test_a_run_that_is_suspended_between_two_windows_is_explained(server, folder
     assert steps["window"]["facts"]["goes_on_at"].endswith("-01-01T00:00:00Z")
     assert server.ask("POST", f"/occurrences/{occurrence}/cancel", {}).status == 200
     assert end_of(server, occurrence)["phase"] == "cancelled"
+
+
+def test_an_allowed_program_that_is_not_there_is_named_at_the_start(server):
+    warnings = [record["event"] for record in server.records if record["level"] == "warning"]
+    [warning] = [message for message in warnings if "--allow-commands" in message]
+    assert '"nosuch", which was not found' in warning
 
 
 def test_an_allowed_program_is_started(server):

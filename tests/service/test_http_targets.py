@@ -76,6 +76,8 @@ def test_retry_after_is_honoured(server, receiver):
     assert {first["attempt"], second["attempt"]} == {1, 2}
     assert [headers["Noonmark-Attempt"] for _, _, headers, _ in receiver.requests] == ["1", "2"]
     assert len({headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests}) == 1
+    explained = server.get(f"/occurrences/{one}/explain").json["summary"]
+    assert explained.endswith("(attempt 2 of 5); a failure of this kind is never retried.")
 
 
 def attempts_in(explained):

@@ -137,6 +137,7 @@ PROGRAM_COMMANDS = {
     ("trigger", "create"): "[BUNDLE]",
 }
 """The commands that may end in `--` and a program with its arguments, and the arguments before that."""
+_NEGATIVE_DURATION = re.compile(r"-[\d.]+(ms|s|m|h|d)", re.ASCII)
 _SECRET_WORD = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 
 
@@ -179,7 +180,7 @@ def run(arguments: Sequence[str]) -> int:
     words, rest = _split_at_dashes(_expand_upload(arguments))
     as_json = "--json" in words
     try:
-        code: int = app([*words, *_program_arguments(words, rest)])
+        code: int = app([*_join_negative_durations(words), *_program_arguments(words, rest)])
     except UnusedCliTokensError as error:
         return _fail(_too_many_arguments(error), as_json=as_json)
     except CycloptsError as error:
@@ -210,6 +211,17 @@ def _expand_upload(arguments: Sequence[str]) -> list[str]:
     if words[:1] == ["upload"] and len(words) > 1 and words[1] not in (*GROUPS["upload"][1], "--help", "-h"):
         words.insert(1, "add")
     return words
+
+
+def _join_negative_durations(words: list[str]) -> list[str]:
+    """Join `--every -5m` to `--every=-5m`, so that the option gets the value and says what it accepts."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and _NEGATIVE_DURATION.fullmatch(word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noonmark.cli.inputs import parse_json, parse_optional_duration, parse_optional_instant
-from noonmark.cli.local_zone import document_note, local_zone, machine_note
+from noonmark.cli.inputs import parse_json, parse_optional_duration, parse_optional_instant, parse_pair
+from noonmark.cli.local_zone import document_note, flag_zone, local_zone, machine_note
 from noonmark.cli.manifest import Part, read_parts
 from noonmark.cli.options import TriggerOptions
 from noonmark.cli.output import print_warning
@@ -43,8 +43,9 @@ MERGED_FIELDS = frozenset({"labels", "overlap_policy", "misfire_policy", "window
 """Fields that an option may change in part; the rest of the field keeps its value."""
 MISFIRE_ALIASES = {"none": "skip", "catchup_one": "catch_up_one", "catchup_all": "catch_up_all"}
 """The names of misfire policies in manifests."""
-LIMITED_MISFIRES = frozenset({"catch_up_all", "catch_up_within", "spread"})
-"""The misfire policies that have a limit."""
+UNLIMITED_MISFIRES = frozenset({"skip", "catch_up_one"})
+"""The misfire policies without a limit."""
+WINDOWLESS_MISFIRES = UNLIMITED_MISFIRES | {"catch_up_all"}
 
 
 def given_document(text: str | None) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def trigger_document(
             raise InvalidRequest("requires --cron: instants and durations have no time zone", field="--timezone")
         trigger["timezone"] = timing.timezone
     elif timing.cron:
-        trigger.setdefault("timezone", local_zone())
+        trigger.setdefault("timezone", flag_zone())
     if timing.filter_json is not None:
         if kind != "event":
             raise InvalidRequest("requires --event", field="--filter-json")
@@ -224,10 +225,10 @@ def _target_settings(options: TargetOptions) -> list[tuple[str, tuple[str, ...],
     if options.method is not None:
         found.append(("--method", ("http",), {"method": options.method}))
     if options.header:
-        pairs = [_pair(header, ":", "--header") for header in options.header]
+        pairs = [parse_pair(header, ":", "--header") for header in options.header]
         found.append(("--header", ("http",), {"headers": pairs}))
     if options.secret_header:
-        pairs = [_pair(header, ":", "--secret-header") for header in options.secret_header]
+        pairs = [parse_pair(header, ":", "--secret-header") for header in options.secret_header]
         found.append(("--secret-header", ("http",), {"secret_headers": pairs}))
     if options.body_json is not None:
         found.append(("--body-json", ("http",), {"body": parse_json(options.body_json, field="--body-json")}))
@@ -265,8 +266,8 @@ def policy_document(options: PolicyOptions, before: Mapping[str, Any], *, is_cha
         raise InvalidRequest("conflicts with --allow-overlap", field="--overlap")
     window = parse_optional_duration(options.window, "--window")
     timeout = parse_optional_duration(options.timeout, "--timeout")
-    labels = [_pair(label, "=", "--label") for label in options.label]
-    attempts = None if options.retries is None else {"max_attempts": options.retries + 1}
+    labels = [parse_pair(label, "=", "--label") for label in options.label]
+    attempts = None if options.retries is None else {"max_attempts": _attempts(options.retries)}
     return present(
         name=options.name,
         description=options.description,
@@ -281,6 +282,14 @@ def policy_document(options: PolicyOptions, before: Mapping[str, Any], *, is_cha
     )
 
 
+def _attempts(retries: int) -> int:
+    from noonmark.core.policies.options import MAX_RETRIES, RETRY_RULE  # noqa: PLC0415 - slow to load
+
+    if not 0 <= retries <= MAX_RETRIES:
+        raise InvalidRequest(f"{RETRY_RULE}, not {shown(retries)}", field="--retries")
+    return retries + 1
+
+
 def _overlap(kind: str | None, before: object) -> str | dict[str, Any] | None:
     """The named policy; it keeps its settings if it is the same as before."""
     settings = _object(before)
@@ -289,17 +298,25 @@ def _overlap(kind: str | None, before: object) -> str | dict[str, Any] | None:
 
 def _misfire(options: PolicyOptions, before: object) -> dict[str, Any] | None:
     settings, limit = _object(before), options.catchup_limit
+    window = parse_optional_duration(options.catchup_window, "--catchup-window")
     named = None if options.misfire is None else MISFIRE_ALIASES.get(options.misfire, options.misfire)
     kind = settings.get("type") if named is None else named
-    if named is None and limit is None:
+    if named is None and limit is None and window is None:
         return None
-    if named is None and kind not in LIMITED_MISFIRES:
-        raise InvalidRequest("requires --misfire catch_up_all", field="--catchup-limit")
+    if limit is not None and (kind is None or kind in UNLIMITED_MISFIRES):
+        message = f"requires --misfire catch_up_all, catch_up_within or spread{_not(kind)}"
+        raise InvalidRequest(message, field="--catchup-limit")
+    if window is not None and (kind is None or kind in WINDOWLESS_MISFIRES):
+        raise InvalidRequest(f"requires --misfire catch_up_within or spread{_not(kind)}", field="--catchup-window")
     if kind != settings.get("type"):
         settings = {name: value for name, value in settings.items() if name == "grace_seconds"}
-    # As in a manifest, a limit beside a policy without one has no effect.
-    has_limit = limit is not None and kind not in ("skip", "catch_up_one")
-    return settings | {"type": kind} | ({"limit": limit} if has_limit else {})
+    if kind == "catch_up_within" and window is None and "window_seconds" not in settings:
+        raise InvalidRequest("is required with --misfire catch_up_within", field="--catchup-window")
+    return settings | {"type": kind} | present(limit=limit, window_seconds=window)
+
+
+def _not(kind: str | None) -> str:
+    return "" if kind is None else f", not {kind}"
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -318,13 +335,3 @@ def _with_known_case(pairs: list[tuple[str, str]], before: object) -> list[tuple
     """Headers under the names they already have: header names are case-insensitive."""
     known = {name.lower(): name for name in before} if isinstance(before, dict) else {}
     return [(known.get(name.lower(), name), value) for name, value in pairs]
-
-
-def _pair(text: str, separator: str, field: str) -> tuple[str, str]:
-    """The name and the value in `name: value` or `name=value`."""
-    name, found, value = text.partition(separator)
-    if not found:
-        # A malformed header is not repeated: it may be a secret.
-        detail = f", not {shown(text)}" if separator == "=" else ""
-        raise InvalidRequest(f"must be a name, then {separator!r}, then a value{detail}", field=field)
-    return name.strip(), value.strip()

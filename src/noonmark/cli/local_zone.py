@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import tzdata
 
+from noonmark.cli.output import print_warning
+from noonmark.core.json_values import shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -37,6 +40,14 @@ def local_zone(environment: Mapping[str, str] = os.environ, *, link: Path = LINK
     if variable := environment.get("TZ"):
         return _known(variable.removeprefix(":")) or "UTC"
     return _from_link(link) or _from_file(file) or "UTC"
+
+
+def flag_zone() -> str:
+    """The zone of cron expressions on the command line; warns if `TZ` names none that is known."""
+    variable = os.environ.get("TZ")
+    if variable and _known(variable.removeprefix(":")) is None:
+        print_warning(f"TZ is {shown(variable)}, not an IANA time zone: UTC is used instead; give --timezone")
+    return local_zone()
 
 
 def machine_note(zone: str) -> str:

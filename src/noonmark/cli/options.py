@@ -179,8 +179,12 @@ class PolicyOptions:
             help="When late: skip, catch_up_one, catch_up_all, catch_up_within or spread.",
         ),
     ] = None
-    catchup_limit: Annotated[
-        Number, Parameter(group=POLICIES, help="The maximum number of missed fires that catch_up_all runs.")
+    catchup_limit: Annotated[Number, Parameter(group=POLICIES, help="The maximum number of missed fires that run.")] = (
+        None
+    )
+    catchup_window: Annotated[
+        Text,
+        Parameter(group=POLICIES, help="How late catch_up_within runs a fire, or how long spread spreads them: 2h."),
     ] = None
     window: Annotated[Text, Parameter(group=POLICIES, help="Run only within this long of the due time: 2h.")] = None
     timeout: Annotated[Text, Parameter(group=POLICIES, help="The maximum duration of a run.")] = None

@@ -29,8 +29,8 @@ CHAIN_VARIABLE = "NOONMARK_CHAIN"
 """Tells a program that a node started which run it belongs to."""
 CREATING = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
 """Operations that may create the SQLite file; the others need an existing one."""
-UNMIGRATED = frozenset({"doctor"})
-"""Operations that use a store as it is, without opening and upgrading it."""
+UNCHECKED = frozenset({"doctor"})
+"""Operations that use a store as it is, whatever the version of its schema."""
 KEYED = frozenset({"secret/set", "signing/key", "occurrence/complete", "occurrence/fail"})
 """Operations that need the keys of the settings."""
 MAX_SAME_NAME = 10
@@ -174,35 +174,44 @@ class StoreRemote:
     """The operations on a store, in this process. Nodes that use the same store see the changes."""
 
     def __init__(self, url: str) -> None:
-        """Prepare the store; the first call opens it. A database on a server is never migrated here."""
+        """Prepare the store; the first call opens it. Its schema is never upgraded here."""
         from noonmark.clocks import SystemClock  # noqa: PLC0415 - --server needs none of these
-        from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
+        from noonmark.operations.service import LOCAL  # noqa: PLC0415 - likewise
         from noonmark.operations.table import perform  # noqa: PLC0415 - likewise
-        from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
-        from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415 - likewise
+        from noonmark.wiring import MEMORY, file_of  # noqa: PLC0415 - likewise
 
         if url == MEMORY:
             raise InvalidRequest("is lost when this command ends; name a durable store", field="--store")
-        clock = SystemClock()
-        self._store = make_store(url, clock, migrates=False)
-        self._service = Service(
-            store=self._store,
-            lookahead=Timing().lookahead,
-            fresh_id=partial(fresh_id, clock),
-            machine_clock=clock.micros,
-        )
+        self._url, self._file = url, file_of(url)
+        self._clock = SystemClock()
+        self._service = self._make_service(creates_file=False)
         caller = replace(LOCAL, source="cli", chain=os.environ.get(CHAIN_VARIABLE, ""))
         self._perform = partial(perform, caller=caller)
-        self._file = file_of(url)
         self._is_open = False
+
+    def _make_service(self, *, creates_file: bool) -> Service:
+        """The service over a store that is not open yet."""
+        from noonmark.operations.service import Service  # noqa: PLC0415 - --server needs none of these
+        from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
+        from noonmark.wiring import fresh_id, make_store  # noqa: PLC0415 - likewise
+
+        return Service(
+            store=make_store(self._url, self._clock, migrates=False, creates_file=creates_file),
+            lookahead=Timing().lookahead,
+            fresh_id=partial(fresh_id, self._clock),
+            machine_clock=self._clock.micros,
+        )
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out the operation on the store."""
         if not self._is_open:
             if self._file is not None and name not in CREATING and not self._file.exists():
-                raise NotFound(f"there is no file {self._file}", field="--store")
-            if name not in UNMIGRATED:
-                self._store.open()
+                message = f"there is no file {self._file}; `noonmark migrate --store {self._url}` creates it"
+                raise NotFound(message, field="--store")
+            if name in CREATING:
+                self._service = self._make_service(creates_file=True)
+            if name not in UNCHECKED:
+                self._service.store.open()
                 self._is_open = True
         service = _with_keys(self._service) if name in KEYED else self._service
         return self._perform(service, name=name, arguments=arguments)
@@ -217,7 +226,7 @@ class StoreRemote:
 
     def close(self) -> None:
         """Close the store."""
-        self._store.close()
+        self._service.store.close()
 
 
 def _with_keys(service: Service) -> Service:

@@ -284,7 +284,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
         phase = step(occurrence.phase, Phase.DELIVERY_FAILED)
         return replace(end, phase=phase, reason=Reason.OUTCOME_UNKNOWN)
     if delivered.is_final:
-        return end
+        return end if decision.retry_at is None else replace(end, facts={**facts, "is_final": True})
     if decision.retry_at is None:
         return replace(end, reason=decision.reason) if policy.max_attempts > 1 else end
     # A run that timed out may still be at work.

@@ -247,7 +247,7 @@ def schedule_document(target: dict[str, Any], options: Mapping[str, Any]) -> dic
 
 def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each typed value as its document, and each length of time in seconds."""
-    untyped = {option: seconds_of(as_document(value)) for option, value in options.items()}
+    untyped = {option: seconds_of(as_document(value, option=option)) for option, value in options.items()}
     if "concurrency" not in options:
         return untyped
     concurrency = options["concurrency"]
@@ -400,7 +400,9 @@ def dependencies(depends_on: object, id_of: Callable[[str | Job], str] | None = 
 
 
 def _dependency(upstream: object, id_of: Callable[[str | Job], str] | None) -> Any:  # noqa: ANN401 - judged by the parser
-    document = {"schedule_id": upstream} if isinstance(upstream, str | Job) else as_document(upstream)
+    document = (
+        {"schedule_id": upstream} if isinstance(upstream, str | Job) else as_document(upstream, option="depends_on")
+    )
     if not isinstance(document, Mapping) or not isinstance(document.get("schedule_id"), str | Job):
         return document
     job: str | Job = document["schedule_id"]

@@ -131,7 +131,9 @@ def _overlap(overlap: Overlap | OverlapName | OverlapDocument | None) -> Overlap
     if overlap is None:
         return None
     problems: list[Problem] = []
-    reader = Reader({"overlap": as_document(overlap)}, path="", code=InvalidSchedule.code, problems=problems)
+    reader = Reader(
+        {"overlap": as_document(overlap, option="overlap")}, path="", code=InvalidSchedule.code, problems=problems
+    )
     policy = read_overlap(reader, "overlap", trigger_type="")
     if problems:
         raise refusal(problems)

@@ -18,6 +18,7 @@ import uvicorn
 from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.json_values import shown
 from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
@@ -45,6 +46,7 @@ from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics
 from noonmark.telemetry.schedule_times import ScheduleTimesReader
 from noonmark.wiring import (
+    file_of,
     fresh_id,
     make_pinger,
     make_runner,
@@ -96,7 +98,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
         try:
             _check_folders(loaded)
             functions = _import_functions(loaded)
-            store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
+            migrates = settings.migrate or file_of(settings.store) is not None
+            store = make_store(settings.store, clock := SystemClock(), migrates=migrates)
             cleanup.callback(store.close)
             store.open()
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
@@ -163,6 +166,12 @@ def _create_worker(
         uploads=upload_folder(settings.upload_dir, settings.store),
         pin=Pin(settings.pin_commands),
     )
+    for name in programs.not_found:
+        logger.warning(
+            "--allow-commands names %s, which was not found or cannot be read or run; commands that name it fail until"
+            " the server is restarted with the program in place",
+            shown(name),
+        )
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
     outbound = HttpTargetSettings(

@@ -1,10 +1,16 @@
 """Commands that create, change, list and delete schedules and events."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from tests.cli.runner import NEVER, Cli, call, contains, create_report
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
+
+FIRST_SCHEMA = Path(__file__).parents[2] / "stores" / "data" / "first.sql"
 
 
 def test_pause_resume_delete_and_the_audit_log(cli):
@@ -219,8 +225,9 @@ def test_reading_does_not_create_the_store_file(tmp_path, monkeypatch, command):
     cli = Cli("--store", "sqlite:///typo.db")
     problem = cli.problem(3, *command)
     assert (problem["code"], problem["field"]) == ("not_found", "--store")
-    assert problem["detail"] == f"there is no file {tmp_path / 'typo.db'}"
-    assert cli.refused(3, *command) == [f"--store: there is no file {tmp_path / 'typo.db'}"]
+    said = f"there is no file {tmp_path / 'typo.db'}; `noonmark migrate --store sqlite:///typo.db` creates it"
+    assert problem["detail"] == said
+    assert cli.refused(3, *command) == [f"--store: {said}"]
     assert not (tmp_path / "typo.db").exists()
 
 
@@ -232,6 +239,50 @@ def test_creating_creates_the_store_file(tmp_path):
         cli = Cli("--store", f"sqlite:///{tmp_path / name}")
         cli.json(*command)
         assert (tmp_path / name).exists()
+
+
+READ_COMMANDS = (
+    ("schedule", "list"),
+    ("schedule", "status", "x"),
+    ("schedule", "explain", "x"),
+    ("failures",),
+    ("export",),
+    ("diff", "-f", "-"),
+)
+CHANGE_COMMANDS = (("schedule", "pause", "x"), ("schedule", "create", "--function", "f", *NEVER))
+
+
+def assert_file_is_refused(path, command):
+    before = path.read_bytes()
+    result = call(*command, "--store", f"sqlite:///{path}", "--json", stdin=b"schedules: []")
+    assert (result.code, result.problem["code"]) == (6, "store_unavailable")
+    assert f"`noonmark migrate --store sqlite:///{path}`" in result.problem["detail"]
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [*READ_COMMANDS, *CHANGE_COMMANDS], ids=lambda command: " ".join(command[:2]))
+def test_commands_do_not_upgrade_an_older_file(tmp_path, command):
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
+    assert_file_is_refused(path, command)
+
+
+@pytest.mark.parametrize("command", READ_COMMANDS, ids=lambda command: " ".join(command[:2]))
+def test_reading_does_not_write_to_an_empty_file(tmp_path, command):
+    path = tmp_path / "empty.db"
+    path.touch()
+    assert_file_is_refused(path, command)
+
+
+def test_migrate_upgrades_a_file_for_other_commands(tmp_path):
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
+    cli = Cli("--store", f"sqlite:///{path}")
+    assert call("migrate", *cli.connection).code == 0
+    assert cli.json("schedule", "list")["next_cursor"] is None
 
 
 def test_only_migrate_changes_the_schema_of_a_database_server(database):

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from noonmark.cli.commands.files import Prune, apply_files, print_file
 from noonmark.cli.inputs import MAX_BYTES, read_bytes
-from noonmark.cli.local_zone import local_zone
+from noonmark.cli.local_zone import flag_zone
 from noonmark.cli.options import Connection
 from noonmark.cli.output import print_errors
 from noonmark.cli.schedule_files import STANDARD_INPUT, ScheduleFiles, escape_variables
@@ -51,7 +51,7 @@ def import_crontab(  # noqa: PLR0913 - one per option
     except ValueError as error:
         raise InvalidRequest(str(error), field="--managed-by") from None
     name = "standard input" if file == STANDARD_INPUT else file
-    crontab = read_crontab(_read(file, name), timezone=timezone or local_zone(), has_user=system)
+    crontab = read_crontab(_read(file, name), timezone=timezone or flag_zone(), has_user=system)
     if crontab.problems and not skip_bad:
         raise refusal([Problem(f"{name}:{line}", message) for line, message in crontab.problems])
     _print_notes(name, "note", crontab.notes)

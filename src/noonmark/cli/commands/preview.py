@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from noonmark.cli.inputs import parse_json, read_document
-from noonmark.cli.local_zone import document_note, local_zone, machine_note
+from noonmark.cli.local_zone import document_note, flag_zone, local_zone, machine_note
 from noonmark.cli.options import AsJson, Connection
 from noonmark.cli.output import EXIT_INVALID, print_errors, print_json, print_line, printable
 from noonmark.cli.upcoming import Upcoming, preview_trigger
@@ -85,7 +85,7 @@ def _cron_document(expressions: tuple[str, ...], timezone: str | None) -> dict[s
         raise InvalidTrigger('give a cron expression in quotes, such as "30 2 * * *", or --trigger-json')
     if len(expressions) > 1 and not any(" " in text or text.startswith("@") for text in expressions):
         raise InvalidTrigger('put the expression in quotes, such as "30 2 * * *"; otherwise the shell splits it')
-    document: dict[str, object] = {"type": "cron", "timezone": local_zone() if timezone is None else timezone}
+    document: dict[str, object] = {"type": "cron", "timezone": flag_zone() if timezone is None else timezone}
     return document | ({"expression": expressions[0]} if len(expressions) == 1 else {"crons": list(expressions)})
 
 

@@ -18,7 +18,7 @@ from noonmark.cli.document_builder import (
     trigger_document,
     zone_note,
 )
-from noonmark.cli.inputs import parse_optional_instant
+from noonmark.cli.inputs import parse_optional_instant, parse_pair
 from noonmark.cli.options import (
     Confirm,
     Connection,
@@ -211,10 +211,9 @@ def list_schedules(
 
 def schedule_filter(status: str | None, label: tuple[str, ...]) -> dict[str, Any]:
     """The arguments that select schedules by phase and labels."""
-    labels = [pair.partition("=") for pair in label]
     return present(
         phase=None if status is None else status.lower(),
-        labels={name: value for name, _, value in labels} or None,
+        labels=dict(parse_pair(pair, "=", "--label") for pair in label) or None,
     )
 
 
@@ -332,7 +331,7 @@ def label(
     if not is_selection(schedule_id, selection):
         update(schedule_id or "", policies=PolicyOptions(label=labels), connection=connection)
         return 0
-    changes = {name: value for name, _, value in (pair.partition("=") for pair in labels)}
+    changes = dict(parse_pair(pair, "=", "--set") for pair in labels)
     more = {"set_labels": changes, **present(reason=reason)}
     return act_on_selection(connection, "selection/label", selection, more, "Labelled")
 

@@ -261,15 +261,28 @@ def _failed(reason: Reason) -> Callable[[Case], str]:
     """Of a failure: what the target said, or what the reason says, and which attempt it was."""
 
     def told(case: Case) -> str:
-        return f"{plain(reason)}{error(case)} (attempt {attempts(case)})"
+        return f"{plain(reason)}{error(case)} (attempt {attempts(case)}){_no_retry(case)}"
 
     return told
+
+
+def _no_retry(case: Case) -> str:
+    """Why no other attempt followed although one was left."""
+    match case.detail:
+        case {"is_final": True}:
+            return "; a failure of this kind is never retried"
+        case {"window_closes_at": closes_at}:
+            return f"; the next attempt would have come after its window, which closed at {shown(closes_at)}"
+        case {"delivery": delivery}:
+            return f"; it may still have been at work, and `{delivery}` forbids another attempt then"
+        case _:
+            return ""
 
 
 def _timed_out(case: Case) -> str:
     timeout = case.declaration.timeout if case.is_in_force else None
     limit = "its timeout" if timeout is None else f"its timeout of {duration_words(timeout)}"
-    return f"the run took longer than {limit} (attempt {attempts(case)})"
+    return f"the run took longer than {limit} (attempt {attempts(case)}){_no_retry(case)}"
 
 
 def _completion_timed_out(case: Case) -> str:

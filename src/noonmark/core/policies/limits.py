@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.json_values import identifier
+from noonmark.core.errors import InvalidSchedule
+from noonmark.core.json_values import boolean_value, identifier, number_value, text_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noonmark.core.documents import Reader
 
 MAX_CONCURRENCY = 100_000
+MAX_KEY = 200
+MAX_NAME = 200
+"""Of a schedule; its id is shorter."""
 MAX_COST_USD = 1_000_000
 MAX_TOKENS = 1_000_000_000_000
 MAX_DEPENDENCIES = 100
@@ -24,6 +30,11 @@ class Concurrency:
 
     key: str
     limit: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what a document could not hold."""
+        _check("key", lambda: text_value(self.key, 1, MAX_KEY, multiline=False))
+        _check("limit", lambda: number_value(self.limit, 1, MAX_CONCURRENCY, whole=True))
 
     def to_document(self) -> dict[str, Any]:
         """The two fields of the schedule document."""
@@ -48,7 +59,16 @@ class Dependency:
     """A schedule that must have run first, and by default must have succeeded."""
 
     schedule_id: str
+    """In a program also the name of a schedule, or its `Job`, which are replaced by the id."""
     require_success: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what names no schedule."""
+        _check(
+            "schedule_id",
+            lambda: text_value(getattr(self.schedule_id, "id", self.schedule_id), 1, MAX_NAME, multiline=False),
+        )
+        _check("require_success", lambda: boolean_value(self.require_success))
 
     def to_document(self) -> dict[str, Any]:
         """Both fields, written out."""
@@ -67,9 +87,16 @@ class Horizon:
         return {"planning_horizon_days": self.days, "planning_horizon_occurrences": self.occurrences}
 
 
+def _check(field: str, read: Callable[[], object]) -> None:
+    try:
+        read()
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field=field) from None
+
+
 def read_concurrency(reader: Reader) -> Concurrency | None:
     """The named limit in `concurrency_key` and `concurrency_limit`, if there is one."""
-    key = reader.text("concurrency_key", None)
+    key = reader.text("concurrency_key", None, high=MAX_KEY)
     limit = reader.integer("concurrency_limit", 1, low=1, high=MAX_CONCURRENCY)
     if reader.raw("concurrency_key") is None and reader.raw("concurrency_limit") is not None:
         reader.problem("concurrency_limit", "needs a concurrency_key")

@@ -309,9 +309,30 @@ class Window(Policy):
         read_window(reader, _FIELD, target_kind=None)
 
 
-def as_document(value: Any) -> Any:  # noqa: ANN401 - an option as a caller wrote it
-    """The document of a typed value; anything else as it is, for the parser to judge."""
-    return value.to_document() if isinstance(value, Policy | Concurrency | Dependency) else value
+_TYPED = Policy | Concurrency | Dependency
+_ALLOWED: dict[str, tuple[type, str]] = {
+    "overlap": (Overlap, "an overlap policy such as Skip() or Queue()"),
+    "misfire": (Misfire, "a misfire policy such as SkipMissed() or CatchUpAll()"),
+    "retries": (Retry, "a number or a Retry"),
+    "window": (Window, "a Window"),
+    "concurrency": (Concurrency, "a Concurrency"),
+    "depends_on": (Dependency, "an id, a Job or a Dependency"),
+}
+"""The typed values of each option."""
+
+
+def as_document(value: Any, *, option: str) -> Any:  # noqa: ANN401 - as a caller wrote it
+    """The document of the typed value of an option; anything else as it is, for the parser to judge.
+
+    The value of another option and a class are refused: a document would not tell them apart, or say it less clearly.
+    """
+    if isinstance(value, type) and issubclass(value, _TYPED):
+        raise InvalidSchedule(f"is the class {value.__name__}; call it: {value.__name__}(..)", field=option)
+    if not isinstance(value, _TYPED):
+        return value
+    if option in _ALLOWED and not isinstance(value, _ALLOWED[option][0]):
+        raise InvalidSchedule(f"must be {_ALLOWED[option][1]}, not {value!r}", field=option)
+    return value.to_document()
 
 
 def seconds_of(value: Any) -> Any:  # noqa: ANN401 - likewise

@@ -6,6 +6,7 @@ long to import, are needed for nothing but an upgrade.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from importlib.resources import files
 from itertools import count
@@ -26,11 +27,13 @@ _VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE}
 """As bytes: text that is no UTF-8 could not be read."""
 
 
-def make_ready(connections: Connections) -> None:
-    """Create the schema, or check it."""
+def make_ready(connections: Connections, *, migrates: bool = True, creates: bool = True) -> None:
+    """Create or upgrade the schema, or only check it."""
+    if not creates and _is_empty(connections.path):  # to open it would write to it
+        raise _outdated(connections.path, None)
     with connections.reading() as connection:
         version = schema_version(connection, connections.path)
-    if version is None:
+    if version is None and creates:
         with connections.writing() as connection:
             # Another process may have been faster.
             version = schema_version(connection, connections.path)
@@ -39,6 +42,8 @@ def make_ready(connections: Connections) -> None:
                 version = VERSION
     if version == VERSION:
         return
+    if version is None or (version < VERSION and not migrates):
+        raise _outdated(connections.path, version)
     if version > VERSION:
         raise StoreUnavailable(
             f"the database {connections.path} has schema version {version}, and this Noonmark knows versions up to"
@@ -47,6 +52,21 @@ def make_ready(connections: Connections) -> None:
     with connections.bare() as writer:  # nobody else in this process writes meanwhile
         _upgrade(connections)
         connections.checkpoints.after_commit(writer)
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return os.stat(path).st_size == 0  # noqa: PTH116 - as it was written
+    except OSError:
+        return False  # opening it says why
+
+
+def _outdated(path: str, version: str | None) -> StoreUnavailable:
+    state = f"has schema version {version}" if version else "has no schema yet"
+    return StoreUnavailable(
+        f"the database {path} {state}, and this Noonmark needs version {VERSION}; run"
+        f" `noonmark migrate --store sqlite:///{path}` once, or start a server on it"
+    )
 
 
 def _upgrade(connections: Connections) -> None:

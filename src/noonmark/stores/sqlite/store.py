@@ -41,10 +41,22 @@ WATCH_INTERVAL: Micros = SECOND // 4
 class SqliteStore(SqlStore):
     """Everything in one file. Methods block, and may be called from any thread."""
 
-    def __init__(self, path: str | Path, clock: Callable[[], Micros], *, busy_seconds: float = 30) -> None:
-        """Leases end by this clock. Waits for other processes up to `busy_seconds`."""
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Callable[[], Micros],
+        *,
+        busy_seconds: float = 30,
+        migrates: bool = True,
+        creates: bool = True,
+    ) -> None:
+        """Leases end by this clock. Waits for other processes up to `busy_seconds`.
+
+        An older schema is upgraded only if it `migrates`; a missing one is created only if it `creates`.
+        """
         self._connections = Connections(str(path), clock, busy_seconds=busy_seconds)
         self._now = clock
+        self._migrates, self._creates = migrates, creates
         self._schedule_cache = ScheduleCache()
         self._seen: tuple[int, int] | None = None
         fork_safety.watch(self)
@@ -56,7 +68,7 @@ class SqliteStore(SqlStore):
 
     def open(self) -> None:
         """Create the file and its schema, or check them."""
-        bootstrap.make_ready(self._connections)
+        bootstrap.make_ready(self._connections, migrates=self._migrates, creates=self._creates)
         self.changed_by_others()
 
     def close(self) -> None:

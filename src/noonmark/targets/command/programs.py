@@ -74,6 +74,8 @@ class ProgramPolicy:
         pinned = {name: _pin_program(path, pin) for name, path in paths.items()}
         self._pinned = {name: program for name, program in pinned.items() if program is not None}
         self._allowed = frozenset(allowed)
+        self.not_found = () if self._is_any else tuple(name for name in allowed if name not in self._pinned)
+        """Allowed programs that were not found, or that this node can neither read nor run."""
 
     def find(self, schedule: Schedule, target: CommandTarget) -> Program:
         """Return the program that a schedule names; LookupError says why it is not started here."""
