@@ -228,7 +228,7 @@ CLASSES: Mapping[Reason, str] = MappingProxyType(
     }
 )
 """By reason. What was intended is not a failure: a pause, an edit, a cancellation, a policy that drops late fires."""
-TRIED = frozenset({Reason.RETRY_SCHEDULED, Reason.ATTEMPTS_EXHAUSTED})
+TRIED = frozenset({Reason.RETRY_SCHEDULED, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED})
 """Reasons of a failed attempt, whose class follows from its outcome."""
 
 
