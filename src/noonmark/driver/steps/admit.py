@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import (
     Busy,
@@ -26,11 +26,13 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import is_late
+from noonmark.core.targets import FunctionTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
 from noonmark.driver.steps.settle import hand_back
 from noonmark.driver.store_executor import Priority
+from noonmark.driver.upstream_results import read_upstream_results
 from noonmark.ports import events
 from noonmark.ports.records import Admitted, Lease, LeaseLost
 from noonmark.ports.target import Assignment
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from noonmark.driver.node import Node
 
     Answer = Admitted | LeaseLost | Busy
+    UpstreamResults = dict[str, dict[str, dict[str, Any]]]
+    """The results of the upstreams of each occurrence, by its id."""
 
 
 logger = logging.getLogger("noonmark.driver")
@@ -59,6 +63,7 @@ async def admit_once(node: Node) -> AdmitReport:
     counts = _Counts()
     try:
         decisions = _in_time(node, await _look_upstream(node, decisions), counts)
+        results = await _upstream_results(node, decisions)
     except Exception:
         for claim in due:
             node.decide_at(claim, node.now)
@@ -71,7 +76,7 @@ async def admit_once(node: Node) -> AdmitReport:
             for one in decisions:
                 node.decide_at(one.claim, node.now)
             raise
-        decisions = await _carry_out(node, decisions, answers, counts)
+        decisions = await _carry_out(node, decisions, answers, counts, results)
     return counts.report()
 
 
@@ -115,6 +120,21 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
     return [verdicts.get(one.claim.occurrence.id) or one for one in decisions]
 
 
+async def _upstream_results(node: Node, decisions: Sequence[Admission]) -> UpstreamResults:
+    """Read the results of the upstreams of functions that could start."""
+    asking = [
+        one.claim
+        for one in decisions
+        if isinstance(one, Start)
+        and (declaration := one.claim.schedule.declaration).depends_on
+        and isinstance(declaration.target, FunctionTarget)
+    ]
+    if not asking:
+        return {}
+    results = await node.executor.call(read_upstream_results, node.store, asking, priority=Priority.URGENT)
+    return {claim.occurrence.id: one for claim, one in zip(asking, results, strict=True)}
+
+
 def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Admission]:
     """Hold what would wait only briefly, and decide it then: it would be claimed again at once."""
     ahead = node.now + node.timing.lookahead
@@ -139,7 +159,7 @@ class _Counts:
 
 
 async def _carry_out(
-    node: Node, decisions: Sequence[Admission], answers: Sequence[Answer], counts: _Counts
+    node: Node, decisions: Sequence[Admission], answers: Sequence[Answer], counts: _Counts, results: UpstreamResults
 ) -> list[Admission]:
     """Act on the answers of the store. A busy start is decided again."""
     assignments: list[Assignment] = []
@@ -154,6 +174,7 @@ async def _carry_out(
                 node.drop(claim)
                 if isinstance(decision, Start):
                     assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
+                    assignment.upstream = results.get(occurrence.id)
                     assignments.append(assignment)
                     counts.late += is_late(occurrence.first_due, now)
                     if occurrence.attempt == 1:

@@ -6,6 +6,7 @@ A worker process loads this module, so its imports stay light.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.instants import from_micros
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
 logger = logging.getLogger("noonmark.jobs")
@@ -36,6 +38,29 @@ class CancelEvent(Event):
         return self.was_seen
 
 
+class UpstreamResults(Mapping[str, Any]):
+    """The results of the runs that a run depends on, by the ids of their schedules; their names find them too."""
+
+    def __init__(self, upstreams: Mapping[str, Mapping[str, Any]]) -> None:
+        self._results = {schedule_id: upstream["result"] for schedule_id, upstream in upstreams.items()}
+        self._ids = {upstream["name"]: schedule_id for schedule_id, upstream in upstreams.items()}
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - JSON
+        """The result of one; KeyError if the job does not depend on it, or if it has not run."""
+        return self._results[key if key in self._results else self._ids.get(key, key)]
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids."""
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        """How many have run."""
+        return len(self._results)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._results!r})"
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a function learns about its run, when it has a parameter named `context`."""
@@ -54,6 +79,8 @@ class Context:
     """The payload of `run_now` or of the event, else that of the job."""
     event: Any
     """The event that triggered the run, if one did."""
+    upstream: UpstreamResults
+    """The result of each schedule that the job depends on, by its id or its name, as far as it is stored."""
     cancelled: Event
     """Set when the run should end early: it timed out, was cancelled, or this node lost it."""
     logger: logging.LoggerAdapter[logging.Logger]
@@ -70,6 +97,7 @@ def make_context(fields: dict[str, Any], cancelled: CancelEvent) -> Context:
         attempt=fields["attempt"],
         payload=fields["payload"],
         event=fields["event"],
+        upstream=UpstreamResults(fields["upstream"]),
         cancelled=cancelled,
         logger=logging.LoggerAdapter(logger, ids),
     )
