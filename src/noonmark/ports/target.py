@@ -45,6 +45,8 @@ class Assignment:
     """The exception, for a caller in the same process."""
     abandoned: int = 0
     """The number of abandoned threads of the node, this one included, if its thread was abandoned."""
+    progress: Callable[[dict[str, Any]], None] | None = None
+    """Set by the target if the run can say how far it has come: takes its `fraction` and `message`, from any thread."""
     upstream: Mapping[str, Mapping[str, Any]] | None = None
     """The name and the result of each schedule that a function depends on, by id."""
     ends_soon: bool = False

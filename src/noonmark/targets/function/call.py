@@ -30,7 +30,7 @@ def prepare_call(
     assignment.signal = cancelled
     if assignment.stop_reason is not None:  # the stop request came before the signal existed
         cancelled.set()
-    context = make_context(_context_fields(assignment, target), cancelled)
+    context = make_context(_context_fields(assignment, target), cancelled, assignment.progress or _ignore)
     return function, args, {**kwargs, "context": context}
 
 
@@ -79,3 +79,7 @@ def _context_fields(assignment: Assignment, target: FunctionTarget) -> dict[str,
         "event": event,
         "upstream": json_copy(assignment.upstream or {}),
     }
+
+
+def _ignore(progress: dict[str, Any]) -> None:
+    """Of a target that reports no progress."""

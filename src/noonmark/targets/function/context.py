@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import from_micros
+from noonmark.core.json_values import number_value, storable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
 logger = logging.getLogger("noonmark.jobs")
+MAX_MESSAGE = 200
+"""Characters of the text beside the progress of a run."""
 
 
 class CancelEvent(Event):
@@ -85,10 +88,22 @@ class Context:
     """Set when the run should end early: it timed out, was cancelled, or this node lost it."""
     logger: logging.LoggerAdapter[logging.Logger]
     """Adds the ids of the occurrence and of the job to each record."""
+    _send: Callable[[dict[str, Any]], None] = field(repr=False, compare=False)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Say how far the run has come, from 0 to 1, with a short text. Shown while it runs; the newest is stored.
+
+        It may be called as often as you like, from any thread: at most one a second is written.
+        """
+        try:
+            done = number_value(fraction, 0, 1)
+        except ValueError as error:
+            raise ValueError(f"the fraction {error}") from None
+        self._send({"fraction": done, "message": storable(message)[:MAX_MESSAGE]})
 
 
-def make_context(fields: dict[str, Any], cancelled: CancelEvent) -> Context:
-    """Create the context of a run from its JSON fields."""
+def make_context(fields: dict[str, Any], cancelled: CancelEvent, send: Callable[[dict[str, Any]], None]) -> Context:
+    """Create the context of a run from its JSON fields; `send` takes its progress."""
     ids = {"occurrence_id": fields["occurrence_id"], "schedule_id": fields["schedule_id"]}
     return Context(
         **ids,
@@ -100,4 +115,5 @@ def make_context(fields: dict[str, Any], cancelled: CancelEvent) -> Context:
         upstream=UpstreamResults(fields["upstream"]),
         cancelled=cancelled,
         logger=logging.LoggerAdapter(logger, ids),
+        _send=send,
     )

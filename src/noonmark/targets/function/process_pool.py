@@ -258,6 +258,10 @@ class _ProcessCall:
         if "log" in message:
             _log(message["log"])
             return None
+        if "progress" in message:
+            if self._assignment.progress is not None:
+                self._assignment.progress(message["progress"])
+            return None
         if "loaded" in message:
             return self._begin()
         self._stop.was_seen = message["seen"]
