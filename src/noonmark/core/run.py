@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 MAX_SUMMARY = 80
+MAX_MESSAGE = 200
+"""Characters of the text beside the progress of a run."""
 _PROGRESS = "progress"
 
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import from_micros
 from noonmark.core.json_values import number_value, storable
+from noonmark.core.run import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
 logger = logging.getLogger("noonmark.jobs")
-MAX_MESSAGE = 200
-"""Characters of the text beside the progress of a run."""
 
 
 class CancelEvent(Event):
