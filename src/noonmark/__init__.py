@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         fires,
         parse_trigger,
     )
-    from noonmark.embedded.answers import EventMatch, EventMatches, Explanation
+    from noonmark.embedded.answers import EventMatch, EventMatches, Explanation, Redrive
     from noonmark.embedded.async_scheduler import AsyncScheduler
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.pipeline import JobPipeline, Progress
@@ -140,7 +140,7 @@ _HOMES = {
         "fires",
         "parse_trigger",
     ),
-    "noonmark.embedded.answers": ("EventMatch", "EventMatches", "Explanation"),
+    "noonmark.embedded.answers": ("EventMatch", "EventMatches", "Explanation", "Redrive"),
     "noonmark.embedded.async_scheduler": ("AsyncScheduler",),
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
     "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
@@ -198,6 +198,7 @@ __all__ = [
     "Queue",
     "QueueOne",
     "QuotaExceeded",
+    "Redrive",
     "Retry",
     "RevisionConflict",
     "Run",

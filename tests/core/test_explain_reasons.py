@@ -440,6 +440,23 @@ TOLD = {
             ),
         ),
     ],
+    Reason.NOT_RETRIED: [
+        (
+            TRIES,
+            {"phase": Phase.FAILED, "attempt": 1, "facts": {"exception": "ValueError"}},
+            [Outcome.FAILED],
+            (
+                "It ran and failed: attempt 1 of 3 failed, with `ValueError: no disk`, and the retry policy does not "
+                "retry `ValueError`."
+            ),
+        ),
+        (
+            TRIES,
+            {"phase": Phase.FAILED, "attempt": 1},
+            [],
+            "It ran and failed: attempt 1 of 3 failed, and the retry policy does not retry its exception.",
+        ),
+    ],
     Reason.LEASE_LOST: [
         (
             {},

@@ -127,6 +127,8 @@ def test_every_final_phase_has_reasons_and_no_other_has():
         "superseded/edited",
         "failed/attempts_exhausted",
         "timed_out/attempts_exhausted",
+        "failed/not_retried",
+        "timed_out/not_retried",
         "completed/succeeded",
     ],
 )

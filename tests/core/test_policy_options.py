@@ -2,6 +2,7 @@
 
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
+from http.client import HTTPException
 
 import pytest
 
@@ -55,6 +56,11 @@ MISFIRE = [
 RETRY = [
     (Retry(0), {}),
     (Retry(3), {"max_attempts": 4}),
+    (Retry(1, on=OSError), {"max_attempts": 2, "on": ["OSError"]}),
+    (
+        Retry(1, on=(TimeoutError, "shop.Busy"), not_on=[HTTPException]),
+        {"max_attempts": 2, "on": ["TimeoutError", "shop.Busy"], "not_on": ["http.client.HTTPException"]},
+    ),
     (Retry(99, MINUTE), {"max_attempts": 100, "backoff_seconds": 60}),
     (
         Retry(4, backoff=30, multiplier=3, max_backoff=10 * MINUTE),
@@ -94,6 +100,8 @@ def test_a_typed_policy_reads_as_the_document_it_stands_for(reader, settings, ty
         (lambda: Retry(-1), "retries", "must be a whole number from 0 to 99, not -1"),
         (lambda: Retry(retries=True), "retries", "must be a whole number from 0 to 99, not true"),
         (lambda: Retry({}), "retries", "must be a whole number from 0 to 99, not a dict"),
+        (lambda: Retry(1, on=()), "on", "must name an exception; leave it out to retry whatever is raised"),
+        (lambda: Retry(1, on=(int,)), "on[0]", "must be text, not a type"),
         (lambda: Retry(1, backoff=-1), "backoff", "must be a number from 0 to 604,800, not -1"),
         (lambda: Retry(1, 60, max_backoff=5), "max_backoff", "must not be less than backoff_seconds"),
         (lambda: Window(0), "duration", "must be a number from 0.001 to 31,622,400, not 0"),

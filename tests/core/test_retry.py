@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noonmark.core.exception_names import exception_names
 from noonmark.core.instants import MAX_INSTANT, SECOND
 from noonmark.core.policies.retry import RetryDecision, RetryPolicy, next_attempt, read_retry
 from noonmark.core.reasons import Reason
@@ -46,6 +47,10 @@ def pause(policy, attempt, occurrence_id="occ_1"):
         # A long first pause is not cut short by a limit that nobody asked for.
         ({"backoff_seconds": 600}, RetryPolicy(backoff=600 * SECOND, max_backoff=600 * SECOND)),
         ({"backoff_seconds": 0}, RetryPolicy(backoff=0)),
+        (
+            {"on": ["builtins.OSError", "OSError", "shop.Busy"], "not_on": ["__main__.f.<locals>.Broken"]},
+            RetryPolicy(on=("OSError", "shop.Busy"), not_on=("__main__.f.<locals>.Broken",)),
+        ),
     ],
 )
 def test_what_is_accepted(written, expected):
@@ -70,9 +75,23 @@ def test_what_is_accepted(written, expected):
             {"backoff_seconds": 10, "max_backoff_seconds": 9},
             {".max_backoff_seconds": "must not be less than backoff_seconds"},
         ),
+        ({"on": "OSError"}, {".on": 'must be an array, not "OSError"'}),
+        ({"on": []}, {".on": "must name an exception; leave it out to retry whatever is raised"}),
+        (
+            {"on": ["OSError", "no name"], "not_on": [3]},
+            {
+                ".on[1]": "must be the name of an exception, such as 'http.client.HTTPException', not \"no name\"",
+                ".not_on[0]": "must be text, not 3",
+            },
+        ),
         (
             {"attempts": 3},
-            {".attempts": "unknown field; allowed are backoff_seconds, max_attempts, max_backoff_seconds, multiplier"},
+            {
+                ".attempts": (
+                    "unknown field; allowed are backoff_seconds, max_attempts, max_backoff_seconds, multiplier, "
+                    "not_on, on"
+                )
+            },
         ),
     ],
 )
@@ -167,3 +186,53 @@ def test_no_pause_is_longer_than_the_longest(number):
 def test_a_retry_at_the_end_of_time_can_be_told():
     decision = next_attempt(RetryPolicy(max_attempts=2), attempt=1, failed_at=MAX_INSTANT, occurrence_id="occ_1")
     assert decision.facts()["retry_at"] == "9999-12-31T23:59:59.999999Z"
+
+
+class Busy(ConnectionError):
+    """An error of a program."""
+
+
+def test_an_exception_has_the_names_of_its_bases():
+    assert exception_names(Busy) == (f"{__name__}.Busy", "ConnectionError", "OSError", "Exception", "BaseException")
+
+
+def test_the_main_program_has_one_name_in_every_process():
+    assert exception_names(type("Late", (ValueError,), {"__module__": "__mp_main__"}))[0] == "__main__.Late"
+
+
+@pytest.mark.parametrize(
+    ("on", "not_on", "is_retried"),
+    [
+        ((), (), True),
+        (("ConnectionError",), (), True),
+        (("ValueError", "OSError"), (), True),
+        (("ValueError",), (), False),
+        ((), ("ValueError",), True),
+        ((), ("OSError",), False),
+        (("OSError",), (f"{__name__}.Busy",), False),
+        ((f"{__name__}.Busy",), ("TimeoutError",), True),
+    ],
+)
+def test_exceptions_decide_whether_there_is_another_attempt(on, not_on, is_retried):
+    policy = RetryPolicy(max_attempts=3, on=on, not_on=not_on)
+    decision = next_attempt(policy, attempt=1, failed_at=FAILED_AT, occurrence_id="occ_1", raised=exception_names(Busy))
+    assert decision.reason == ("retry_scheduled" if is_retried else "not_retried")
+    assert decision.facts().get("exception") == (None if is_retried else f"{__name__}.Busy")
+    assert (decision.retry_at is not None) == is_retried
+
+
+def test_a_failure_without_an_exception_is_tried_again():
+    policy = RetryPolicy(max_attempts=2, on=("OSError",), not_on=("ValueError",))
+    assert next_attempt(policy, attempt=1, failed_at=FAILED_AT, occurrence_id="occ_1").retry_at is not None
+
+
+def test_the_last_attempt_is_the_last_whatever_it_raised():
+    policy = RetryPolicy(max_attempts=2, on=("ValueError",))
+    decision = next_attempt(policy, attempt=2, failed_at=FAILED_AT, occurrence_id="occ_1", raised=("OSError",))
+    assert decision.reason is Reason.ATTEMPTS_EXHAUSTED
+
+
+def test_exceptions_are_written_into_the_document():
+    policy = RetryPolicy(on=("OSError",), not_on=("shop.Busy",))
+    assert retry(policy.to_document()) == (policy, {})
+    assert {"on", "not_on"}.isdisjoint(RetryPolicy().to_document())

@@ -1,8 +1,8 @@
-"""What a run left, as plain text."""
+"""What a run left, as plain text, and how far it has come."""
 
 import pytest
 
-from noonmark.core.run import output_text
+from noonmark.core.run import Outcome, Progress, Run, output_text, progress_result
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,19 @@ from noonmark.core.run import output_text
 )
 def test_output_text(result, error, text):
     assert output_text(result, error) == text
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome", "progress"),
+    [
+        (progress_result({"fraction": 0.4, "message": "rows"}), None, Progress(fraction=0.4, message="rows")),
+        ({"output": "a", "progress": {"fraction": 1}}, Outcome.TIMED_OUT, Progress(fraction=1)),
+        ({"progress": {"fraction": 1}}, Outcome.COMPLETED, None),
+        ({"progress": "half"}, None, None),
+        ({"output": "a"}, None, None),
+        (None, None, None),
+    ],
+)
+def test_progress(result, outcome, progress):
+    run = Run(id="r", occurrence_id="o", attempt=1, node="n", started=0, result=result, outcome=outcome)
+    assert run.progress == progress

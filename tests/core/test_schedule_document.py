@@ -210,6 +210,12 @@ def test_only_commands_and_workflows_can_be_suspended():
         ),
         pytest.param(minimal(overlap_policy="never"), "overlap_policy", "skip, queue, queue_one", id="overlap"),
         pytest.param(minimal(misfire_policy={"type": "x"}), "misfire_policy.type", "skip, catch_up_one", id="misfire"),
+        pytest.param(
+            minimal(target={"target_kind": "event", "event_type": "a"}, retry_policy={"on": ["OSError"]}),
+            "retry_policy.on",
+            "is for functions alone, and the target is of kind event: it raises no exceptions",
+            id="exceptions of no function",
+        ),
         pytest.param(minimal(retry_policy={"max_attempts": 0}), "retry_policy.max_attempts", "from 1", id="retry"),
         pytest.param(minimal(budget={"max_usd": 1}), "budget.max_usd", "max_cost_usd", id="budget"),
         pytest.param(minimal(planning_horizon_days=0), "planning_horizon_days", "from 1", id="horizon"),

@@ -137,6 +137,25 @@ def test_the_last_attempt_ends_it(outcome):
     assert (settlement.pause_after, settlement.facts) == (1, {"attempt": 2, "max_attempts": 2})
 
 
+@pytest.mark.parametrize(
+    ("outcome", "raised", "on", "expected"),
+    [
+        (Outcome.FAILED, ("ValueError", "Exception"), ("ValueError",), "pending/retry_scheduled"),
+        (Outcome.FAILED, ("ValueError", "Exception"), ("OSError",), "failed/not_retried"),
+        (Outcome.TIMED_OUT, (), ("TimeoutError",), "pending/retry_scheduled"),
+        (Outcome.TIMED_OUT, (), ("ValueError",), "timed_out/not_retried"),
+        (Outcome.DELIVERY_FAILED, (), ("ValueError",), "pending/retry_scheduled"),
+    ],
+)
+def test_an_exception_that_the_policy_does_not_retry_ends_it(outcome, raised, on, expected):
+    settlement = settled(outcome, said={"raised": raised}, retry_policy=replace(TWICE, on=on), pause_on_failure=1)
+    assert told(settlement) == expected
+    if settlement.reason is Reason.NOT_RETRIED:
+        exception = raised[0] if raised else "TimeoutError"
+        assert settlement.facts == {"attempt": 1, "max_attempts": 2, "exception": exception}
+        assert settlement.pause_after == 1
+
+
 def test_without_retries_no_attempts_are_spoken_of():
     assert told(settled(Outcome.FAILED)) == "failed/failed"
 

@@ -352,3 +352,84 @@ def test_phases_are_recorded_for_those_who_wait(rig):
         Phase.FAILED,
         Phase.SKIPPED,
     ]
+
+
+def reader(rig, name="reader", failures=0, **options):
+    """A job that returns the results of what it depends on, by name, and fails at first."""
+
+    def read(context):
+        if context.attempt <= failures:
+            raise ValueError(name)
+        return {upstream: context.upstream.get(upstream, "absent") for upstream in ("a", "b")}
+
+    return rig.scheduler.schedule(read, name=name, function_name=name, **options)
+
+
+def counter(rig, name, **options):
+    """A job that returns how often it ran; it fails when it is told to."""
+    runs = []
+
+    def count():
+        runs.append(name)
+        if name in rig.failing:
+            raise ValueError(name)
+        return len(runs)
+
+    return rig.scheduler.schedule(count, name=name, function_name=name, **options)
+
+
+def last_result(rig, job):
+    return rig.scheduler.get_job(job).last_result
+
+
+def test_what_follows_others_has_their_results(rig):
+    a, b = counter(rig, "a", trigger=EVERY_MINUTE), counter(rig, "b", trigger=EVERY_MINUTE)
+    job = reader(rig, depends_on=[a, b])
+    rig.run_until(NOON)
+    assert last_result(rig, job) == {"a": 1, "b": 1}
+    rig.run_until(NOON + timedelta(minutes=1))
+    assert last_result(rig, job) == {"a": 2, "b": 2}
+
+
+def test_what_waits_for_others_has_the_results_of_the_fires_that_count(rig):
+    a, b = counter(rig, "a", trigger=EVERY_MINUTE), counter(rig, "b", trigger=CronTrigger("30 11 * * *"))
+    job = reader(rig, trigger=DAILY, depends_on=[a, b])
+    rig.scheduler.run_now(b)  # b fired before the times in question: its last run counts
+    rig.scheduler.run_now(a)  # not a fire
+    rig.run_until(NOON)
+    assert last_result(rig, job) == {"a": 2, "b": 1}
+
+
+def test_a_retry_has_the_results_of_the_first_attempt(rig):
+    a = counter(rig, "a", trigger=EVERY_MINUTE)
+    job = reader(rig, failures=1, depends_on=[a], overlap="queue", retries={"max_attempts": 2, "backoff_seconds": 90})
+    rig.run_until(NOON + timedelta(seconds=110))
+    completed = [run.result["a"] for run in rig.scheduler.runs(job) if run.result]
+    assert completed == [1]
+
+
+def test_a_failure_that_is_tolerated_has_no_result(rig):
+    a, b = counter(rig, "a", trigger=DAILY), counter(rig, "b", trigger=DAILY)
+    rig.failing = {"a"}
+    relaxed = [{"schedule_id": one, "require_success": False} for one in (a, b)]
+    jobs = reader(rig, "with", trigger=DAILY, depends_on=relaxed), reader(rig, "without", depends_on=relaxed)
+    rig.run_until(NOON)
+    assert [last_result(rig, job) for job in jobs] == [{"a": None, "b": 1}] * 2
+
+
+def test_a_run_that_was_asked_for_has_the_last_results(rig):
+    a, b = counter(rig, "a", trigger=DAILY), counter(rig, "b", trigger=DAILY)
+    job = reader(rig, trigger=DAILY, depends_on=[a, b])
+    rig.scheduler.run_now(a)
+    assert rig.scheduler.run_now(job) == {"a": 1, "b": "absent"}
+
+
+def test_results_are_found_by_id_too(rig):
+    a = counter(rig, "a", trigger=DAILY)
+    job = rig.scheduler.schedule(
+        lambda context: [dict(context.upstream), len(context.upstream), repr(context.upstream)],
+        function_name="c",
+        depends_on=[a],
+    )
+    rig.run_until(NOON)
+    assert last_result(rig, job) == [{a: 1}, 1, f"UpstreamResults({{{a!r}: 1}})"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from noonmark import InvalidSchedule, Scheduler
+from noonmark import InvalidSchedule, Retry, Scheduler
 from noonmark.embedded.declarations import id_of_name
 from tests.embedded.waiting import NEVER, SOON, ended, eventually
 from tests.targets.function import worker_functions
@@ -83,11 +83,13 @@ class TestRuns:
 
     @pytest.mark.parametrize(("how", "error"), [("value", ValueError), ("own", RuntimeError), ("exit", SystemExit)])
     def test_run_now_raises_what_it_raised(self, scheduler, how, error):
-        job = scheduler.schedule(worker_functions.fails, args=[how], executor="process", trigger=NEVER)
+        never = Retry(1, not_on=BaseException)
+        job = scheduler.schedule(worker_functions.fails, args=[how], executor="process", trigger=NEVER, retries=never)
         with pytest.raises(error) as caught:
             scheduler.run_now(job)
         assert type(caught.value) is error
         assert str(scheduler.runs(job)[0].outcome) == "failed"
+        assert str(scheduler.occurrences(job)[-1].reason) == "not_retried"
 
     def test_a_crash_is_a_failure_that_is_tried_again(self, scheduler):
         job = scheduler.schedule(worker_functions.crashes, args=["segfault"], executor="process", retries=1)

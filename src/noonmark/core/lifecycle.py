@@ -101,8 +101,10 @@ FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED, Phas
 ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     {
         Phase.COMPLETED: frozenset({Reason.SUCCEEDED}),
-        Phase.FAILED: frozenset({Reason.FAILED, Reason.ATTEMPTS_EXHAUSTED}),
-        Phase.TIMED_OUT: frozenset({Reason.TIMED_OUT, Reason.COMPLETION_TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED}),
+        Phase.FAILED: frozenset({Reason.FAILED, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED}),
+        Phase.TIMED_OUT: frozenset(
+            {Reason.TIMED_OUT, Reason.COMPLETION_TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED}
+        ),
         Phase.CANCELLED: frozenset({Reason.CANCELLED, Reason.REPLACED, Reason.WINDOW_CLOSED, Reason.DELETED}),
         Phase.SKIPPED: frozenset(
             {

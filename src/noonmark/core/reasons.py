@@ -72,6 +72,7 @@ class Reason(Explained):
     CANCELLED = "cancelled", "Someone asked for it to be cancelled."
     RETRY_SCHEDULED = "retry_scheduled", "The attempt failed, and another one is scheduled."
     ATTEMPTS_EXHAUSTED = "attempts_exhausted", "The attempt failed, and it was the last one allowed."
+    NOT_RETRIED = "not_retried", "The attempt failed with an exception that the retry policy does not retry."
     LEASE_LOST = "lease_lost", "The node that held it stopped, or was lost, so it is delivered again."
     POISON = "poison", "Its lease was lost too often; it is not delivered again."
     OUTCOME_UNKNOWN = "outcome_unknown", "Delivery had begun when contact was lost, and it must not begin twice."

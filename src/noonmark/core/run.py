@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 MAX_SUMMARY = 80
+MAX_MESSAGE = 200
+"""Characters of the text beside the progress of a run."""
+_PROGRESS = "progress"
 
 
 class Outcome(StrEnum):
@@ -40,6 +43,15 @@ class Usage:
 
     tokens: int = 0
     cost_usd: float = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come, as it said last."""
+
+    fraction: float
+    """From 0 to 1."""
+    message: str = ""
 
 
 @drafted
@@ -83,6 +95,14 @@ class Run:
         return last if last is None or len(last) <= MAX_SUMMARY else f"{last[: MAX_SUMMARY - 1]}…"
 
     @property
+    def progress(self) -> Progress | None:
+        """How far it has come, if it runs and has said so, or how far it came before it was cut off."""
+        said = self.result.get(_PROGRESS) if isinstance(self.result, dict) else None
+        if not isinstance(said, dict) or not (self.outcome is None or self.outcome in CUT_OFF):
+            return None
+        return Progress(fraction=said.get("fraction", 0), message=said.get("message", ""))
+
+    @property
     def started_at(self) -> datetime:
         """When delivery began, in UTC."""
         return from_micros(self.started)
@@ -91,6 +111,11 @@ class Run:
     def ended_at(self) -> datetime | None:
         """When it ended, in UTC."""
         return None if self.ended is None else from_micros(self.ended)
+
+
+def progress_result(progress: dict[str, Any]) -> dict[str, Any]:
+    """The result of a run that goes on, and has said how far it has come."""
+    return {_PROGRESS: progress}
 
 
 def in_place_of(before: Run | None, run: Run) -> Run:

@@ -31,7 +31,7 @@ from noonmark.core.policies.misfire import PUNCTUAL, MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
-from noonmark.core.targets import note_unfillable, read_target
+from noonmark.core.targets import FunctionTarget, note_unfillable, read_target
 from noonmark.core.targets.ping import PingTarget, PingUrls, read_ping_urls
 from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse_trigger
 
@@ -242,6 +242,10 @@ def _read(
     retry_policy = read_retry(reader, "retry_policy")
     if isinstance(target, PingTarget) and retry_policy.max_attempts > 1:
         reader.problem("retry_policy", "must not ask for more than one attempt: the job that pings retries by itself")
+    if target is not None and not isinstance(target, FunctionTarget):
+        for name in [name for name in ("on", "not_on") if getattr(retry_policy, name)]:
+            message = f"is for functions alone, and the target is of kind {target.kind}: it raises no exceptions"
+            reader.problem(f"retry_policy.{name}", message)
     others: dict[str, Any] = {
         "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
         "retry_policy": retry_policy,

@@ -23,7 +23,7 @@ from noonmark.core.interruption import (
 )
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
-from noonmark.core.policies.retry import next_attempt
+from noonmark.core.policies.retry import TIMEOUT, next_attempt
 from noonmark.core.reasons import Reason, no_facts
 from noonmark.core.run import Outcome, Run
 
@@ -61,6 +61,8 @@ class Delivered:
     error: str | None = None
     own_words: str | None = None
     """What Noonmark itself says of a failure, for logs: nothing in it has passed through the run."""
+    raised: tuple[str, ...] = ()
+    """The names of the class and the bases of the exception that a function raised."""
     usage: Usage | None = None
     reason: Reason | None = None
     """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
@@ -277,6 +279,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
         failed_at=delivered.ended,
         occurrence_id=occurrence.id,
         least=min(delivered.retry_after, MAX_RETRY_AFTER),
+        raised=TIMEOUT if delivered.outcome is Outcome.TIMED_OUT else delivered.raised,
     )
     facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
     end = replace(end, pause_after=declaration.pause_on_failure, facts=facts, own_words=delivered.own_words)
@@ -286,7 +289,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
     if delivered.is_final:
         return end if decision.retry_at is None else replace(end, facts={**facts, "is_final": True})
     if decision.retry_at is None:
-        return replace(end, reason=decision.reason) if policy.max_attempts > 1 else end
+        return replace(end, reason=decision.reason, facts=decision.facts()) if policy.max_attempts > 1 else end
     # A run that timed out may still be at work.
     if declaration.delivery is Delivery.AT_MOST_ONCE and delivered.outcome is Outcome.TIMED_OUT:
         return replace(end, facts={**facts, "delivery": str(declaration.delivery)})

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from noonmark.core.occurrence import Occurrence
+
     Document = dict[str, Any]
 
 
@@ -52,6 +54,16 @@ class Explanation:
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
         return self.to_document()[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """What runs again, and what does not."""
+
+    occurrences: tuple[Occurrence, ...]
+    """The new occurrences, in the order in which they run."""
+    refused: Mapping[str, str]
+    """Why others do not run again, by their ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

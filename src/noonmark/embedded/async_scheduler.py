@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
-    from noonmark.embedded.answers import EventMatches, Explanation
+    from noonmark.embedded.answers import EventMatches, Explanation, Redrive
     from noonmark.embedded.decorators import Decorator
     from noonmark.embedded.documents import (
         FunctionOptions,
@@ -386,6 +386,48 @@ class AsyncScheduler:
     async def runs(self, job_id: str | Job, limit: int | None = None) -> list[Run]:
         """The runs of a schedule, newest first."""
         return await in_thread(self._inner.runs, job_id, limit)
+
+    async def failures(
+        self,
+        job_id: str | Job | None = None,
+        *,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        reason: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 100,
+    ) -> list[Occurrence]:
+        """What failed or was missed, of one schedule or of all, latest end first."""
+        return await in_thread(
+            self._inner.failures, job_id, since=since, until=until, reason=reason, labels=labels, limit=limit
+        )
+
+    async def redrive(  # noqa: PLR0913 - each is a filter of its own
+        self,
+        occurrence: str | Occurrence | None = None,
+        *,
+        job_id: str | Job | None = None,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        phase: str | None = None,
+        reason: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> Redrive:
+        """Run an ended occurrence again, or all failures that match the filters; each runs again once."""
+        return await in_thread(
+            self._inner.redrive,
+            occurrence,
+            job_id=job_id,
+            since=since,
+            until=until,
+            phase=phase,
+            reason=reason,
+            labels=labels,
+            limit=limit,
+            dry_run=dry_run,
+        )
 
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that share the store."""

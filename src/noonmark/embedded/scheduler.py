@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.core.event import parse_event
-from noonmark.core.instants import from_micros
+from noonmark.core.instants import from_micros, to_text
 from noonmark.core.json_values import json_copy
 from noonmark.core.signatures import tenant_key
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger, Trigger, parse_trigger
@@ -54,6 +55,7 @@ from noonmark.embedded.run_now import any_runner, read_request, run_now
 from noonmark.operations import events, schedule_edits
 from noonmark.operations.fires import fires_of, fires_of_schedule
 from noonmark.operations.models.arguments import MAX_PREVIEW
+from noonmark.operations.service import Caller, Service
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.command.programs import ProgramPolicy
@@ -63,7 +65,6 @@ from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import timedelta
     from pathlib import PurePath
     from types import FrameType, TracebackType
 
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
     )
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
-    from noonmark.embedded.answers import EventMatches, Explanation
+    from noonmark.embedded.answers import EventMatches, Explanation, Redrive
     from noonmark.embedded.declarations import ExpectedId
     from noonmark.embedded.decorators import Decorator, JobFunction
     from noonmark.embedded.documents import (
@@ -106,6 +107,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_REDRIVER = Caller(owner=OWNER, name="embedded", source="embedded", operation="occurrence/redrive")
+"""The program itself, in the audit log."""
 
 
 class Scheduler:
@@ -619,6 +622,56 @@ class Scheduler:
         """The runs of a schedule, also those in progress, newest first; all of them, unless there is a limit."""
         return self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
+    def failures(
+        self,
+        job_id: str | Job | None = None,
+        *,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        reason: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 100,
+    ) -> list[Occurrence]:
+        """What failed or was missed, of one schedule or of all, latest end first.
+
+        `since` is an instant, or how long ago: `timedelta(days=1)`. `labels` are those of the schedules.
+        """
+        from noonmark.operations import history
+        from noonmark.operations.models.arguments import OccurrenceSearch
+
+        filters = self._occurrence_filters(job_id, since, until, reason=reason, labels=labels)
+        request = OccurrenceSearch.read({**filters, "limit": limit})
+        return history.list_failures(self._service(), _REDRIVER, request)
+
+    def redrive(  # noqa: PLR0913 - each is a filter of its own
+        self,
+        occurrence: str | Occurrence | None = None,
+        *,
+        job_id: str | Job | None = None,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        phase: str | None = None,
+        reason: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> Redrive:
+        """Run an ended occurrence again, or all failures that match the filters; each runs again once.
+
+        The new occurrence has the nominal time and the payload of the old one, which keeps its record. The new ones of
+        a schedule run one after another, unless its overlap policy is allow. `phase` selects other ends than failures,
+        such as `"skipped"`. A selection of more than `limit` is refused. With `dry_run`, nothing runs.
+        """
+        from noonmark.embedded.answers import Redrive
+        from noonmark.operations import history
+        from noonmark.operations.models.arguments import RedriveRequest
+
+        filters = self._occurrence_filters(job_id, since, until, reason=reason, labels=labels)
+        occurrence_id = occurrence if occurrence is None or isinstance(occurrence, str) else occurrence.id
+        arguments = present(occurrence_id=occurrence_id, phase=phase, limit=limit, dry_run=dry_run)
+        rows, refused = history.run_again(self._service(), _REDRIVER, RedriveRequest.read({**filters, **arguments}))
+        return Redrive(occurrences=tuple(rows), refused=refused)
+
     def nodes(self) -> list[NodeRecord]:
         """The nodes that share the store and were seen within the last day, also stopped ones, by name."""
         self._open()
@@ -687,6 +740,32 @@ class Scheduler:
             while self._undeclared:
                 self._declare_decorated(*self._undeclared[0])
                 self._undeclared.popleft()
+
+    def _service(self) -> Service:
+        """What operations need of this process."""
+        return Service(
+            store=self._store,
+            lookahead=self._runtime.timing.lookahead,
+            fresh_id=partial(fresh_id, self._clock),
+            node=self._runtime.node,
+            wake=lambda _: self._runners.wake(),
+        )
+
+    def _occurrence_filters(
+        self,
+        job_id: str | Job | None,
+        since: datetime | timedelta | None,
+        until: datetime | None,
+        **others: Any,  # noqa: ANN401 - filters as an operation reads them
+    ) -> dict[str, Any]:
+        now = from_micros(self._store.clock())
+        starts = None if since is None else self._aware(now - since if isinstance(since, timedelta) else since)
+        return present(
+            schedule_id=None if job_id is None else self._find(job_id, deleted=True).schedule.schedule_id,
+            since=None if starts is None else to_text(instant_argument("since", starts)),
+            until=None if until is None else to_text(instant_argument("until", self._aware(until))),
+            **others,
+        )
 
     def _find(self, job_id: str | Job, *, deleted: bool = False) -> StoredSchedule:
         self._open()

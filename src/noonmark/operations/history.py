@@ -56,45 +56,65 @@ def search_occurrences(service: Service, caller: Caller, arguments: OccurrenceSe
     return {"occurrences": entries, "next_cursor": None if following is None else write_cursor(*following)}
 
 
+def list_failures(service: Service, caller: Caller, arguments: OccurrenceSearch) -> list[Occurrence]:
+    """The occurrences that failed or were missed and match the filters, latest end first; up to the limit."""
+    wanted = _filter(service, caller, arguments, frozenset(arguments.phase or FAILURES))
+    found: list[Occurrence] = []
+    before: PageKey | None = None
+    while True:
+        page = service.store.search(caller.owner.tenant, wanted, arguments.limit - len(found), before=before)
+        found += page.occurrences
+        before = page.after
+        if before is None or len(found) >= arguments.limit:
+            return found
+
+
 def redrive(service: Service, caller: Caller, arguments: RedriveRequest) -> dict[str, Any]:
     """Run an ended occurrence again, or all that match the filters; each runs again once.
 
     The new occurrence has the nominal time and the payload of the old one, which keeps its record. The new ones of a
     schedule run one after another, unless its overlap policy is allow.
     """
+    schedules = _Schedules(service)
+    rows, refused = run_again(service, caller, arguments, schedules)
+    return {
+        "occurrence_id": None if arguments.occurrence_id is None else rows[0].id,
+        "count": len(rows),
+        "occurrences": fitting(schedules.documents(rows)),
+        "refused": [{"occurrence_id": old, "problem": problem} for old, problem in refused.items()],
+    }
+
+
+def run_again(
+    service: Service, caller: Caller, arguments: RedriveRequest, schedules: _Schedules | None = None
+) -> tuple[list[Occurrence], dict[str, str]]:
+    """The occurrences that run again what was selected, and why others do not, by their ids."""
+    schedules = schedules or _Schedules(service)
     if arguments.occurrence_id is not None:
-        return _redrive_one(service, caller, arguments, arguments.occurrence_id)
-    schedules, now = _Schedules(service), service.store.clock()
+        return [_redrive_one(service, caller, arguments, arguments.occurrence_id, schedules)], {}
+    now = service.store.clock()
     planned: list[tuple[Occurrence, Occurrence]] = []
-    refused: list[dict[str, Any]] = []
+    refused: dict[str, str] = {}
     for old in _selected(service, caller, arguments):
         schedule = schedules.of(old)
         problem = _problem(old, schedule)
         if schedule is None or problem is not None:
-            refused.append({"occurrence_id": old.id, "problem": problem})
+            refused[old.id] = problem or ""
         else:
             # Due one microsecond apart, so that they start in the order of their ends.
             terms = schedules.terms(service, caller, schedule)
             planned.append((old, _again(old, schedule, due=now + len(planned), overrides=terms)))
     known = service.store.known([new.id for _, new in planned])
-    refused += [
-        {"occurrence_id": old.id, "problem": f"it ran again before, as {new.id}"}
-        for old, new in planned
-        if new.id in known
-    ]
+    refused |= {old.id: f"it ran again before, as {new.id}" for old, new in planned if new.id in known}
     rows = [new for _, new in planned if new.id not in known]
     if not arguments.dry_run:
         _add(service, caller, rows, schedules, arguments.comment)
-    return {
-        "occurrence_id": None,
-        "count": len(rows),
-        "occurrences": fitting(schedules.documents(rows)),
-        "refused": refused,
-    }
+    return rows, refused
 
 
-def _redrive_one(service: Service, caller: Caller, arguments: RedriveRequest, occurrence_id: str) -> dict[str, Any]:
-    schedules = _Schedules(service)
+def _redrive_one(
+    service: Service, caller: Caller, arguments: RedriveRequest, occurrence_id: str, schedules: _Schedules
+) -> Occurrence:
     old, schedule = find_occurrence(service, caller, occurrence_id)
     if (problem := _problem(old, schedule)) is not None:
         raise Conflict(f"it cannot run again: {problem}", field="occurrence_id")
@@ -102,8 +122,7 @@ def _redrive_one(service: Service, caller: Caller, arguments: RedriveRequest, oc
     new = _again(old, schedule, due=service.store.clock(), overrides=terms)
     if not arguments.dry_run and service.store.occurrence(new.id) is None:
         _add(service, caller, [new], schedules, arguments.comment)
-    new = service.store.occurrence(new.id) or new
-    return {"occurrence_id": new.id, "count": 1, "occurrences": schedules.documents([new]), "refused": []}
+    return service.store.occurrence(new.id) or new
 
 
 class _Schedules:

@@ -228,7 +228,7 @@ CLASSES: Mapping[Reason, str] = MappingProxyType(
     }
 )
 """By reason. What was intended is not a failure: a pause, an edit, a cancellation, a policy that drops late fires."""
-TRIED = frozenset({Reason.RETRY_SCHEDULED, Reason.ATTEMPTS_EXHAUSTED})
+TRIED = frozenset({Reason.RETRY_SCHEDULED, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED})
 """Reasons of a failed attempt, whose class follows from its outcome."""
 
 
@@ -255,7 +255,7 @@ def failure_detail(occurrence: Occurrence, run: Run | None) -> str | None:
 
 def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
     """A run; it has no end while it goes on."""
-    usage = run.usage
+    usage, progress = run.usage, run.progress
     return {
         "run_id": run.id,
         "occurrence_id": run.occurrence_id,
@@ -266,6 +266,7 @@ def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
         "ended_at_utc": text(run.ended),
         "duration_seconds": None if run.ended is None else (run.ended - run.started) / SECOND,
         "outcome": None if run.outcome is None else str(run.outcome),
+        "progress": None if progress is None else {"fraction": progress.fraction, "message": progress.message},
         "result": run.result,
         "error": run.error,
         "usage": None if usage is None else {"tokens": usage.tokens, "cost_usd": usage.cost_usd},

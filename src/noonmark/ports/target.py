@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.interruption import interrupted_at
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -45,6 +45,10 @@ class Assignment:
     """The exception, for a caller in the same process."""
     abandoned: int = 0
     """The number of abandoned threads of the node, this one included, if its thread was abandoned."""
+    progress: Callable[[dict[str, Any]], None] | None = None
+    """Set by the target if the run can say how far it has come: takes its `fraction` and `message`, from any thread."""
+    upstream: Mapping[str, Mapping[str, Any]] | None = None
+    """The name and the result of each schedule that a function depends on, by id."""
     ends_soon: bool = False
     """The target can stop it and reports that soon after a request; until then it runs."""
     is_closed: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.exception_names import exception_names
 from noonmark.core.json_values import json_problem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -12,6 +13,8 @@ from noonmark.core.settlement import Delivered
 from noonmark.targets.serialization import MAX_RESULT, result_to_json, traceback_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.core.instants import Micros
     from noonmark.ports.target import Assignment
 
@@ -30,13 +33,24 @@ def succeeded(assignment: Assignment, result: object, *, now: Micros, note: str 
     return Delivered(outcome=Outcome.COMPLETED, started=_started(assignment, now), ended=now, result=stored, error=note)
 
 
-def failed(assignment: Assignment, error: BaseException, *, now: Micros, text: str | None = None) -> Delivered:
-    """The work raised. If it had been asked to stop, it counts as stopped. `text` replaces the traceback."""
+def failed(
+    assignment: Assignment,
+    error: BaseException,
+    *,
+    now: Micros,
+    text: str | None = None,
+    raised: Sequence[str] | None = None,
+) -> Delivered:
+    """The work raised. If it had been asked to stop, it counts as stopped. `text` replaces the traceback.
+
+    `raised` has the names of the class and the bases of what was raised, where that was not `error` itself.
+    """
     assignment.error = error
     text = traceback_text(error) if text is None else text
     if assignment.stop_reason is not None:
         return stopped(assignment, assignment.stop_reason, text, now=now)
-    return Delivered(outcome=Outcome.FAILED, started=_started(assignment, now), ended=now, error=text)
+    names = exception_names(type(error)) if raised is None else tuple(raised)
+    return Delivered(outcome=Outcome.FAILED, started=_started(assignment, now), ended=now, error=text, raised=names)
 
 
 def cut_off(assignment: Assignment, *, now: Micros) -> Delivered:

@@ -8,6 +8,7 @@ import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.exception_names import exception_names
 from noonmark.core.json_values import printable
 
 if TYPE_CHECKING:
@@ -54,7 +55,13 @@ def error_to_document(error: BaseException) -> dict[str, Any]:
     except Exception:  # noqa: BLE001 - an error that cannot be formatted is still an error
         text = ""
     args = _json_arguments(error) if kind.__module__ == "builtins" else None
-    return {"type": kind.__qualname__, "text": text, "trace": traceback_text(error), "args": args}
+    return {
+        "type": kind.__qualname__,
+        "raised": exception_names(kind),
+        "text": text,
+        "trace": traceback_text(error),
+        "args": args,
+    }
 
 
 def error_from_document(document: dict[str, Any]) -> BaseException:

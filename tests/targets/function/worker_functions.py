@@ -279,3 +279,9 @@ def quiets(level=None):
 def may_schedule():
     check_not_loading()
     return True
+
+
+def says_progress(path, context):
+    context.progress(0.5, "half")
+    while not Path(path).exists():
+        context.cancelled.wait(MOMENT)

@@ -16,6 +16,7 @@ from noonmark.cli.render.tables import (
     PIPE_WIDTH,
     make_table,
     occurrence_rows,
+    run_state,
     trigger_summary,
 )
 from noonmark.cli.render.times import Times, local_times
@@ -108,7 +109,7 @@ def _last_run(document: dict[str, Any], runs: Sequence[dict[str, Any]], times: T
     last = runs[0]["started_at_utc"] if runs else document["last_run_at"]
     if last is None:
         return {}
-    outcome = f": {runs[0]['outcome'] or 'running'}" if runs else ""
+    outcome = f": {run_state(runs[0])}" if runs else ""
     return {"Last run": f"{times.cells(last)[0]}, {times.relative(last)}{outcome}"}
 
 

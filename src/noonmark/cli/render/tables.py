@@ -109,6 +109,15 @@ def occurrence_rows(occurrences: Sequence[dict[str, Any]]) -> tuple[list[str], l
     return titles, rows
 
 
+def run_state(run: dict[str, Any]) -> str:
+    """The outcome of a run, or how far it has come."""
+    state, progress = run["outcome"] or "running", run.get("progress")  # older servers have no progress
+    if progress is None:
+        return str(state)
+    message = f" ({one_line(progress['message'])})" if progress["message"] else ""
+    return f"{state}, {progress['fraction']:.0%}{message}"
+
+
 def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
     """Show runs; results and errors are below the table if it has no room for them."""
     times = local_times()
@@ -118,7 +127,7 @@ def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
             run["run_id"],
             *times.cells(run["started_at_utc"]),
             "-" if run["duration_seconds"] is None else duration_text(run["duration_seconds"]),
-            run["outcome"] or "running",
+            run_state(run),
             run["attempt"],
             run["node"],
             _result(run),

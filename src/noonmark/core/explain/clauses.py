@@ -295,6 +295,12 @@ def _retry(case: Case) -> str:
     return f"attempt {attempts(case)} failed{error(case)}, and the next one {when}"
 
 
+def _not_retried(case: Case) -> str:
+    exception = case.detail.get("exception")
+    named = "its exception" if exception is None else f"`{exception}`"
+    return f"attempt {attempts(case)} failed{error(case)}, and the retry policy does not retry {named}"
+
+
 def _lease_lost(case: Case) -> str:
     due = instant_words(case.occurrence.due)
     return f"the node that held it stopped, or was lost, so it is delivered again, from {due} on"
@@ -344,6 +350,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.CANCELLED: _alone(Reason.CANCELLED),
         Reason.RETRY_SCHEDULED: _retry,
         Reason.ATTEMPTS_EXHAUSTED: _failed(Reason.ATTEMPTS_EXHAUSTED),
+        Reason.NOT_RETRIED: _not_retried,
         Reason.LEASE_LOST: _lease_lost,
         Reason.POISON: _poison,
         Reason.OUTCOME_UNKNOWN: _alone(Reason.OUTCOME_UNKNOWN),

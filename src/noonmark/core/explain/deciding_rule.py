@@ -61,6 +61,7 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.CANCELLED: Rule.CLAIM,
         Reason.RETRY_SCHEDULED: Rule.RUNS,
         Reason.ATTEMPTS_EXHAUSTED: Rule.RUNS,
+        Reason.NOT_RETRIED: Rule.RUNS,
         Reason.LEASE_LOST: Rule.RUNS,
         Reason.POISON: Rule.RUNS,
         Reason.OUTCOME_UNKNOWN: Rule.RUNS,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypedDict
 
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.exception_names import exception_names
 from noonmark.core.instants import micros_to_seconds
 from noonmark.core.json_values import shown
 from noonmark.core.policies.limits import Concurrency, Dependency
@@ -23,9 +24,10 @@ from noonmark.core.policies.retry import MAX_ATTEMPTS, read_retry
 from noonmark.core.policies.window import read_window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     Seconds = float | timedelta
+    Exceptions = type[BaseException] | str | Sequence[type[BaseException] | str]
     Document = dict[str, Any]
 
 OverlapName = Literal[
@@ -72,6 +74,8 @@ class RetryDocument(TypedDict, total=False):
     backoff_seconds: float
     multiplier: float
     max_backoff_seconds: float
+    on: list[str]
+    not_on: list[str]
 
 
 class WindowDocument(TypedDict, total=False):
@@ -273,6 +277,10 @@ class Retry(Policy):
     """Each later pause is so many times as long, from 1 to 100; 2 by default."""
     max_backoff: Seconds | None = field(default=None, kw_only=True)
     """The longest pause, up to a week; 5 minutes by default, or `backoff` if that is longer."""
+    on: Exceptions | None = field(default=None, kw_only=True)
+    """Retry only these exceptions and their subclasses: a class or several, as in `except`. All by default."""
+    not_on: Exceptions | None = field(default=None, kw_only=True)
+    """Do not retry these, even if `on` has one of their bases. A timeout of the run counts as `TimeoutError`."""
 
     _settings: ClassVar[Mapping[str, str]] = {
         "backoff": "backoff_seconds",
@@ -287,8 +295,9 @@ class Retry(Policy):
         Policy.__post_init__(self)
 
     def to_document(self) -> Document:
-        """With the number of attempts."""
-        return {"max_attempts": self.retries + 1} | Policy.to_document(self)
+        """With the number of attempts, and the names of the exceptions."""
+        exceptions = present(on=_names(self.on), not_on=_names(self.not_on))
+        return {"max_attempts": self.retries + 1} | Policy.to_document(self) | exceptions
 
     def _read(self, reader: Reader) -> None:
         read_retry(reader, _FIELD)
@@ -338,3 +347,13 @@ def as_document(value: Any, *, option: str) -> Any:  # noqa: ANN401 - as a calle
 def seconds_of(value: Any) -> Any:  # noqa: ANN401 - likewise
     """A length of time as a document says it; anything else as it is."""
     return micros_to_seconds(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else value
+
+
+def _names(exceptions: Any) -> Any:  # noqa: ANN401 - likewise
+    """Exceptions as a document says them: by the names of their classes."""
+    if exceptions is None:
+        return None
+    given = exceptions if isinstance(exceptions, tuple | list | set | frozenset) else [exceptions]
+    return [
+        exception_names(one)[0] if isinstance(one, type) and issubclass(one, BaseException) else one for one in given
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import (
     Busy,
@@ -27,11 +27,13 @@ from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import is_late
+from noonmark.core.targets import FunctionTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
 from noonmark.driver.steps.settle import hand_back
 from noonmark.driver.store_executor import Priority
+from noonmark.driver.upstream_results import read_upstream_results
 from noonmark.ports import events
 from noonmark.ports.records import Admitted, Lease, LeaseLost
 from noonmark.ports.target import Assignment
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from noonmark.driver.node import Node
 
     Answer = Admitted | LeaseLost | Busy
+    UpstreamResults = dict[str, dict[str, dict[str, Any]]]
+    """The results of the upstreams of each occurrence, by its id."""
 
 
 logger = logging.getLogger("noonmark.driver")
@@ -63,6 +67,7 @@ async def admit_once(node: Node) -> AdmitReport:
     counts = _Counts()
     try:
         decisions = _in_time(node, await _look_upstream(node, decisions), counts)
+        results = await _upstream_results(node, decisions)
     except Exception:
         for claim in due:
             node.decide_at(claim, node.now)
@@ -75,7 +80,7 @@ async def admit_once(node: Node) -> AdmitReport:
             for one in decisions:
                 node.decide_at(one.claim, node.now)
             raise
-        decisions = await _carry_out(node, decisions, answers, counts)
+        decisions = await _carry_out(node, decisions, answers, counts, results)
     return counts.report()
 
 
@@ -119,6 +124,21 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
     return [verdicts.get(one.claim.occurrence.id) or one for one in decisions]
 
 
+async def _upstream_results(node: Node, decisions: Sequence[Admission]) -> UpstreamResults:
+    """Read the results of the upstreams of functions that could start."""
+    asking = [
+        one.claim
+        for one in decisions
+        if isinstance(one, Start)
+        and (declaration := one.claim.schedule.declaration).depends_on
+        and isinstance(declaration.target, FunctionTarget)
+    ]
+    if not asking:
+        return {}
+    results = await node.executor.call(read_upstream_results, node.store, asking, priority=Priority.URGENT)
+    return {claim.occurrence.id: one for claim, one in zip(asking, results, strict=True)}
+
+
 def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Admission]:
     """Hold what would wait only briefly, and decide it then: it would be claimed again at once."""
     ahead = node.now + node.timing.lookahead
@@ -143,7 +163,7 @@ class _Counts:
 
 
 async def _carry_out(
-    node: Node, decisions: Sequence[Admission], answers: Sequence[Answer], counts: _Counts
+    node: Node, decisions: Sequence[Admission], answers: Sequence[Answer], counts: _Counts, results: UpstreamResults
 ) -> list[Admission]:
     """Act on the answers of the store. A busy start is decided again."""
     assignments: list[Assignment] = []
@@ -157,7 +177,9 @@ async def _carry_out(
             case Admitted(occurrence=occurrence):
                 node.drop(claim)
                 if isinstance(decision, Start):
-                    assignments.append(_assign(node, claim, occurrence))
+                    assignment = _assign(node, claim, occurrence)
+                    assignment.upstream = results.get(occurrence.id)
+                    assignments.append(assignment)
                     counts.late += is_late(occurrence.first_due, now)
                     if tells:
                         driver_events.append(events.Started(occurrence))

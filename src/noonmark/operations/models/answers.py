@@ -186,6 +186,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come, from 0 to 1, as it said last."""
+
+    fraction: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One attempt to deliver an occurrence; it has no end and no outcome while it runs.
 
@@ -201,6 +209,7 @@ class Run:
     ended_at_utc: datetime | None
     duration_seconds: float | None
     outcome: str | None
+    progress: Progress | None
     result: Any
     error: str | None
     usage: Usage | None

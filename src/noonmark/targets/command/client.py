@@ -14,7 +14,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from noonmark.targets.command import supervisor
-from noonmark.targets.command.output import OutputTail
+from noonmark.targets.command.output import OutputTail, ProgressLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,18 +63,19 @@ class SupervisorClient:
         ours, theirs = socket.socketpair()
         output_reader, output_writer = os.pipe()
         stdin_reader, stdin_writer = os.pipe()
+        progress_reader, progress_writer = os.pipe()
         try:
-            self._announce([theirs.fileno(), stdin_reader, output_writer])
+            self._announce([theirs.fileno(), stdin_reader, output_writer, progress_writer])
         except BaseException:
             ours.close()
-            os.close(output_reader)
-            os.close(stdin_writer)
+            for fd in (output_reader, stdin_writer, progress_reader):
+                os.close(fd)
             raise
         finally:
             theirs.close()
-            os.close(stdin_reader)
-            os.close(output_writer)
-        return CommandChannel(ours, request, output_reader, stdin_writer)
+            for fd in (stdin_reader, output_writer, progress_writer):
+                os.close(fd)
+        return CommandChannel(ours, request, output_reader, stdin_writer, progress_reader)
 
     def close(self) -> None:
         """Start nothing more. The supervisor ends what still runs."""
@@ -126,16 +127,16 @@ class SupervisorClient:
 class CommandChannel:
     """The connection to one command in the supervisor. One thread uses it; any other may wake that thread."""
 
-    def __init__(self, channel: socket.socket, request: CommandRequest, output: int, stdin: int) -> None:
-        self._channel, self._output, self._stdin = channel, output, stdin
+    def __init__(self, channel: socket.socket, request: CommandRequest, output: int, stdin: int, progress: int) -> None:
+        self._channel, self._output, self._stdin, self._progress = channel, output, stdin, progress
         self._wakeup_reader, self._wakeup_writer = os.pipe()
         self._wakeup_lock = Lock()
         self._is_closed = False
         self._received = bytearray()
         self._unsent_request = memoryview(request.encode())
         self._unsent_stdin = memoryview(request.stdin)
-        self.output = OutputTail()
-        for fd in (self._wakeup_reader, self._wakeup_writer, output, stdin):
+        self.output, self.progress = OutputTail(), ProgressLines()
+        for fd in (self._wakeup_reader, self._wakeup_writer, output, stdin, progress):
             os.set_blocking(fd, False)
         channel.setblocking(False)  # noqa: FBT003 - as it is declared
         self._selector = selectors.DefaultSelector()
@@ -143,6 +144,7 @@ class CommandChannel:
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ)
         self._selector.register(output, selectors.EVENT_READ)
         self._selector.register(stdin, selectors.EVENT_WRITE)
+        self._selector.register(progress, selectors.EVENT_READ)
 
     def receive(self, seconds: float | None) -> list[dict[str, Any]]:
         """Return the supervisor's messages within this time; none after a wake-up. EOFError when it is gone.
@@ -158,6 +160,8 @@ class CommandChannel:
                 self._read_output()
             elif key.fd == self._stdin:
                 self._write_stdin()
+            elif key.fd == self._progress:
+                self._read_progress()
             else:
                 messages += self._exchange(events)
         return messages
@@ -195,7 +199,7 @@ class CommandChannel:
             self._is_closed = True
             self._selector.close()
             self._channel.close()
-            for fd in (self._wakeup_reader, self._wakeup_writer, self._output, self._stdin):
+            for fd in (self._wakeup_reader, self._wakeup_writer, self._output, self._stdin, self._progress):
                 if fd >= 0:
                     os.close(fd)
 
@@ -232,6 +236,18 @@ class CommandChannel:
         os.close(self._output)
         self._output = -1
         return False
+
+    def _read_progress(self) -> None:
+        try:
+            chunk = os.read(self._progress, CHUNK)
+        except BlockingIOError:
+            return
+        if chunk:
+            self.progress.add(chunk)
+            return
+        self._selector.unregister(self._progress)
+        os.close(self._progress)
+        self._progress = -1
 
     def _write_stdin(self) -> None:
         """Write a chunk of stdin; a command that has closed its stdin does not get the rest."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from noonmark.core.json_values import number_value, storable
+from noonmark.core.run import MAX_MESSAGE
+
 MAX_OUTPUT = 32_768
 """Bytes that are stored."""
 MAX_JSON = 49_152
 """Bytes of JSON that they may become: unprintable characters are longer in JSON."""
+MAX_PROGRESS_LINE = 1_000
+"""Bytes of a line about progress."""
 MAX_LIVE_OUTPUT = 8_192
 """Bytes that are reported while the command runs: those are written again and again."""
 
@@ -43,6 +48,37 @@ class OutputTail:
         text = self.text(limit)
         dropped = max(0, self.total - len(text.encode()))
         return {"output": text} | ({"output_dropped": dropped} if dropped else {})
+
+
+class ProgressLines:
+    """Collects lines such as `0.4 rows`, and keeps the newest: how far a command has come, and a text."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.latest: dict[str, Any] | None = None
+        self.count = 0
+        """Lines understood so far."""
+        self.rejected = 0
+        """Lines that were not."""
+
+    def add(self, chunk: bytes) -> None:
+        """Append a chunk. A line that is too long is cut."""
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        self._rest = rest[:MAX_PROGRESS_LINE]
+        for line in lines:
+            self._read(storable(line[:MAX_PROGRESS_LINE].decode(errors="replace")).strip())
+
+    def _read(self, line: str) -> None:
+        if not line:
+            return
+        fraction, _, message = line.partition(" ")
+        try:
+            done = number_value(float(fraction), 0, 1)
+        except ValueError:
+            self.rejected += 1
+        else:
+            self.latest = {"fraction": done, "message": message.strip()[:MAX_MESSAGE]}
+            self.count += 1
 
 
 def last_lines(text: str, count: int = 20) -> str:

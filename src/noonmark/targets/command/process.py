@@ -6,6 +6,7 @@ abandoned: its end is reported when it is gone.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.interruption import interruption
 from noonmark.core.policies.window import EndAction, spell_at
 from noonmark.core.reasons import Reason
+from noonmark.core.run import progress_result
 from noonmark.core.settlement import Underway, run_id
 from noonmark.core.targets.command import CommandTarget, end_of_program
 from noonmark.targets.command.output import MAX_LIVE_OUTPUT, last_lines
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.command.client import CommandChannel
+
+logger = logging.getLogger("noonmark.jobs")
 
 FOREVER: Micros = 2**63
 OUTPUT_INTERVAL: Micros = SECOND
@@ -51,7 +55,7 @@ class CommandProcess:
         self, channel: CommandChannel, assignment: Assignment, report: Report, now: Callable[[], Micros]
     ) -> None:
         self._channel, self._assignment, self._report, self._now = channel, assignment, report, now
-        self._reported_bytes = 0
+        self._reported_bytes = self._reported_lines = 0
         self._report_at: Micros = FOREVER
         """When new output may next be reported."""
         self._stop_signal = assignment.signal = StopSignal(channel.wake)
@@ -104,7 +108,7 @@ class CommandProcess:
             return [*timers, (self._start_by, self._start_timed_out)]
         if (ends := self._assignment.ends_by(self._assignment.started)) is not None:
             timers.append((ends, self._cut_off))
-        if self._channel.output.total > self._reported_bytes:
+        if self._channel.output.total > self._reported_bytes or self._channel.progress.count > self._reported_lines:
             timers.append((self._report_at, self._report_output))
         if self._pause_or_resume_at is not None:
             timers.append((self._pause_or_resume_at, self._pause_or_resume))
@@ -113,9 +117,14 @@ class CommandProcess:
     def _report_output(self) -> None:
         """Report the output so far. A short command only reports its end."""
         self._reported_bytes, self._report_at = self._channel.output.total, self._now() + OUTPUT_INTERVAL
+        self._reported_lines = self._channel.progress.count
         if not self._assignment.is_closed and self._assignment.started is not None:
-            output = self._channel.output.to_document(MAX_LIVE_OUTPUT)
+            output = self._channel.output.to_document(MAX_LIVE_OUTPUT) | self._progress()
             self._report(self._assignment, Underway(started=self._assignment.started, result=output))
+
+    def _progress(self) -> dict[str, Any]:
+        latest = self._channel.progress.latest
+        return {} if latest is None else progress_result(latest)
 
     def _cut_off(self) -> None:
         self._is_cut_off = True
@@ -186,12 +195,21 @@ class CommandProcess:
         return None
 
     def _exited(self, code: int) -> Delivered:
+        if rejected := self._channel.progress.rejected:
+            # Not the lines themselves: what a command writes may be secret.
+            occurrence = self._assignment.occurrence
+            logger.warning(
+                "%s: lines about progress were ignored (%d); write a number from 0 to 1 and a text, such as '0.4 rows'",
+                self._assignment.schedule.declaration.name or occurrence.schedule_id,
+                rejected,
+                extra={"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id},
+            )
         now, result = self._now(), {"exit_code": code, **self._channel.output.to_document()}
         if self._terminated_at is None and code == 0:
             return succeeded(self._assignment, result, now=now)
         text = "\n".join(part for part in (last_lines(result["output"]), end_of_program(code)) if part)
         if self._terminated_at is not None:
-            return replace(self._made_to_end(text, now=now), result=result)
+            return replace(self._made_to_end(text, now=now), result=result | self._progress())
         error = subprocess.CalledProcessError(code, list(self._argv), result["output"])
         # An exit code is the program's own answer; a program that was killed from elsewhere gave none.
         return replace(failed(self._assignment, error, now=now, text=text), result=result, is_unknown=code < 0)

@@ -20,7 +20,7 @@ from noonmark.targets.command.orphans import NODE_VARIABLE, register_node, unreg
 from noonmark.targets.command.process import CommandProcess
 from noonmark.targets.command.programs import environment
 from noonmark.targets.command.run_directories import RunDirectories
-from noonmark.targets.command.supervisor import RUN_VARIABLE
+from noonmark.targets.command.supervisor import PROGRESS_FD, RUN_VARIABLE
 from noonmark.targets.outcomes import not_started, undeliverable
 from noonmark.targets.worker_pool import WorkerPool
 
@@ -189,6 +189,7 @@ def _run_variables(occurrence: Occurrence) -> dict[str, str]:
     variables = {
         "NOONMARK_OCCURRENCE_ID": occurrence.id,
         RUN_VARIABLE: run_id(occurrence),
+        "NOONMARK_PROGRESS_FD": str(PROGRESS_FD),
         "NOONMARK_SCHEDULE_ID": occurrence.schedule_id,
         "NOONMARK_NOMINAL_TIME": to_text(occurrence.nominal),
         "NOONMARK_ATTEMPT": str(occurrence.attempt),

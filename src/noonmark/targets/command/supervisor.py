@@ -37,8 +37,10 @@ NODE_CHECK_SECONDS = 1.0
 """Seconds between two checks that the node exists: another process may hold its ends of the sockets."""
 IDLE_NODE_CHECK_SECONDS = 10.0
 CHUNK = 65_536
-FD_COUNT = 3
-"""A socket, stdin and stdout: the file descriptors that come with the byte that announces a command."""
+FD_COUNT = 4
+"""A socket, stdin, stdout and the pipe for progress: the file descriptors that announce a command with a byte."""
+PROGRESS_FD = 3
+"""The file descriptor on which a command says how far it has come; a number that every shell can name."""
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The node gets these too, and decides what happens to its commands."""
 PR_SET_PDEATHSIG = 1
@@ -58,7 +60,7 @@ MAX_KILL_ROUNDS = 1_000
 class Command:
     """One command, from its request to its end."""
 
-    def __init__(self, channel: socket.socket, fds: tuple[int, int], prctl: Any) -> None:  # noqa: ANN401 - of ctypes
+    def __init__(self, channel: socket.socket, fds: tuple[int, int, int], prctl: Any) -> None:  # noqa: ANN401 - of ctypes
         self.channel, self._fds, self._prctl = channel, fds, prctl
         self._received = bytearray()
         self._request: dict[str, Any] | None = None
@@ -154,14 +156,14 @@ class Command:
             return subprocess.Popen(  # noqa: S603 - checked by the node
                 request["argv"],
                 executable=request["program"] if fd is None else f"{OWN_FDS}/{fd}",
-                pass_fds=() if fd is None else (fd,),
+                pass_fds=(PROGRESS_FD,) if fd is None else (PROGRESS_FD, fd),
                 stdin=self._fds[0],
                 stdout=self._fds[1],
                 stderr=self._fds[1],
                 cwd=request["cwd"],
                 env=request["env"],
                 start_new_session=True,
-                preexec_fn=partial(before_exec, request, fd, self._prctl, os.getpid()),  # noqa: PLW1509 - one thread
+                preexec_fn=partial(before_exec, request, fd, self._fds[2], self._prctl, os.getpid()),  # noqa: PLW1509 - one thread
             )
         except subprocess.SubprocessError:  # it hides the error that was raised in before_exec
             raise OSError("its limits could not be set, or its file or directory has just been replaced") from None
@@ -201,8 +203,15 @@ def check_program(request: dict[str, Any], fd: int | None) -> None:
             raise OSError(f"{request['program']} has just been replaced")
 
 
-def before_exec(request: dict[str, Any], fd: int | None, prctl: Any, supervisor: int) -> None:  # noqa: ANN401 - of ctypes
+def before_exec(
+    request: dict[str, Any],
+    fd: int | None,
+    progress: int,
+    prctl: Any,  # noqa: ANN401 - of ctypes
+    supervisor: int,
+) -> None:
     """In the new process, in its directory, right before exec: apply limits, and check for replaced files again."""
+    os.dup2(progress, PROGRESS_FD)
     apply_limits(request["limits"], prctl, supervisor)
     check_program(request, fd)
     here = os.stat(".")  # noqa: PTH116 - without pathlib
@@ -351,7 +360,7 @@ class Supervisor:
             self._selector.unregister(self._listener)
             self._is_open = False
         elif len(fds) == FD_COUNT:
-            command = Command(socket.socket(fileno=fds[0]), (fds[1], fds[2]), self._prctl)
+            command = Command(socket.socket(fileno=fds[0]), (fds[1], fds[2], fds[3]), self._prctl)
             self._commands.add(command)
             self._selector.register(command.channel, selectors.EVENT_READ, partial(self._receive, command))
 
@@ -376,11 +385,21 @@ def _load_prctl() -> Any:  # noqa: ANN401 - of ctypes
     return ctypes.CDLL(None).prctl
 
 
+def reserve_progress_fd(listener: int) -> None:
+    """Take the number for progress, so that nothing a new process needs until exec has it."""
+    if listener != PROGRESS_FD:
+        null = os.open(os.devnull, os.O_RDONLY)
+        if null != PROGRESS_FD:
+            os.dup2(null, PROGRESS_FD)
+            os.close(null)
+
+
 def main() -> None:
     """Serve the node that started this process."""
     for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    reserve_progress_fd(int(sys.argv[1]))
     Supervisor(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])).run()
 
 

@@ -12,7 +12,6 @@ from noonmark.targets.function.context import CancelEvent, make_context
 from noonmark.targets.function.registry import import_reference, process_problem
 
 if TYPE_CHECKING:
-    from noonmark.core.occurrence import Occurrence
     from noonmark.ports.target import Assignment
     from noonmark.targets.function.registry import Function, FunctionRegistry
 
@@ -31,7 +30,7 @@ def prepare_call(
     assignment.signal = cancelled
     if assignment.stop_reason is not None:  # the stop request came before the signal existed
         cancelled.set()
-    context = make_context(_context_fields(assignment.occurrence, target), cancelled)
+    context = make_context(_context_fields(assignment, target), cancelled, assignment.progress or _ignore)
     return function, args, {**kwargs, "context": context}
 
 
@@ -45,7 +44,7 @@ def prepare_remote_call(registry: FunctionRegistry, assignment: Assignment) -> d
         "function": import_reference(function.call),
         "args": target.args,
         "kwargs": target.kwargs,
-        "context": _context_fields(assignment.occurrence, target) if wants_context else None,
+        "context": _context_fields(assignment, target) if wants_context else None,
     }
 
 
@@ -64,8 +63,9 @@ def _resolve(registry: FunctionRegistry, assignment: Assignment) -> tuple[Functi
     return function, target
 
 
-def _context_fields(occurrence: Occurrence, target: FunctionTarget) -> dict[str, Any]:
+def _context_fields(assignment: Assignment, target: FunctionTarget) -> dict[str, Any]:
     """Return the fields of a context. The payload is that of the event or of the caller, else that of the schedule."""
+    occurrence = assignment.occurrence
     brought = json_copy(occurrence.payload)
     event = brought if kind_of(occurrence.origin) is OriginKind.EVENT else None
     payload = brought if event is None else event["payload"]
@@ -77,4 +77,9 @@ def _context_fields(occurrence: Occurrence, target: FunctionTarget) -> dict[str,
         "attempt": occurrence.attempt,
         "payload": json_copy(target.payload) if payload is None else payload,
         "event": event,
+        "upstream": json_copy(assignment.upstream or {}),
     }
+
+
+def _ignore(progress: dict[str, Any]) -> None:
+    """Of a target that reports no progress."""

@@ -6,13 +6,17 @@ A worker process loads this module, so its imports stay light.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import from_micros
+from noonmark.core.json_values import number_value, storable
+from noonmark.core.run import MAX_MESSAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
 logger = logging.getLogger("noonmark.jobs")
@@ -36,6 +40,29 @@ class CancelEvent(Event):
         return self.was_seen
 
 
+class UpstreamResults(Mapping[str, Any]):
+    """The results of the runs that a run depends on, by the ids of their schedules; their names find them too."""
+
+    def __init__(self, upstreams: Mapping[str, Mapping[str, Any]]) -> None:
+        self._results = {schedule_id: upstream["result"] for schedule_id, upstream in upstreams.items()}
+        self._ids = {upstream["name"]: schedule_id for schedule_id, upstream in upstreams.items()}
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - JSON
+        """The result of one; KeyError if the job does not depend on it, or if it has not run."""
+        return self._results[key if key in self._results else self._ids.get(key, key)]
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids."""
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        """How many have run."""
+        return len(self._results)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._results!r})"
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a function learns about its run, when it has a parameter named `context`."""
@@ -54,14 +81,28 @@ class Context:
     """The payload of `run_now` or of the event, else that of the job."""
     event: Any
     """The event that triggered the run, if one did."""
+    upstream: UpstreamResults
+    """The result of each schedule that the job depends on, by its id or its name, as far as it is stored."""
     cancelled: Event
     """Set when the run should end early: it timed out, was cancelled, or this node lost it."""
     logger: logging.LoggerAdapter[logging.Logger]
     """Adds the ids of the occurrence and of the job to each record."""
+    _send: Callable[[dict[str, Any]], None] = field(repr=False, compare=False)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Say how far the run has come, from 0 to 1, with a short text. Shown while it runs; the newest is stored.
+
+        It may be called as often as you like, from any thread: at most one a second is written.
+        """
+        try:
+            done = number_value(fraction, 0, 1)
+        except ValueError as error:
+            raise ValueError(f"the fraction {error}") from None
+        self._send({"fraction": done, "message": storable(message)[:MAX_MESSAGE]})
 
 
-def make_context(fields: dict[str, Any], cancelled: CancelEvent) -> Context:
-    """Create the context of a run from its JSON fields."""
+def make_context(fields: dict[str, Any], cancelled: CancelEvent, send: Callable[[dict[str, Any]], None]) -> Context:
+    """Create the context of a run from its JSON fields; `send` takes its progress."""
     ids = {"occurrence_id": fields["occurrence_id"], "schedule_id": fields["schedule_id"]}
     return Context(
         **ids,
@@ -70,6 +111,8 @@ def make_context(fields: dict[str, Any], cancelled: CancelEvent) -> Context:
         attempt=fields["attempt"],
         payload=fields["payload"],
         event=fields["event"],
+        upstream=UpstreamResults(fields["upstream"]),
         cancelled=cancelled,
         logger=logging.LoggerAdapter(logger, ids),
+        _send=send,
     )

@@ -258,6 +258,10 @@ class _ProcessCall:
         if "log" in message:
             _log(message["log"])
             return None
+        if "progress" in message:
+            if self._assignment.progress is not None:
+                self._assignment.progress(message["progress"])
+            return None
         if "loaded" in message:
             return self._begin()
         self._stop.was_seen = message["seen"]
@@ -266,7 +270,8 @@ class _ProcessCall:
         self.is_usable = True
         if "error" in message:
             error = message["error"]
-            return failed(self._assignment, error_from_document(error), now=self._now(), text=error["trace"])
+            text, raised = error["trace"], error["raised"]
+            return failed(self._assignment, error_from_document(error), now=self._now(), text=text, raised=raised)
         return succeeded(self._assignment, json.loads(message["result"]), now=self._now(), note=message["note"])
 
     def _begin(self) -> Delivered | None:
@@ -283,7 +288,7 @@ class _ProcessCall:
         if not self._has_begun and not self._process.is_new:
             return None
         text = f"the process ended with exit code {self._process.end()} before it answered"
-        delivered = failed(self._assignment, RuntimeError(text), now=self._now(), text=text)
+        delivered = failed(self._assignment, RuntimeError(text), now=self._now(), text=text, raised=())
         return replace(delivered, is_unknown=self._has_begun)
 
     def _cut_off(self) -> Delivered:

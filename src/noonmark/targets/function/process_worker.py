@@ -2,8 +2,9 @@
 
 The parent speaks to it over a pipe, in JSON. It sends a `call`, and `cancel` to stop it. The worker answers `loaded` or
 `unloadable`. It calls a loaded function only when the parent says `go`, so a parent that has not said it knows that
-nothing has started. Then the worker sends `log` records, and at the end the `result` or the `error`. When the pipe is
-closed the worker ends. A function that still runs then gets SIGTERM as SystemExit, and a short time to clean up.
+nothing has started. Then the worker sends `log` records and `progress`, and at the end the `result` or the `error`.
+When the pipe is closed the worker ends. A function that still runs then gets SIGTERM as SystemExit, and a short time to
+clean up.
 
 A worker never outlives its parent. A function may hold the GIL, so that no other thread notices that the parent is
 gone; on Linux the kernel kills the worker then.
@@ -23,6 +24,7 @@ import runpy
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from queue import SimpleQueue
 from threading import Event, Lock, Thread, main_thread
@@ -142,7 +144,7 @@ class _Worker:
         else:
             self._send({"loaded": True})
             self._go.wait()  # if the parent is gone instead, SIGTERM ends this
-            answer = _call(function, call, cancelled)
+            answer = _call(function, call, cancelled, partial(self._send_progress, cancelled))
         self._is_busy = False
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
@@ -164,6 +166,11 @@ class _Worker:
         text = json.dumps(message).encode()
         with self._send_lock:
             self._pipe.send_bytes(text)
+
+    def _send_progress(self, call: CancelEvent, progress: dict[str, Any]) -> None:
+        """Send the progress of a call; what a thread of an earlier one says is not for the present one."""
+        if self._is_busy and call is self._cancelled:
+            self._send({"progress": progress})
 
     def forward(self, record: logging.LogRecord) -> None:
         """Send a log record to the parent, which reads the pipe only while a function is called."""
@@ -227,11 +234,16 @@ def _load_main(main: dict[str, str]) -> None:
     sys.modules[MAIN] = sys.modules[MAIN_ALIAS] = module
 
 
-def _call(function: Callable[..., Any], call: dict[str, Any], cancelled: CancelEvent) -> dict[str, Any]:
+def _call(
+    function: Callable[..., Any],
+    call: dict[str, Any],
+    cancelled: CancelEvent,
+    send: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
     """Return the result of a function, or what it raises."""
     kwargs = call["kwargs"]
     if call["context"] is not None:
-        kwargs["context"] = make_context(call["context"], cancelled)
+        kwargs["context"] = make_context(call["context"], cancelled, send)
     try:
         result = function(*call["args"], **kwargs)
         if inspect.iscoroutine(result):  # an async function behind a decorator

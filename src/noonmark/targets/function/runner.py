@@ -13,6 +13,7 @@ import inspect
 import os
 import threading
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND
@@ -21,6 +22,7 @@ from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.targets.function.call import prepare_call
 from noonmark.targets.function.process_pool import ProcessPool
 from noonmark.targets.function.process_worker import check_not_loading
+from noonmark.targets.function.progress import ProgressReporter, report_progress
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
 from noonmark.targets.stop import is_killed
 from noonmark.targets.worker_pool import MAX_THREADS, WorkerPool
@@ -82,6 +84,7 @@ class FunctionRunner:
         assert self._threads is not None, "open() comes first"  # noqa: S101 - a programming error
         in_threads, in_processes = [], []
         for assignment in assignments:
+            assignment.progress = ProgressReporter(assignment, self._report, self._loop)
             if _wants_process(assignment):
                 in_processes.append(assignment)
             elif self._is_async(assignment):
@@ -206,6 +209,7 @@ class InlineRunner:
         """Call each function, in order. One that returns after its deadline counts as cut off."""
         for assignment in assignments:
             assignment.started = self._now()
+            assignment.progress = partial(report_progress, assignment, self._report)
             delivered = _call(self._functions, assignment, _run_in_thread, self._now)
             deadline = assignment.ends_by(assignment.started)
             if deadline is not None and delivered.ended >= deadline:
