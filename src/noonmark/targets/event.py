@@ -11,58 +11,20 @@ from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.targets import EventTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.targets.outcomes import not_started, succeeded, undeliverable
-from noonmark.targets.worker_pool import WorkerPool
+from noonmark.targets.store_target import StoreTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Delivered
-    from noonmark.ports.store import Store
-    from noonmark.ports.target import Assignment, Report
-
-MAX_THREADS = 4
+    from noonmark.ports.target import Assignment
 
 
-class EventEmitter:
-    """Emits events. The event id derives from the occurrence, so a redelivery adds no second event.
+class EventEmitter(StoreTarget):
+    """Emits events. The event id derives from the occurrence, so a redelivery adds no second event."""
 
-    The store may block, so it is called in threads.
-    """
+    route = EventTarget.route
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._pool: WorkerPool | None = None
-
-    def routes(self) -> tuple[str, ...]:
-        """Return the one route of all events."""
-        return (EventTarget.route,)
-
-    def adopt(self, routes: Collection[str]) -> bool:  # noqa: ARG002 - required by the port
-        """Return False: the only route is always served."""
-        return False
-
-    def open(self, report: Report, now: Callable[[], Micros]) -> None:
-        """Prepare the threads."""
-        self._now = now
-        self._pool = WorkerPool(self._emit, report, None, now, MAX_THREADS)
-
-    def deliver(self, assignments: Sequence[Assignment]) -> None:
-        """Emit each event when it is due."""
-        assert self._pool is not None, "open() comes first"  # noqa: S101 - a programming error
-        self._pool.submit(assignments)
-
-    def withdraw(self) -> list[Assignment]:
-        """Take back queued assignments that may be delivered again."""
-        return [] if self._pool is None else self._pool.withdraw()
-
-    def close(self) -> None:
-        """Start nothing more."""
-        if self._pool is not None:
-            self._pool.close()
-
-    def _emit(self, assignment: Assignment) -> Delivered:
+    def _run(self, assignment: Assignment) -> Delivered:
         if assignment.stop_reason is not None:
             return not_started(assignment, assignment.stop_reason, now=self._now())
         occurrence, target = assignment.occurrence, assignment.schedule.declaration.target

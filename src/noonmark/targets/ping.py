@@ -11,55 +11,20 @@ from noonmark.core.reasons import Reason
 from noonmark.core.system_events import early_ping_id
 from noonmark.core.targets.ping import PingTarget
 from noonmark.targets.outcomes import not_started, stopped, undeliverable
-from noonmark.targets.worker_pool import WorkerPool
+from noonmark.targets.store_target import StoreTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from noonmark.core.instants import Micros
     from noonmark.core.pings import Ping
     from noonmark.core.settlement import Accepted, Delivered
-    from noonmark.ports.store import Store
-    from noonmark.ports.target import Assignment, Report
-
-MAX_THREADS = 4
+    from noonmark.ports.target import Assignment
 
 
-class PingReceiver:
-    """Opens occurrences for pings, and applies those that came early. The store may block, so it uses threads."""
+class PingReceiver(StoreTarget):
+    """Opens occurrences for pings, and applies those that came early."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._pool: WorkerPool | None = None
+    route = PingTarget.route
 
-    def routes(self) -> tuple[str, ...]:
-        """Return the one route of all pings."""
-        return (PingTarget.route,)
-
-    def adopt(self, routes: Collection[str]) -> bool:  # noqa: ARG002 - required by the port
-        """Return False: the only route is always served."""
-        return False
-
-    def open(self, report: Report, now: Callable[[], Micros]) -> None:
-        """Prepare the threads."""
-        self._now = now
-        self._pool = WorkerPool(self._await, report, None, now, MAX_THREADS)
-
-    def deliver(self, assignments: Sequence[Assignment]) -> None:
-        """Open each occurrence when it is due."""
-        assert self._pool is not None, "open() comes first"  # noqa: S101 - a programming error
-        self._pool.submit(assignments)
-
-    def withdraw(self) -> list[Assignment]:
-        """Take back queued assignments that may be delivered again."""
-        return [] if self._pool is None else self._pool.withdraw()
-
-    def close(self) -> None:
-        """Start nothing more."""
-        if self._pool is not None:
-            self._pool.close()
-
-    def _await(self, assignment: Assignment) -> Delivered | Accepted:
+    def _run(self, assignment: Assignment) -> Delivered | Accepted:
         if assignment.stop_reason is not None:
             return not_started(assignment, assignment.stop_reason, now=self._now())
         occurrence, schedule = assignment.occurrence, assignment.schedule

@@ -79,13 +79,7 @@ def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange) 
 
 
 def _hold(uow: UnitOfWork, rows: list[Row]) -> int:
-    for row in rows:
-        row.held = 1
-        if row.phase == Phase.CLAIMED:
-            row.fence += 1
-            row.phase = Phase.PENDING
-            row.lease_end = row.node = None
-        uow.changed(row)
+    slots.hold(uow, rows)
     for row in rows:  # once all of them are held: none may get what another one gives back
         slots.free_all(uow, row)
         uow.changed(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.filters.index import discriminator
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 from noonmark.stores.rules import completion, dependencies, slots
@@ -72,13 +72,7 @@ def _cancel_rows(uow: UnitOfWork, state: ScheduleState) -> None:
 def _hold_rows(uow: UnitOfWork, state: ScheduleState) -> None:
     """Keep the rows that the schedule started by itself from being claimed, or started by a node that claimed them."""
     rows = [row for row in uow.live_rows(state) if row.is_own]
-    for row in rows:
-        row.held = 1
-        if row.phase == Phase.CLAIMED:
-            row.fence += 1
-            row.phase = Phase.PENDING
-            row.lease_end = row.node = None
-        uow.changed(row)
+    slots.hold(uow, rows)
     for row in rows:  # once all of them are held: none may get what another one gives back
         slots.free_key_if_held(uow, row)
 

@@ -13,6 +13,8 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from noonmark.core.admission import Start, Wait
     from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
     from noonmark.stores.rules.unit_of_work import UnitOfWork
@@ -115,6 +117,17 @@ def free_key(uow: UnitOfWork, row: Row) -> None:
             key.taken = max(0, key.taken - 1)
             uow.changed_key(key)
             hand_over_key(uow, key)
+
+
+def hold(uow: UnitOfWork, rows: Iterable[Row]) -> None:
+    """Keep rows from being claimed, or started by a node that has claimed them."""
+    for row in rows:
+        row.held = 1
+        if row.phase == Phase.CLAIMED:
+            row.fence += 1
+            row.phase = Phase.PENDING
+            row.lease_end = row.node = None
+        uow.changed(row)
 
 
 def free_key_if_held(uow: UnitOfWork, row: Row) -> None:
