@@ -27,7 +27,7 @@ class InlineReceiver(PingReceiver):
 
     def deliver(self, assignments):
         for assignment in assignments:
-            self.report(assignment, self._await(assignment))
+            self.report(assignment, self._run(assignment))
 
 
 class Watch(Harness):
