@@ -156,7 +156,10 @@ def pytest_make_parametrize_id(val):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """The figures of the tests that measure something."""
+    """The figures of the tests that measure something, and why a test was run again."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"run again: {report.nodeid}")
+        terminalreporter.line(report.longreprtext[-2_000:])
     told = [
         value
         for report in terminalreporter.getreports("passed")
