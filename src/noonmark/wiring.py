@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.ports.clock import Clock
-    from noonmark.ports.pinger import Pinger
+    from noonmark.ports.runtime import Pinger
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target

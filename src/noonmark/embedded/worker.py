@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.driver.node import Node
     from noonmark.embedded.runners import Runner
-    from noonmark.ports.pinger import Pinger
-    from noonmark.ports.runtime import Runtime
+    from noonmark.ports.runtime import Pinger, Runtime
     from noonmark.ports.seal import Seal
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry

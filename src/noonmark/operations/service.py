@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
-    from noonmark.ports.pinger import Pinger
+    from noonmark.ports.runtime import Pinger
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads

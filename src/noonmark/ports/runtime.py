@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.targets.ping import Moment
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
-    from noonmark.ports.pinger import Pinger
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
 
@@ -39,6 +41,17 @@ class Timing:
     keep_events: int = 100_000
     """The number of matched events stored per tenant."""
     prune_every: Micros = 60 * SECOND
+
+
+class Pinger(Protocol):
+    """Calls URLs beside the work: it returns at once, never raises, and a call that fails changes nothing."""
+
+    def ping(self, schedule: Schedule, occurrence: Occurrence, moment: Moment) -> None:
+        """Call the URL that the schedule names for that moment, if any. From any thread."""
+
+    @property
+    def pending(self) -> int:
+        """How many calls have not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

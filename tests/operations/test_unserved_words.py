@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.unserved import refused_program_words, unserved_words
+from noonmark.operations.served_routes import refused_program_words, unserved_words
 
 SERVED = ("event", "function:nightly", "function:weekly", "function:yearly")
 
