@@ -130,6 +130,10 @@ _WRITTEN = {
     """,
     "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
     "secrets": "key:key tenant:text name:text hosts:array sealed:text created:instant updated:instant",
+    "api_keys": """
+        key:key key_id:text digest:text tenant:text username:text scopes:array name:text? is_agent:flag created:instant
+        expires:instant? revoked:instant? used:instant?
+    """,
     "nodes": """
         name:text routes:array capacity:count load:count version:text started:instant lease:instant seen:instant
         left_at:instant?

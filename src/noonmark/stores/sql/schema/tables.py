@@ -340,6 +340,26 @@ secrets = Table(
 )
 index("secrets_by_name", secrets, "tenant, name", unique=True)
 
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("key_id", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("username", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("name", Text),
+    flag("is_agent"),
+    instant("created", required=True),
+    instant("expires"),
+    instant("revoked"),
+    instant("used"),
+)
+index("api_keys_by_id", api_keys, "key_id", unique=True)
+index("api_keys_of_tenant", api_keys, "tenant, created, key_id")
+index("api_keys_by_creation", api_keys, "created, key_id")
+
 nodes = Table(
     "nodes",
     metadata,
