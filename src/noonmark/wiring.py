@@ -12,6 +12,7 @@ from noonmark.core.errors import InvalidSchedule
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.ports.clock import Clock
     from noonmark.ports.runtime import Pinger
     from noonmark.ports.seal import Seal
@@ -101,6 +102,7 @@ def make_target(
     programs: ProgramPolicy,
     outbound: HttpTargetSettings | None = None,
     seal: Seal | None = None,
+    permissions: TargetPermissions | None = None,
 ) -> Target:
     """The target for functions, programs, events, pings and HTTP requests.
 
@@ -124,7 +126,7 @@ def make_target(
         from noonmark.targets.command.runner import CommandRunner
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
-    return CompositeTarget(kinds)
+    return CompositeTarget(kinds, permissions)
 
 
 def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.errors import NotAllowed
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.serializers import audit_document
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) -> dict[str, Any]:
     """List the entries of the audit log, newest first."""
+    if caller.sees_own_only:
+        if arguments.schedule_id is None:
+            raise NotAllowed("name one of your schedules: you see your own only", field="schedule_id")
+        stored = service.store.find(caller.owner.tenant, arguments.schedule_id, deleted=True)
+        if stored is None or not caller.sees(stored.schedule):
+            return {"entries": [], "next_cursor": None}
     limit = arguments.limit
     before = None if arguments.cursor is None else arguments.cursor[0]
     found = service.store.notes(caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id)

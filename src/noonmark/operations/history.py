@@ -164,12 +164,13 @@ def _filter(
         name, _, value = arguments.label.partition("=")
         labels[name] = value
     if arguments.schedule_id is not None:
-        stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+        stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
         uid = stored.schedule.uid
     return OccurrenceFilter(
         phases=phases,
         reasons=frozenset(arguments.reason or ()),
         uid=uid,
+        user=caller.owner.user if caller.sees_own_only else None,
         labels=labels,
         since=arguments.since,
         until=arguments.until,

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.core.api_key import ALL_SCOPES, DEFAULT_TENANT, DEFAULT_USER, Scope
 from noonmark.core.audit import AuditEntry
 from noonmark.core.log_summary import failure_line
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
-from noonmark.core.signatures import MAIN_TENANT, KeySettings
+from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.ping import MOMENTS
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
+    from noonmark.core.targets.permissions import TargetPermissions
+    from noonmark.operations.key_cache import KeyCache
     from noonmark.ports.runtime import Pinger
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
@@ -95,12 +98,16 @@ class Service:
     """Where nodes may send requests, as far as this process knows."""
     commands: CommandRules | None = None
     """Which commands callers may declare, as far as this process knows."""
+    permissions: TargetPermissions | None = None
+    """Which functions and commands each tenant may use; None: all of them."""
     offered: frozenset[str] = frozenset()
     """Functions that callers may have called with any arguments, by their registered names."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
     pinger: Pinger | None = None
     """Calls the URLs that schedules name for their starts and ends."""
+    key_cache: KeyCache | None = None
+    """The API keys that this process has read lately."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
 
@@ -129,11 +136,31 @@ class Caller:
     source: str
     """The surface: `rest`, `jsonrpc`, `cli` or `client`."""
     request_id: str = ""
-    is_admin: bool = True
+    scopes: frozenset[Scope] = ALL_SCOPES
+    is_root: bool = True
+    """Whether it may act for every tenant, and on nodes and workers."""
+    opens_store: bool = False
+    """Whether it has opened the store itself, and may make the first key."""
+    sees_own_only: bool = False
+    """Whether it sees its own schedules only, and not all of its tenant."""
+    key_id: str | None = None
+    expires: Micros | None = None
+    """When its key or token expires."""
+    is_agent: bool = False
     operation: str = ""
     """The operation requested."""
     chain: str = field(default="", repr=False)
     """A proof of the occurrence whose work makes the request, if there is one."""
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether it rules its tenant."""
+        return Scope.ADMIN in self.scopes
+
+    def sees(self, schedule: Schedule) -> bool:
+        """Whether a schedule exists for this caller."""
+        owner = schedule.owner
+        return owner.tenant == self.owner.tenant and not (self.sees_own_only and owner.user != self.owner.user)
 
     def audit(self, reason: str | None = None) -> AuditEntryMaker:
         """Make the audit entries of changes by this caller."""
@@ -154,8 +181,9 @@ def _audit_entry(
         revision_after=None if after is None else after.revision,
         reason=reason,
         request_id=caller.request_id or None,
+        key_id=caller.key_id,
     )
 
 
-LOCAL = Caller(owner=Owner(tenant=MAIN_TENANT, user="local"), name="local", source="local")
+LOCAL = Caller(owner=Owner(tenant=DEFAULT_TENANT, user=DEFAULT_USER), name=DEFAULT_USER, source="local")
 """The caller on the loopback interface of a server without keys."""

@@ -104,6 +104,7 @@ CREATE TABLE notes (
     revision_after INTEGER,
     reason TEXT COLLATE "C",
     request_id TEXT COLLATE "C",
+    key_id TEXT COLLATE "C",
     PRIMARY KEY (key)
 );
 CREATE INDEX notes_by_age ON notes (noted);

@@ -126,7 +126,7 @@ _WRITTEN = {
     """,
     "notes": """
         key:key tenant:text noted:instant caller:text operation:text schedule_id:text? uid:text? revision_before:count?
-        revision_after:count? reason:text? request_id:text?
+        revision_after:count? reason:text? request_id:text? key_id:text?
     """,
     "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
     "secrets": "key:key tenant:text name:text hosts:array sealed:text created:instant updated:instant",

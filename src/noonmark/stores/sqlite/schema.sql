@@ -104,6 +104,7 @@ CREATE TABLE notes (
     revision_after INTEGER,
     reason TEXT,
     request_id TEXT,
+    key_id TEXT,
     PRIMARY KEY ("key")
 );
 CREATE INDEX notes_by_age ON notes (noted);

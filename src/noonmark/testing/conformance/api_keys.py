@@ -25,7 +25,7 @@ KEY = ApiKey(
     created=NOW,
     expires=NOW + 9,
 )
-NOTE = AuditEntry(at=NOW, caller="ada", operation="key/create")
+NOTE = AuditEntry(at=NOW, caller="ada", operation="key/create", key_id="nm_live_ab12cd")
 
 
 def _other(number: int, **fields: object) -> ApiKey:

@@ -310,6 +310,7 @@ notes = Table(
     Column("revision_after", Integer),
     Column("reason", Text),
     Column("request_id", Text),
+    Column("key_id", Text),
 )
 index("notes_in_order", notes, "tenant, key")
 index("notes_of_schedule", notes, "tenant, schedule_id, key")

@@ -1,4 +1,4 @@
-"""API keys."""
+"""API keys, and which of them made a change."""
 
 from __future__ import annotations
 
@@ -31,3 +31,4 @@ def upgrade() -> None:
     index("api_keys_by_id", "api_keys", ["key_id"], unique=True)
     index("api_keys_of_tenant", "api_keys", ["tenant", "created", "key_id"])
     index("api_keys_by_creation", "api_keys", ["created", "key_id"])
+    op.add_column("notes", sa.Column("key_id", TEXT, nullable=True))
