@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.ports.clock import Clock
-    from noonmark.ports.runtime import Pinger
-    from noonmark.ports.seal import Seal
+    from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.uploads import Uploads
@@ -107,10 +106,9 @@ def make_target(
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
     from noonmark.targets.composite import CompositeTarget
-    from noonmark.targets.event import EventEmitter
     from noonmark.targets.http.runner import HttpRunner
-    from noonmark.targets.ping import PingReceiver
     from noonmark.targets.secrets import SecretResolver
+    from noonmark.targets.store_targets import EventEmitter, PingReceiver
 
     secret_resolver = SecretResolver(store, seal)
     kinds: dict[str, Target] = {

@@ -9,7 +9,7 @@ from noonmark.core.errors import Conflict
 from noonmark.core.ids import fraction
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import ENDINGS, FINAL, Phase
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import occurrence
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import EndAction, Window

@@ -6,8 +6,8 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Underway
+from noonmark.driver import loop
 from noonmark.driver import loop as loop_module
-from noonmark.driver import retries
 from noonmark.driver.steps.reports import ProgressReport
 from noonmark.testing.factories import NOW
 from tests.driver.rig import Rig
@@ -129,7 +129,7 @@ def test_a_loop_with_nothing_to_tell_asks_nothing():
 
 
 def test_while_the_store_is_away_the_newest_waits_for_it(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_RETRY", SECOND // 1_000)
+    monkeypatch.setattr(loop, "FIRST_RETRY", SECOND // 1_000)
 
     async def story():
         place = Place(lease=HOUR)

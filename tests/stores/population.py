@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from noonmark.core import edits
-from noonmark.core.audit import AuditEntry
 from noonmark.core.event import Event
 from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.occurrence import Overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.run import Outcome
-from noonmark.core.schedule import Owner
+from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.secret import Secret
 from noonmark.core.settlement import Accepted
 from noonmark.core.triggers import EventTrigger, OnceTrigger

@@ -16,8 +16,8 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Accepted, Delivered, Underway, interim, settle
+from noonmark.stores.sql.schema.ddl import execution_history
 from noonmark.stores.sql.schema.tables import metadata
-from noonmark.stores.sql.schema.views import execution_history
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench

@@ -10,7 +10,7 @@ from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.claims import READY_ROUTES
 from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
-from noonmark.stores.sql.reads.backlog import ALWAYS, EXPIRED, READY, WAITING
+from noonmark.stores.sql.reads.history import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.subscriptions import FIELDS, LISTENERS
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import ROUTE

@@ -7,7 +7,7 @@ import pytest
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Wait, after_upstreams
-from noonmark.core.audit import AuditEntry
+from noonmark.core.causation import Reaction, match
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
@@ -15,9 +15,8 @@ from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
-from noonmark.core.reactions import Reaction, match
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import Owner
+from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.system_events import SystemEvent, of_lost_node
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted, Heartbeat, OccurrenceFilter, ScheduleFilter, Shares

@@ -41,6 +41,27 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One change that a caller made."""
+
+    at: Micros
+    caller: str
+    operation: str
+    schedule_id: str | None = None
+    uid: str | None = None
+    """The schedule itself: after it is deleted, another one may have its id."""
+    revision_before: int | None = None
+    """None where there was none, as before a schedule is created."""
+    revision_after: int | None = None
+    reason: str | None = None
+    """What the caller gave for one; of a worker, which node it was."""
+    request_id: str | None = None
+    key: int | None = None
+    """Its number once it is stored; later entries of a tenant have higher numbers."""
+
+
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400

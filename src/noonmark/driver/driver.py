@@ -12,8 +12,7 @@ from noonmark.driver.steps.heartbeat import lead_once, leave
 from noonmark.driver.steps.maintenance import adopt_once, is_asked_to_stop, prune_once, reap_once, rewind_once
 from noonmark.driver.steps.match import match_once
 from noonmark.driver.steps.plan import plan_once
-from noonmark.driver.steps.progress import progress_once
-from noonmark.driver.steps.settle import hand_back, settle_once
+from noonmark.driver.steps.settle import hand_back, progress_once, settle_once
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros

@@ -38,8 +38,7 @@ from noonmark.embedded.arguments import (
     limit_argument,
     signing_key_argument,
 )
-from noonmark.embedded.declarations import OWNER, Declarations
-from noonmark.embedded.decorators import daily_at, interval_of
+from noonmark.embedded.declarations import OWNER, Declarations, daily_at, interval_of
 from noonmark.embedded.documents import (
     check_options,
     command_target,
@@ -49,12 +48,12 @@ from noonmark.embedded.documents import (
     target_route,
 )
 from noonmark.embedded.jobs import Job, read_job, read_jobs, status_argument
-from noonmark.embedded.process_hooks import register_fork
 from noonmark.embedded.references import check_callable, check_name, reference_to_be
 from noonmark.embedded.run_now import any_runner, read_request, run_now
+from noonmark.embedded.runners import register_fork
 from noonmark.operations import events, schedule_edits
-from noonmark.operations.fires import fires_of, fires_of_schedule
 from noonmark.operations.models.arguments import MAX_PREVIEW
+from noonmark.operations.preview import fires_of, fires_of_schedule
 from noonmark.operations.service import Caller, Service
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.runtime import Runtime, Timing
@@ -86,8 +85,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.embedded.answers import EventMatches, Explanation, Redrive
-    from noonmark.embedded.declarations import ExpectedId
-    from noonmark.embedded.decorators import Decorator, JobFunction
+    from noonmark.embedded.declarations import Decorator, ExpectedId, JobFunction
     from noonmark.embedded.documents import (
         FunctionOptions,
         FurtherOptions,

@@ -9,8 +9,7 @@ from weakref import ref
 
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.misfire import WIDE_LIMIT
-from noonmark.embedded.process_hooks import unregister_exit
-from noonmark.embedded.runners import RunnerPool, ThreadRunner
+from noonmark.embedded.runners import RunnerPool, ThreadRunner, unregister_exit
 from noonmark.telemetry.health import WorkerSnapshot
 from noonmark.wiring import make_runner, make_target
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.driver.node import Node
     from noonmark.embedded.runners import Runner
-    from noonmark.ports.runtime import Pinger, Runtime
-    from noonmark.ports.seal import Seal
+    from noonmark.ports.runtime import Pinger, Runtime, Seal
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner

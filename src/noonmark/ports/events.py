@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan
+    from noonmark.core.planner import Plan
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
 

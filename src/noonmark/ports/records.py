@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Owner, Schedule
+
+
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def lowered(text: str) -> str:
+    """The text with small letters; databases know no others than these."""
+    return text.translate(_LOWER)
+
 
 PageKey = tuple[int, str]
 """A position in a list: a time in microseconds, and an id."""

@@ -39,12 +39,11 @@ from noonmark.server.transport.listener import BACKLOG, url_of
 from noonmark.targets.command.programs import Pin, ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry, import_function
 from noonmark.targets.http.settings import HttpTargetSettings
-from noonmark.targets.prctl import hide_process
+from noonmark.targets.process_control import hide_process
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
-from noonmark.telemetry.metrics import Metrics
-from noonmark.telemetry.schedule_times import ScheduleTimesReader
+from noonmark.telemetry.metrics import Metrics, ScheduleTimesReader
 from noonmark.wiring import (
     file_of,
     fresh_id,
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
     from noonmark.server.config import Loaded, Settings
-    from noonmark.telemetry.schedule_times import LabelledSchedules
+    from noonmark.telemetry.metrics import LabelledSchedules
 
 logger = logging.getLogger("noonmark.serve")
 KEEP_ALIVE = 5

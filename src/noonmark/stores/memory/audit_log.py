@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
+    from noonmark.core.schedule import AuditEntry
     from noonmark.ports.records import KeyRecord
 
 

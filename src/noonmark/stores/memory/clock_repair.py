@@ -11,7 +11,7 @@ from noonmark.stores.rules.clock_repair import mend_row, mend_state
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.stores.memory.nodes import NodeRegister
     from noonmark.stores.memory.unit_of_work import UnitOfWork
 

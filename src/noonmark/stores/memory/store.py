@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.audit import AuditEntry
+    from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import AuditEntry
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -246,8 +246,8 @@ class MemoryStore:
 
     @atomic
     def routes(self, source: str) -> list[str]:
-        schedules = [entry.schedule for entry in self._uow.entries.values()]
-        here = [one for one in schedules if one.source == source and one.phase is not SchedulePhase.DELETED]
+        stored = [entry.schedule for entry in self._uow.entries.values()]
+        here = [one for one in stored if one.source == source and one.phase is not SchedulePhase.DELETED]
         return sorted({one.declaration.target.route for one in here})
 
     @atomic

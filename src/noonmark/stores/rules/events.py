@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.causation import UnmatchedEvent
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.filters.index import NONE, discriminators
-from noonmark.core.reactions import UnmatchedEvent
 from noonmark.stores.rules import plan_writes
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.unit_of_work import ListenerQuestion
@@ -18,9 +18,9 @@ from noonmark.stores.rules.unit_of_work import ListenerQuestion
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from noonmark.core.causation import Reaction
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
-    from noonmark.core.reactions import Reaction
     from noonmark.stores.rules.records import EventStream, ScheduleState
     from noonmark.stores.rules.unit_of_work import ReadEvent, UnitOfWork
 

@@ -15,7 +15,6 @@ from noonmark.stores.rules.records import new_row, to_occurrence
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.event import Event
     from noonmark.core.filters.index import Discriminator
     from noonmark.core.instants import Micros
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.system_events import SystemEvent
     from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState, Unreadable
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.json_values import storable
+from noonmark.core.schedule import AuditEntry
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.sql.row_checks import RowCheck
 

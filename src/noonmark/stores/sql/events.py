@@ -14,10 +14,10 @@ from noonmark.stores.sql.row_checks import FURTHEST, number
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.chain import Chain
+    from noonmark.core.event import Chain
     from noonmark.core.instants import Micros
-    from noonmark.stores.damage import DamageLog
     from noonmark.stores.rules.unit_of_work import ReadEvent
+    from noonmark.stores.sql.row_checks import DamageLog
     from noonmark.stores.sql.session import Session
 
 COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "behind", "tenant")

@@ -25,7 +25,7 @@ from noonmark.core.targets.command import CommandTarget, end_of_program
 from noonmark.targets.command.output import MAX_LIVE_OUTPUT, last_lines
 from noonmark.targets.command.supervisor import RUN_VARIABLE, kill_all
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
-from noonmark.targets.stop import StopSignal, is_killed, stop_grace
+from noonmark.targets.process_control import StopSignal, is_killed, stop_grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

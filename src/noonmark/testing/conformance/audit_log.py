@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
-from noonmark.core.audit import AuditEntry
 from noonmark.core.planner import first_plan
+from noonmark.core.schedule import AuditEntry
 from noonmark.ports.records import KeyRecord
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LOOKAHEAD, case

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
-from noonmark.core.audit import AuditEntry
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.event import Event
@@ -17,6 +16,7 @@ from noonmark.core.planner import plan
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Heartbeat, KeyRecord
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold
@@ -25,7 +25,7 @@ from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.audit import AuditEntry
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.secret import Secret
 from noonmark.testing.conformance.bench import case
 from noonmark.testing.factories import NOW
