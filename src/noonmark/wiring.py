@@ -44,7 +44,7 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
     if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE) and "\0" not in url:
         from noonmark.stores.sqlite import SqliteStore
 
-        path = _at_home(url.removeprefix(SQLITE))
+        path = _expand_home(url.removeprefix(SQLITE))
         return SqliteStore(path, clock.micros, migrates=migrates, creates=migrates or creates_file)
     if isinstance(url, str) and url.startswith(POSTGRES):
         from noonmark.stores.postgres import PostgresStore
@@ -59,10 +59,10 @@ def file_of(url: str) -> Path | None:
     """The file that the URL of a store means; None where it means something else."""
     from pathlib import Path
 
-    return Path(_at_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
+    return Path(_expand_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
 
 
-def _at_home(path: str) -> str:
+def _expand_home(path: str) -> str:
     """The path with `~/` expanded as in a shell."""
     if not path.startswith("~/"):
         return path
@@ -148,7 +148,7 @@ def upload_folder(place: str | None, store: str) -> Path | None:
 
     file = file_of(store)
     beside = None if file is None else file.with_name(f"{file.name}.uploads")
-    return beside if place is None else Path(_at_home(place)).absolute()
+    return beside if place is None else Path(_expand_home(place)).absolute()
 
 
 def fresh_id(clock: Clock) -> str:

@@ -54,8 +54,8 @@ class Heard(Record):
         super().__init__()
         self._news = asyncio.Event()
 
-    def tell(self, driver_events):
-        super().tell(driver_events)
+    def report(self, driver_events):
+        super().report(driver_events)
         self._news.set()
 
     async def until(self, is_there):
@@ -73,7 +73,7 @@ class Blocking(Wrapped):
 
     @property
     def traits(self):
-        return replace(self.store.traits, blocks=True, lines=2)
+        return replace(self.store.traits, blocks=True, max_concurrency=2)
 
 
 def on_loop(story):
@@ -547,7 +547,7 @@ def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_d
             await place.sink.until(lambda told: all(failed(told, duty) for duty in duties))
             for _ in range(20):
                 loop.wake()
-                loop.attend()
+                loop.check_stop_requests()
                 for _ in range(10):
                     await asyncio.sleep(0)  # noqa: TID251 - no waiting: everybody has a turn
             assert [len(failed(place.sink.told, duty)) for duty in duties] == [1, 1]

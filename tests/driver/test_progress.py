@@ -5,7 +5,7 @@ import asyncio
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import RunInProgress
 from noonmark.driver import loop
 from noonmark.driver import loop as loop_module
 from noonmark.driver.steps.reports import ProgressReport
@@ -18,7 +18,7 @@ SAID, MORE = {"output": "one"}, {"output": "one two"}
 
 
 def say(rig, assignment, result=SAID):
-    rig.target.report(assignment, Underway(started=NOW, result=result))
+    rig.target.report(assignment, RunInProgress(started=NOW, result=result))
 
 
 def two(rig):
@@ -104,7 +104,7 @@ def test_many_that_write_without_end_cost_one_call_at_a_time(monkeypatch):
             while place.store.calls["progress"] < 4:
                 count += 1
                 for assignment in given:
-                    place.target.report(assignment, Underway(started=NOW, result={"output": str(count)}))
+                    place.target.report(assignment, RunInProgress(started=NOW, result={"output": str(count)}))
                 await asyncio.sleep(0)  # noqa: TID251 - no waiting
             calls, took = place.store.calls["progress"], place.system.monotonic() - began
             assert calls <= 1 + took // (SECOND // 20)
@@ -138,7 +138,7 @@ def test_while_the_store_is_away_the_newest_waits_for_it(monkeypatch):
         async with place.running():
             given = await place.started(one)
             place.store.fail("progress", times=3)
-            place.target.report(given, Underway(started=NOW, result=SAID))
+            place.target.report(given, RunInProgress(started=NOW, result=SAID))
             await turns(lambda: [run.result for run in _runs(place, made)] == [SAID])
             assert place.store.calls["progress"] == 4
 

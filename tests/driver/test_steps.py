@@ -721,7 +721,7 @@ class TestLooking:
 class TestTheSink:
     def test_one_that_raises_stops_nothing(self, caplog):
         class Rude:
-            def tell(self, driver_events):
+            def report(self, driver_events):
                 raise ValueError("not now")
 
         rig = Rig()

@@ -89,7 +89,7 @@ def populate(make_store):
             store.note(tenant, [note])
             store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE)
             secret = Secret(name=f"s{number}", hosts=("example.com",), sealed="sealed", created=now, updated=now)
-            store.keep_secret(tenant, secret, most=9)
+            store.put_secret(tenant, secret, most=9)
     store.own_key()
     rig.lead_once()
     store.close()

@@ -222,7 +222,7 @@ def a_day_of_questions(bench):
     [newest] = store.notes("acme", 1)
     assert len(store.notes("acme", 3, before=newest.key)) == 3
     assert len(store.notes("acme", 3, before=newest.key, schedule_id=made[0].schedule_id)) == 3
-    assert store.prune_notes(before=bench.now, limit=5) == 5
+    assert store.prune_audit_entries(before=bench.now, limit=5) == 5
     for now in (0, 2):
         assert store.claim_key("acme", "key", "body", now=now, lifetime=1).created == now
     assert store.prune_keys(before=3, limit=5) == 1

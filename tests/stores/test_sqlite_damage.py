@@ -152,7 +152,7 @@ def test_an_undone_transaction_leaves_no_trace(bench):
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        bench.store._quick(half_done)
+        bench.store._write_unlocked(half_done)
     assert bench.row(one).due == one.due
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, present
-from noonmark.core.frozen import brief, drafted
+from noonmark.core.frozen import brief, fast_evolve
 from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.policies.limits import Concurrency, read_concurrency
 from noonmark.core.policies.overlap import read_overlap
@@ -54,7 +54,7 @@ def read_overrides(document: object) -> Overrides:
     return own
 
 
-@drafted
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Occurrence:
     """The unit that is claimed, explained and counted.

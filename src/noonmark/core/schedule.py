@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import drafted
+from noonmark.core.frozen import fast_evolve
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -165,7 +165,7 @@ class Pause:
         return {"reason": self.reason, "by": self.by, "at_utc": to_text(self.at), "until_utc": until}
 
 
-@drafted
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A stored declaration. `uid` is internal and never reused; `schedule_id` is the public name."""

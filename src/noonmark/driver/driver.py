@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import RunInProgress
 from noonmark.driver.node import Node
 from noonmark.driver.steps.admit import admit_once
 from noonmark.driver.steps.claim import claim_once, release, renew_once
@@ -47,12 +47,12 @@ class Driver:
         """
         self.node = Node(runtime, executor, lease_executor)
 
-    def report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
+    def report(self, assignment: Assignment, delivered: Delivered | Accepted | RunInProgress) -> None:
         """Record the end of a delivery, which `settle_once` writes, or its output so far, for `progress_once`.
 
         From any thread.
         """
-        if isinstance(delivered, Underway):
+        if isinstance(delivered, RunInProgress):
             self.node.underway[assignment.occurrence.id] = assignment, delivered
         else:
             self.node.finished.append((assignment, delivered))

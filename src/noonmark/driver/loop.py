@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import RunInProgress
 from noonmark.driver.driver import Driver
 from noonmark.driver.steps.settle import LAST_CALL, until_ended
 from noonmark.driver.store_executor import StoreExecutor
@@ -84,7 +84,7 @@ class Retries:
 
     def _note(self, step: str, error: str, pause: Micros) -> None:
         self._node.note_failure(step, error)
-        self._node.tell([StoreFailed(step, error, pause)])
+        self._node.report([StoreFailed(step, error, pause)])
 
 
 logger = logging.getLogger("noonmark.driver")
@@ -112,7 +112,7 @@ class Loop:
         """Create it on the event loop that runs it. With `looks=False` it runs only what `fetch` names."""
         self._looks = looks
         self._executor = self._lease_executor = StoreExecutor(runtime.store)
-        if runtime.store.traits.lines > 1:
+        if runtime.store.traits.max_concurrency > 1:
             self._lease_executor = StoreExecutor(runtime.store, max_threads=1)
         self.driver = Driver(runtime, self._executor, self._lease_executor)
         self._runtime, self._node = runtime, self.driver.node
@@ -135,9 +135,9 @@ class Loop:
         if at is None or next_look is None or at < next_look + self._node.timing.lookahead:
             self._look.set()
         else:  # nothing is due before then, but the change may have emitted an event
-            self._look.remind(IDLE_PAUSE)
+            self._look.set_within_threadsafe(IDLE_PAUSE)
 
-    def attend(self) -> None:
+    def check_stop_requests(self) -> None:
         """Check now, rather than at the next renewal, whether a run here is asked to stop."""
         self._renew.set()
 
@@ -203,7 +203,7 @@ class Loop:
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
             )
         ]
-        node.tell([NodeStarted(node.id)])
+        node.report([NodeStarted(node.id)])
         if started is not None:
             started()
         try:
@@ -226,7 +226,7 @@ class Loop:
             self._runtime.target.close()
             self._executor.close()
             self._lease_executor.close()
-        node.tell([NodeStopped(node.id, handed_back)])
+        node.report([NodeStopped(node.id, handed_back)])
         return handed_back
 
     async def _wind_up(self) -> int:
@@ -430,9 +430,9 @@ class Loop:
             return self._is_drained and backoff >= LAST_RETRY
         return self._is_drained or (self._is_stopping and step in (self._look_once, self.driver.admit_once))
 
-    def _report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
+    def _report(self, assignment: Assignment, delivered: Delivered | Accepted | RunInProgress) -> None:
         self.driver.report(assignment, delivered)
-        if isinstance(delivered, Underway):
+        if isinstance(delivered, RunInProgress):
             self._progress.set()
             return
         self._settle.set()

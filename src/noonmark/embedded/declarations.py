@@ -33,7 +33,14 @@ from noonmark.embedded.documents import (
     target_schedule,
 )
 from noonmark.embedded.jobs import Job
-from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
+from noonmark.embedded.references import (
+    check_arguments,
+    check_callable,
+    check_name,
+    check_process,
+    refer,
+    same_name_elsewhere,
+)
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
@@ -239,9 +246,9 @@ class Declarations:
 
         self._edit(schedule_id, document)
 
-    def warn_of_twin(self, func: Callable[..., Any], name: str) -> None:
+    def warn_of_same_name(self, func: Callable[..., Any], name: str) -> None:
         """Warn when a function of a script has two schedules, because the script was both run and imported."""
-        other = twin_of(func) if self._store.traits.is_durable else None
+        other = same_name_elsewhere(func) if self._store.traits.is_durable else None
         if other is not None and self._store.find_named(OWNER.tenant, OWNER.user, other) is not None:
             logger.warning(
                 "%s and %s are two schedules of one function, whose file was run as a script and also imported: both"

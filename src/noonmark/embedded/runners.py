@@ -373,7 +373,7 @@ class RunnerPool:
         if runner is not None:
             runner.loop.driver.node.runtime.target.adopt(routes)
 
-    def attend(self) -> None:
+    def check_stop_requests(self) -> None:
         """Check whether a run was asked to stop."""
         for runner in self.alive:
-            runner.loop.attend()
+            runner.loop.check_stop_requests()

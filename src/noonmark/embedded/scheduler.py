@@ -48,7 +48,7 @@ from noonmark.embedded.documents import (
     target_route,
 )
 from noonmark.embedded.jobs import Job, read_job, read_jobs, status_argument
-from noonmark.embedded.references import check_callable, check_name, reference_to_be
+from noonmark.embedded.references import check_callable, check_name, future_reference
 from noonmark.embedded.run_now import any_runner, read_request, run_now
 from noonmark.embedded.runners import register_fork
 from noonmark.operations import events, schedule_edits
@@ -412,7 +412,7 @@ class Scheduler:
             return False
         self._runners.wake()
         if asked:
-            self._runners.attend()
+            self._runners.check_stop_requests()
         return True
 
     def delete(self, job_id: str | Job, *, stop_running: bool = False) -> int:
@@ -425,7 +425,7 @@ class Scheduler:
         stopped = schedule_edits.stop_runs(self._store, uid) if stop_running else 0
         self._runners.wake()
         if stopped:
-            self._runners.attend()
+            self._runners.check_stop_requests()
         return stopped
 
     # Run.
@@ -792,7 +792,7 @@ class Scheduler:
 
         def decorate(func: Callable[P, T], /) -> JobFunction[P, T]:
             # The function gets its name in its module only when the decorator has returned.
-            reference = options.get("function_name") or reference_to_be(self._functions, func)
+            reference = options.get("function_name") or future_reference(self._functions, func)
             name = options.get("name") or reference
             if name is not None and self._decorated.get(name) is func:
                 message = f"{name} is declared twice; give each of its schedules a name of its own with name=..."
@@ -816,7 +816,7 @@ class Scheduler:
         _set_job_id(func, self._declarations.declare(func, options, expected))
         self._runners.wake()
         if options["name"] is not None and options["name"] == options["function_name"]:
-            self._declarations.warn_of_twin(func, options["name"])
+            self._declarations.warn_of_same_name(func, options["name"])
 
     def _aware(self, instant: T) -> T | datetime:
         """A naive datetime in the zone of the scheduler, if it has one; anything else as it is."""

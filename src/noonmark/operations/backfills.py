@@ -57,7 +57,7 @@ def _change(service: Service, caller: Caller, arguments: BackfillAction, change:
     if change is BackfillChange.CANCEL:
         _cancel_accepted(service, caller, schedule, arguments)
     record_audit_entry(service, caller, arguments.reason, schedule=schedule)
-    service.attend()
+    service.check_stop_requests()
     service.wake(None)
     return _document(schedule, _find(service, schedule, arguments.backfill_id))
 

@@ -231,7 +231,7 @@ def cancel(service: Service, caller: Caller, arguments: Cancellation) -> dict[st
         if service.store.cancel(occurrence_id) or service.store.request_stop(occurrence_id):
             break
     record_audit_entry(service, caller, arguments.reason, schedule=schedule)
-    service.attend()
+    service.check_stop_requests()
     service.wake(None)
     return _document(service, caller, occurrence_id)
 

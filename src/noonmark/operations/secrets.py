@@ -126,7 +126,7 @@ def store_secret(
     now = store.clock()
     sealed = seal.close(tenant, given.name, given.value)
     secret = Secret(name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now)
-    stored = store.keep_secret(tenant, secret, most=MAX_SECRETS, note=entry)
+    stored = store.put_secret(tenant, secret, most=MAX_SECRETS, note=entry)
     if stored is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
     return stored

@@ -93,7 +93,7 @@ class Service:
     node: str = ""
     wake: Callable[[Micros | None], None] = field(default=lambda _: None)
     """Wakes the driver of this process, at a time or at once."""
-    attend: Callable[[], None] = field(default=lambda: None)
+    check_stop_requests: Callable[[], None] = field(default=lambda: None)
     """Tells the driver of this process that a run was asked to stop."""
     machine_clock: Callable[[], Micros] | None = None
     """The clock of the machine, to compare with the store's; None if there is no other."""

@@ -121,7 +121,7 @@ def announce(service: Service, tenant: str, upload: Upload, behind: Chain | None
 
 def announce_pending(service: Service, tenant: str) -> None:
     """Announce the files that were stored while the store was down."""
-    for upload in uploads_of(service).untold(tenant):
+    for upload in uploads_of(service).unannounced(tenant):
         logger.warning("announcing upload %s, which was stored while the store was down", upload.upload_id)
         announce(service, tenant, upload)
 

@@ -156,5 +156,5 @@ DriverEvent = (
 class EventSink(Protocol):
     """Receives events after the fact, in the driver's thread. It should be quick and must not raise."""
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Receive events, in order."""

@@ -52,7 +52,7 @@ class StoreTraits:
     is_durable: bool
     blocks: bool
     """Its verbs do I/O, so an event loop calls them in threads."""
-    lines: int = 1
+    max_concurrency: int = 1
     """How many calls it serves at once, and so the number of threads that call a store that blocks."""
     watch_interval: Micros | None = None
     """How often to call `changed_by_others`; None if no other process can write."""

@@ -200,7 +200,7 @@ class AuditLog(Protocol):
         `before` lists those with a lower number; `schedule_id` those about any schedule that has had that id.
         """
 
-    def prune_notes(self, *, before: Micros, limit: int) -> int:
+    def prune_audit_entries(self, *, before: Micros, limit: int) -> int:
         """Delete up to `limit` entries from before `before`; returns how many."""
 
     def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
@@ -216,7 +216,7 @@ class AuditLog(Protocol):
 class SecretStore(Protocol):
     """Secrets by tenant and name: their hosts and their sealed values. The store cannot read a value."""
 
-    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
+    def put_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         """Store a secret and an audit entry; returns it as stored.
 
         It replaces the secret with that name but keeps its creation time. None, with nothing stored, if the name is new
@@ -274,7 +274,7 @@ class ClockRepair(Protocol):
         a last missed time. A schedule whose record is unreadable is left out. Changes nothing.
         """
 
-    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+    def repair(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back every time later than `after` that a fast clock wrote; returns the number of rows.
 
         Leases of occurrences and of the leader end at now + lease, so that a live holder renews them. Heartbeats,

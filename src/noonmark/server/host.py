@@ -113,9 +113,9 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             server = _Server(app, settings, listener, pool)
             signals.handle_with(server.request_stop)
             server.run([listener])
-            signals.handle_with(worker.hurry)
+            signals.handle_with(worker.hand_back_now)
             if server.stop_requests > 1:
-                worker.hurry()
+                worker.hand_back_now()
         except StopRequested:
             signals.handle_with(_ignore_signal)
             logger.info("stopped before startup was complete")
@@ -266,7 +266,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         machine_clock=clock.micros,
         node=node,
         wake=worker.wake,
-        attend=worker.attend,
+        check_stop_requests=worker.check_stop_requests,
         worker=worker,
         keys=_keys(settings),
         seal=make_seal(settings.secret_key),

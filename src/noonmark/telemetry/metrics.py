@@ -259,7 +259,7 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Count events of the driver."""
         kinds = Counter(type(one) for one in events)
         with self._lock:

@@ -241,7 +241,7 @@ async def _carry_out(
     driver_events: list[events.DriverEvent] = []
     lost: list[Lease] = []
     again: list[Admission] = []
-    now, tells = node.now, node.tells
+    now, has_sink = node.now, node.has_sink
     for decision, answer in zip(decisions, answers, strict=True):
         claim = decision.claim
         match answer:
@@ -252,7 +252,7 @@ async def _carry_out(
                     assignment.upstream = results.get(occurrence.id)
                     assignments.append(assignment)
                     counts.late += is_late(occurrence.first_due, now)
-                    if tells:
+                    if has_sink:
                         driver_events.append(events.Started(occurrence))
                 else:
                     driver_events.append(_not_started(node, decision, occurrence, counts))
@@ -269,7 +269,7 @@ async def _carry_out(
                 counts.lost += 1
     if assignments:
         counts.started += await _hand_over(node, assignments)
-    node.tell(driver_events)
+    node.report(driver_events)
     if lost:
         # If only the revision changed, this node still holds the row, which would wait for the end of its lease. A
         # failure here costs no more than that; decisions to repeat must not be lost with it.

@@ -37,7 +37,7 @@ async def match_once(node: Node) -> MatchReport:
     reactions = [_react(one, now=now) for one in audiences]
     written = await _commit(node, reactions)
     done = [one for one, is_written in zip(reactions, written, strict=True) if is_written]
-    node.tell([Matched(one.audience.tenant, one.audience.event, one.occurrences) for one in done])
+    node.report([Matched(one.audience.tenant, one.audience.event, one.occurrences) for one in done])
     return MatchReport(
         matched=len(done),
         occurrences=sum(len(one.occurrences) for one in done),

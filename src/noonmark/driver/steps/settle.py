@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Settlement, Underway
+    from noonmark.core.settlement import RunInProgress, Settlement
     from noonmark.driver.node import Node
     from noonmark.driver.wakeup import Wakeup
     from noonmark.ports.events import DriverEvent
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 async def progress_once(node: Node) -> ProgressReport:
     """Write new output. What could not be written stays for the next time, unless there is newer output."""
-    reports: list[tuple[Assignment, Underway]] = []
+    reports: list[tuple[Assignment, RunInProgress]] = []
     while node.underway:
         reports.append(node.underway.popitem()[1])
     reports = [(assignment, underway) for assignment, underway in reports if _goes_on(node, assignment)]
@@ -90,7 +90,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     written = await node.executor.call(node.store.settle, settlements, priority=Priority.URGENT)
     driver_events: list[DriverEvent] = []
     completed: list[tuple[Schedule, Settlement]] = []
-    deliveries, frees_others, tells = node.deliveries, was_full, node.tells
+    deliveries, frees_others, has_sink = node.deliveries, was_full, node.has_sink
     logs_completions = logger.isEnabledFor(logging.INFO)
     for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
         occurrence = assignment.occurrence
@@ -109,12 +109,12 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             logs.failed(assignment.schedule, settlement)
         elif logs_completions:
             completed.append((assignment.schedule, settlement))
-        if tells:
+        if has_sink:
             driver_events.append(_settled(settlement))
         if assignment.abandoned:
             driver_events.append(Abandoned(occurrence, assignment.abandoned))
     logs.completed(completed)
-    node.tell(driver_events)
+    node.report(driver_events)
     settled = sum(written)
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
 

@@ -19,7 +19,7 @@ from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.run import in_place_of
 from noonmark.stores import own_key
 from noonmark.stores.memory.audit_log import AuditLog
-from noonmark.stores.memory.due_index import DueIndex, WaitLines
+from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
 from noonmark.stores.memory.nodes import NodeRegister
 from noonmark.stores.memory.records import ScheduleEntry, listed_at
@@ -99,7 +99,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.listed: defaultdict[str, list[Listed]] = defaultdict(list)
         """The schedules of a tenant that are not deleted, oldest first."""
         self.deleted: defaultdict[str, list[Listed]] = defaultdict(list)
-        self.ready: defaultdict[str, WaitLines] = defaultdict(WaitLines)
+        self.ready: defaultdict[str, WaitQueues] = defaultdict(WaitQueues)
         """Pending rows by route and owner."""
         self.leases: defaultdict[str, DueIndex[str]] = defaultdict(DueIndex)
         """Leased rows by route."""
@@ -178,7 +178,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.write()
         return list(self._by_key[state.schedule].live.values())
 
-    def slot_line(self, state: ScheduleState) -> list[Row]:
+    def slot_queue(self, state: ScheduleState) -> list[Row]:
         self.write()
         rows = self._by_key[state.schedule].live.values()
         return sorted((row for row in rows if row.is_queued), key=lambda row: row.turn)
@@ -407,8 +407,8 @@ class UnitOfWork(rules.UnitOfWork):
     def add_events(self, tenant: str, added: Sequence[Event]) -> None:
         self.events.add(tenant, added)
 
-    def streams_behind(self, limit: int) -> list[EventStream]:
-        return self.events.streams_behind(limit)
+    def pending_streams(self, limit: int) -> list[EventStream]:
+        return self.events.pending_streams(limit)
 
     def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
         return self.events.unmatched(stream.tenant, limit)
@@ -420,7 +420,7 @@ class UnitOfWork(rules.UnitOfWork):
         for stream in streams:
             self.events.match(stream)
 
-    def miss_node(self, node: str, seen: Micros) -> bool:
+    def mark_node_lost(self, node: str, seen: Micros) -> bool:
         return self.nodes.miss(node, seen)
 
     # Indexes

@@ -66,7 +66,7 @@ def _set_back(uow: UnitOfWork, tenant: str, now: Micros) -> Micros:
 def unmatched(uow: UnitOfWork, limit: int) -> list[UnmatchedEvent]:
     """Events that are not matched yet, each with a page of the schedules that may want it."""
     pages = _Pages(uow, limit)
-    for stream in uow.streams_behind(limit):
+    for stream in uow.pending_streams(limit):
         if not pages.room:
             break
         pages.add(stream, uow.unmatched_events(stream, pages.room))

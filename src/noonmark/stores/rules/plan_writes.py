@@ -376,7 +376,7 @@ def _insert(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
 def _forget(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
     """Remove a row, live or ended, and hand over what it held."""
     if row.ended is None:
-        slots.leave_line(uow, row)
+        slots.leave_queue(uow, row)
         state.live = max(0, state.live - 1)
     else:
         state.history = max(0, state.history - 1)

@@ -130,7 +130,7 @@ class UnitOfWork(ABC):
         """The rows of a schedule that have not ended, oldest first."""
 
     @abstractmethod
-    def slot_line(self, state: ScheduleState) -> list[Row]:
+    def slot_queue(self, state: ScheduleState) -> list[Row]:
         """The rows that wait for the slot of a schedule, in the order of their turns."""
 
     @abstractmethod
@@ -328,7 +328,7 @@ class UnitOfWork(ABC):
         """Store events with rising moments."""
 
     @abstractmethod
-    def streams_behind(self, limit: int) -> list[EventStream]:
+    def pending_streams(self, limit: int) -> list[EventStream]:
         """The streams with unmatched events, those that lag most first; `waiting` is not read."""
 
     @abstractmethod
@@ -344,5 +344,5 @@ class UnitOfWork(ABC):
         """Store how far streams are matched."""
 
     @abstractmethod
-    def miss_node(self, node: str, seen: Micros) -> bool:
+    def mark_node_lost(self, node: str, seen: Micros) -> bool:
         """Store that a node was reported as lost; False if it was before, or was seen or has left since."""

@@ -47,7 +47,7 @@ def newest(session: Session, tenant: str, limit: int, before: int | None, schedu
     return [_note(columns) for columns in found if not _JUDGE.problems(columns)]
 
 
-def prune_notes(session: Session, *, before: Micros, limit: int) -> int:
+def prune_audit_entries(session: Session, *, before: Micros, limit: int) -> int:
     """Delete old entries."""
     return _forget(session, "notes", session.query(_OLD_NOTES, before, limit))
 

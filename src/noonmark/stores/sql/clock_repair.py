@@ -95,7 +95,7 @@ def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, li
     return found
 
 
-def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
+def repair(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
     """Set back every time that is too far ahead; returns how many."""
     count = 0
     for condition, column, time in ((_LEASED, "lease_end", now + lease), (_ENDED, "ended", now)):

@@ -288,7 +288,7 @@ _KEY_COUNTS = """
 """
 
 
-def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, str]) -> None:
+def repair_state(session: Session, state: ScheduleState, problems: Mapping[str, str]) -> None:
     """Replace damaged values of a schedule state."""
     now = session.now()
     spare = {
@@ -312,7 +312,7 @@ def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, st
         state.fault = state.fault or describe_problems(problems)
 
 
-def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
+def repair_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
     """Replace damaged values of a row, and note the damage on it."""
     time = next((one for one in (row.nominal, row.due, row.first_due) if number(one, -1, low=0) >= 0), now)
     is_over = row.ended is not None and "ended" not in problems
@@ -328,7 +328,7 @@ def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
     row.damage = describe_problems(problems)
 
 
-def mend_key(session: Session, key: ConcurrencyKey) -> None:
+def repair_key(session: Session, key: ConcurrencyKey) -> None:
     """Count again the rows that hold and want a place under a concurrency key."""
     [(key.taken, key.waiting)] = session.query(_KEY_COUNTS, key.key, key.key)
 

@@ -142,7 +142,7 @@ class UnitOfWork(rules.UnitOfWork):
     def live_rows(self, state: ScheduleState) -> list[Row]:
         return self.find("schedule = ? AND ended IS NULL ORDER BY key", state.schedule)
 
-    def slot_line(self, state: ScheduleState) -> list[Row]:
+    def slot_queue(self, state: ScheduleState) -> list[Row]:
         return self.find(f"{_IN_SLOT_LINE} ORDER BY due, nominal, id", state.schedule)
 
     def first_for_slot(self, state: ScheduleState) -> Row | None:
@@ -339,8 +339,8 @@ class UnitOfWork(rules.UnitOfWork):
     def add_events(self, tenant: str, added: Sequence[Event]) -> None:
         events.add(self.session, tenant, added)
 
-    def streams_behind(self, limit: int) -> list[EventStream]:
-        streams, self.damaged_streams = events.streams_behind(self.session, limit)
+    def pending_streams(self, limit: int) -> list[EventStream]:
+        streams, self.damaged_streams = events.pending_streams(self.session, limit)
         return streams
 
     def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
@@ -355,7 +355,7 @@ class UnitOfWork(rules.UnitOfWork):
     def changed_streams(self, streams: Iterable[EventStream]) -> None:
         events.write_streams(self.session, streams)
 
-    def miss_node(self, node: str, seen: Micros) -> bool:
+    def mark_node_lost(self, node: str, seen: Micros) -> bool:
         return nodes.miss(self.session, node, seen)
 
     # Writing
@@ -427,7 +427,7 @@ class UnitOfWork(rules.UnitOfWork):
             row = Row(*columns)
             row.stored = columns
             if problems := ROWS.problems(columns, narrow=self.session.is_narrow):
-                row_checks.mend_row(row, problems, self.now())
+                row_checks.repair_row(row, problems, self.now())
                 self._report("occurrences", row.key, problems)
             self._rows[row.key] = self._by_id[row.id] = row
 
@@ -435,7 +435,7 @@ class UnitOfWork(rules.UnitOfWork):
         self._keys[columns[0]] = key = ConcurrencyKey(*columns)
         key.stored = columns
         if problems := KEYS.problems(columns, narrow=self.session.is_narrow):
-            row_checks.mend_key(self.session, key)
+            row_checks.repair_key(self.session, key)
             self._report("concurrency_keys", key.key, problems)
         return key
 
@@ -445,7 +445,7 @@ class UnitOfWork(rules.UnitOfWork):
                 self._states[columns[0]] = state = ScheduleState(*columns)
                 state.stored = columns
                 if problems := STATES.problems(columns, narrow=self.session.is_narrow):
-                    row_checks.mend_state(self.session, state, problems)
+                    row_checks.repair_state(self.session, state, problems)
                     self._report("schedule_states", state.schedule, problems)
 
     def _report(self, table: str, key: int, problems: Mapping[str, str]) -> None:

@@ -118,7 +118,7 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent view, beside a writer."""
-        with self.glancing() as connection:
+        with self.autocommit_connection() as connection:
             connection.execute("BEGIN")
             try:
                 self._identity.check()
@@ -135,7 +135,7 @@ class Connections:
                 self._writing.release()
 
     @contextmanager
-    def glancing(self) -> Iterator[sqlite3.Connection]:
+    def autocommit_connection(self) -> Iterator[sqlite3.Connection]:
         """The same for one statement, read to its end: by itself, that is consistent without a transaction."""
         with self._reading, self._explained():
             yield self._open_reader()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.instants import SECOND
 from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import RunInProgress
 from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.targets.function.call import prepare_call
 from noonmark.targets.function.process_pool import ProcessPool
@@ -77,7 +77,7 @@ class ProgressReporter:
 def report_progress(assignment: Assignment, report: Report, progress: dict[str, Any]) -> None:
     """Report the progress of a run that goes on."""
     if not assignment.is_closed and assignment.started is not None:
-        report(assignment, Underway(started=assignment.started, result=progress_result(progress)))
+        report(assignment, RunInProgress(started=assignment.started, result=progress_result(progress)))
 
 
 _current: ContextVar[Assignment | None] = ContextVar("assignment", default=None)

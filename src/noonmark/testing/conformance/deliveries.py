@@ -13,7 +13,7 @@ from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import Accepted, Delivered, Underway, expire, interim, settle
+from noonmark.core.settlement import Accepted, Delivered, RunInProgress, expire, interim, settle
 from noonmark.core.triggers import EventTrigger
 from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
@@ -113,7 +113,7 @@ MORE = {"output": "one\ntwo \u00fc\n", "output_dropped": 3}
 
 
 def _said(one: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa: ANN401 - JSON
-    return interim(one, Underway(started=started, result=result), node="node-a")
+    return interim(one, RunInProgress(started=started, result=result), node="node-a")
 
 
 @case
