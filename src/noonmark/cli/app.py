@@ -25,7 +25,7 @@ COMMANDS = {
     "apply": ("files:apply", "Create and change schedules as files declare them.", "[OPTIONS] -f FILE"),
     "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
     "export": ("files:export", "Print schedules as a file for noonmark apply.", "[OPTIONS]"),
-    "failures": ("failures:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
+    "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
@@ -67,7 +67,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop."),
             "output": ("run:output", "Print the output of a run."),
-            "redrive": ("failures:redrive", "Run failed occurrences again."),
+            "redrive": ("run:redrive", "Run failed occurrences again."),
         },
     ),
     "backfill": (
@@ -83,10 +83,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "trigger": (
         "Create, list and test schedules that events trigger.",
         {
-            "create": ("trigger:create", "Create a schedule that an event triggers."),
-            "list": ("trigger:list_triggers", "List the schedules that events trigger."),
-            "delete": ("trigger:delete", "Delete a schedule that events trigger; its history is kept."),
-            "test": ("trigger:match_trigger", "Show which recent events would trigger it, and why others would not."),
+            "create": ("event:create", "Create a schedule that an event triggers."),
+            "list": ("event:list_triggers", "List the schedules that events trigger."),
+            "delete": ("event:delete", "Delete a schedule that events trigger; its history is kept."),
+            "test": ("event:match_trigger", "Show which recent events would trigger it, and why others would not."),
         },
     ),
     "event": (

@@ -393,7 +393,7 @@ _ROWS = (
         takes.OccurrenceQuery,
         answers.OccurrencePage,
     ),
-    Operation("schedule/runs", "runs.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
+    Operation("schedule/runs", "history.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
     Operation(
         "schedule/explain",
         "explain.explain_schedule",
@@ -420,7 +420,7 @@ _ROWS = (
     ),
     Operation(
         "occurrence/runs",
-        "runs.list_occurrence_runs",
+        "history.list_occurrence_runs",
         READ,
         f"GET {_OCCURRENCE}/runs",
         takes.OneOccurrence,
@@ -434,7 +434,7 @@ _ROWS = (
         takes.OneOccurrence,
         answers.Explanation,
     ),
-    Operation("run/get", "runs.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
+    Operation("run/get", "history.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
     Operation(
         "backfill/list",
         "backfills.list_backfills",
@@ -468,7 +468,7 @@ _ROWS = (
     Operation("whoami", "keys.who_am_i", None, "GET /whoami", takes.NoArguments, answers.Identity),
     Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList, is_global=True),
     Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis, is_global=True),
-    Operation("audit/list", "audit.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
+    Operation("audit/list", "service.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
     Operation(
         "worker/status",
         "nodes.get_worker_status",

@@ -39,11 +39,11 @@ class PostgresSession:
 
     is_narrow = True
 
-    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
+    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, locks_rows: bool = False) -> None:
         """Without a clock, the server's is used."""
         self._connection, self._clock = connection, clock
-        self._lock = " FOR UPDATE" if is_careful else ""
-        self._lock_of = " FOR UPDATE OF {}" if is_careful else ""
+        self._lock = " FOR UPDATE" if locks_rows else ""
+        self._lock_of = " FOR UPDATE OF {}" if locks_rows else ""
         self._now: Micros | None = None
 
     def now(self) -> Micros:

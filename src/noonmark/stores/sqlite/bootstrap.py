@@ -100,7 +100,7 @@ def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
 def condition(connections: Connections) -> Condition:
     """What SQLite finds wrong with a file, and how large its journal is."""
     path = connections.path
-    with connections.glancing() as connection:
+    with connections.autocommit_connection() as connection:
         schema = schema_version(connection, path)
         [(version,)] = connection.execute("SELECT sqlite_version()").fetchall()
     problems, is_complete = _problems(connections)

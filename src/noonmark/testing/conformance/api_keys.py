@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.api_key import ApiKey, Scope, digest_of
-from noonmark.core.audit import AuditEntry
+from noonmark.core.schedule import AuditEntry
 from noonmark.testing.conformance.bench import case
 from noonmark.testing.factories import NOW
 
