@@ -179,7 +179,7 @@ def test_every_tenant_is_told_its_own_signing_key_and_nobody_but_an_administrato
     assert harness("signing/key") == {"signing_key": "a key that was chosen"}
     assert harness("signing/key", FOREIGN)["signing_key"] not in (ours, theirs, "a key that was chosen")
     with pytest.raises(NotAllowed, match="only an administrator"):
-        harness("signing/key", replace(LOCAL, is_admin=False))
+        harness("signing/key", replace(LOCAL, scopes=frozenset({Scope.WRITE})))
     noted = harness("audit/list")["entries"]
     assert [(one["operation"], one["caller"], one["reason"]) for one in noted] == [("signing/key", "local", None)] * 3
     assert ours not in str(noted)

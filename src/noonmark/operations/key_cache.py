@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.api_key import ApiKey
     from noonmark.core.instants import Micros
-    from noonmark.ports.store import ApiKeyStore
+    from noonmark.ports.store import Store
 
 logger = logging.getLogger("noonmark.keys")
 LIFETIME: Micros = SECOND
@@ -26,6 +26,7 @@ LIFETIME: Micros = SECOND
 FIRST_KEY_LIFETIME: Micros = SECOND // 5
 """How long the answer is reused that there is no key at all."""
 WRITE_INTERVAL: Micros = 60 * SECOND
+TIME_LIFETIME: Micros = 10 * SECOND
 MAX_CACHED = 10_000
 
 
@@ -37,7 +38,7 @@ class _Cached(NamedTuple):
 class KeyCache:
     """The keys of a store, each reused for a short time. Safe to use from any thread."""
 
-    def __init__(self, store: ApiKeyStore, monotonic: Callable[[], Micros]) -> None:
+    def __init__(self, store: Store, monotonic: Callable[[], Micros]) -> None:
         """`monotonic` is in microseconds."""
         self._store, self._monotonic = store, monotonic
         self._lock = Lock()
@@ -45,11 +46,14 @@ class KeyCache:
         self._has_keys: bool | None = None
         self._asked_at: Micros = 0
         self._used: dict[str, Micros] = {}
+        self._store_time: Micros = 0
+        """The store's time when it was last read, less the monotonic time then."""
+        self._time_until = monotonic()
         self._write_at = monotonic() + WRITE_INTERVAL
 
     def is_known(self) -> bool:
-        """Whether `has_keys` can be answered without the store."""
-        return self._has_keys is True or self._is_fresh()
+        """Whether `has_keys` and `now` can be answered without the store."""
+        return self._is_fresh() or (self._has_keys is True and self._is_time_known())
 
     def has_keys(self) -> bool:
         """Whether there has ever been a key: if so, every call needs one.
@@ -87,6 +91,16 @@ class KeyCache:
                         self._keys.clear()
                     self._keys[key_id] = _Cached(key, until)
         return key
+
+    def now(self) -> Micros:
+        """The store's time, by which keys expire."""
+        if not self._is_time_known():
+            self._store_time = self._store.clock() - self._monotonic()
+            self._time_until = self._monotonic() + TIME_LIFETIME
+        return self._store_time + self._monotonic()
+
+    def _is_time_known(self) -> bool:
+        return self._monotonic() < self._time_until
 
     def forget(self, key_id: str) -> None:
         """Read a key again, because this process has changed it."""

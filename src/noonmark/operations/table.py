@@ -499,11 +499,23 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
 
 def check_access(operation: Operation, caller: Caller) -> None:
     """Refuse a caller whose key does not allow the operation."""
-    if operation.scope is not None and operation.scope not in caller.scopes:
-        held = ", ".join(scope for scope in Scope if scope in caller.scopes) or "none"
-        raise MissingScope(f"{operation.name} needs the scope {operation.scope}; this key has {held}")
-    if operation.is_global and not caller.is_root:
-        raise NotAllowed(f"{operation.name} concerns all tenants and needs a key of tenant *")
+    if operation.scope is not None:
+        check_scope(operation.name, operation.scope, caller)
+    if operation.is_global:
+        check_all_tenants(operation.name, caller)
+
+
+def check_scope(name: str, scope: Scope, caller: Caller) -> None:
+    """Refuse a caller whose key does not have a scope."""
+    if scope not in caller.scopes:
+        held = ", ".join(one for one in Scope if one in caller.scopes) or "none"
+        raise MissingScope(f"{name} needs the scope {scope}; this key has {held}")
+
+
+def check_all_tenants(name: str, caller: Caller) -> None:
+    """Refuse a caller whose key is of one tenant."""
+    if not caller.is_root:
+        raise NotAllowed(f"{name} concerns all tenants and needs a key of tenant *")
 
 
 def check_clock(service: Service) -> None:

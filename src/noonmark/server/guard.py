@@ -14,7 +14,7 @@ from structlog.contextvars import bind_contextvars
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.json_values import shown
-from noonmark.core.redaction import redact_ping
+from noonmark.core.redaction import redact, redact_ping
 from noonmark.server.problems import internal_error_response, problem_response
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Guard:
 
 def _path(request: Request) -> str:
     """The path of a request, for logs."""
-    return shown(redact_ping(request.scope["path"]))
+    return shown(redact(redact_ping(request.scope["path"])))
 
 
 def _parse_authority(text: str) -> tuple[str, int | None] | None:

@@ -48,6 +48,8 @@ class HttpSettings:
     public_url: str | None = None
     """The address that clients use when a proxy stands in front, such as https://noonmark.example.org."""
     max_body: int = MAX_BODY
+    visibility: str = "tenant"
+    """What a user sees who is not an administrator: all of the `tenant`, or as `owner` the own schedules."""
     body_seconds: float = 20.0
     """Time limit for receiving a body."""
 

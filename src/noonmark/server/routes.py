@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, RevisionConflict
 from noonmark.core.run import output_text
 from noonmark.operations.models import fields
 from noonmark.operations.models.answers import Schedule
-from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body
+from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body, check_access
 from noonmark.server.problems import HttpError
 from noonmark.server.requests import ApiResponse, Kind, read_if_match
 
@@ -123,7 +124,10 @@ def execute(route: Route, request: ApiRequest, arguments: Mapping[str, Any]) -> 
     expected = read_if_match(request.headers.get("if-match")) if route.is_conditional else None
     if expected is None:
         return to_response(route, request.perform(route.operation, arguments))
-    current = request.perform("schedule/get", dict(request.path))
+    check_access(OPERATIONS[route.operation], request.caller)
+    # Who may change a schedule may compare its revision, also without the scope read.
+    reader = replace(request, caller=replace(request.caller, scopes=request.caller.scopes | {Scope.READ}))
+    current = reader.perform("schedule/get", dict(request.path))
     revision, tag = current["revision"], _tag(current)
     # A revision alone ignores edits of the name or the description, which keep the revision.
     if tag not in expected and str(revision) not in expected:
@@ -145,7 +149,7 @@ def to_response(route: Route, document: dict[str, Any]) -> ApiResponse:
     headers: dict[str, str] = {}
     if route.is_schedule:
         headers["ETag"] = f'"{_tag(document)}"'
-    if route.status == 201:
+    if route.status == 201 and route.is_schedule:
         headers["Location"] = f"/schedules/{document['schedule_id']}"
     return ApiResponse(document=document, status=route.status, headers=headers)
 
