@@ -415,6 +415,8 @@ DEFAULT_FILE = "noonmark.toml"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 SERVER_VARIABLE = f"{PREFIX}SERVER"
 """Names the server that commands call; not a setting of the server itself."""
+KEY_VARIABLE = f"{PREFIX}KEY"
+"""The key with which commands call it: a schedule that has one would show it to all who see the schedule."""
 MAX_FILE = 1 << 20
 
 

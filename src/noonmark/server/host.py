@@ -31,7 +31,7 @@ from noonmark.operations.service import LOCAL, Limits, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
-from noonmark.server.config import FILE_VARIABLE, SERVER_VARIABLE, SETTINGS
+from noonmark.server.config import FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
@@ -224,7 +224,7 @@ def _command_rules(settings: Settings) -> CommandRules:
         programs=None if "*" in names or not names else frozenset(names),
         env=frozenset(settings.allow_env),
         folders=settings.allow_cwd,
-        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE}),
+        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE, KEY_VARIABLE}),
     )
 
 

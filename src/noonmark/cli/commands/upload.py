@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from noonmark.cli.options import Connection, Limit
+from noonmark.cli.options import Connection, ConnectionBesideKey, Limit
 from noonmark.cli.output import print_answer, print_json, print_line
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.errors import InvalidRequest
@@ -29,7 +29,7 @@ def add(
         str | None,
         Parameter(show_default=False, help="An idempotency key; the same file and key again are the same upload."),
     ] = None,
-    connection: Connection = Connection(),
+    connection: ConnectionBesideKey = ConnectionBesideKey(),
 ) -> None:
     """Upload a file to the server, which stores it and emits the event file_uploaded."""
     with connect(connection) as remote:
