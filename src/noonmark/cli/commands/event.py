@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from noonmark.cli.inputs import parse_json, parse_optional_json
 from noonmark.cli.options import Connection, Limit, Texts
 from noonmark.cli.output import print_answer, print_json
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from noonmark.cli.commands.schedule import schedule_filter
 from noonmark.cli.inputs import parse_past
 from noonmark.cli.options import Connection, Limit, OccurrenceSelection, Reason
 from noonmark.cli.output import EXIT_FAILED, print_json, print_line
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.commands.event import EventPayload, Last, payload_event, show_matches
 from noonmark.cli.commands.schedule import (
     Bundle,
@@ -30,6 +28,7 @@ from noonmark.cli.options import (
     ScheduleId,
     TargetOptions,
 )
+from noonmark.cli.parameters import Parameter
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest
 
