@@ -44,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = TIMEOUT
     server_version, sys_version = "noonmark", ""
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that the base class calls
+    def do_GET(self) -> None:
         """Answer with the metrics."""
         if self.path.partition("?")[0] != PATH:
             self.send_error(404)

@@ -135,7 +135,9 @@ class TokenVerifier:
         try:
             tenant = tenant_name(_claim(claims, settings.tenant_claim))
         except ValueError:
-            raise Unauthenticated(f"the claim {settings.tenant_claim} of the token is not the name of a tenant") from None
+            raise Unauthenticated(
+                f"the claim {settings.tenant_claim} of the token is not the name of a tenant"
+            ) from None
         if not isinstance(user, str) or not 0 < len(user) <= MAX_NAME or not user.isprintable():
             raise Unauthenticated(f"the claim {settings.user_claim} of the token is not the name of a user")
         return Caller(

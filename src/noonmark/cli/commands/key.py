@@ -6,12 +6,11 @@ import os
 from dataclasses import replace
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.credentials import read_key, remove_key, store_key
 from noonmark.cli.inputs import parse_duration
 from noonmark.cli.options import Connection, OldestLimit, Reason
 from noonmark.cli.output import print_answer, print_json, print_line
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import DEFAULT_SERVER, SERVER_VARIABLE, connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest
