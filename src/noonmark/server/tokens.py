@@ -1,8 +1,8 @@
 """Signed tokens (JWT) of another issuer, instead of API keys.
 
-Each key has one algorithm, which the settings or the file of keys name; what the token says of its algorithm only has to
-agree. A token needs an audience and an expiry, and names a tenant, a user and scopes in claims that settings choose. It
-never names the tenant `*`: only an API key rules all tenants.
+Each key has one algorithm, which the settings or the file of keys name; what the token says of its algorithm only has
+to agree. A token needs an audience and an expiry, and names a tenant, a user and scopes in claims that settings choose.
+It never names the tenant `*`: only an API key rules all tenants.
 """
 
 from __future__ import annotations
@@ -223,5 +223,6 @@ def _scopes(value: object) -> list[Scope]:
 
 
 def _seconds(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and abs(value) < 1e12 else None  # type: ignore[operator,return-value]  # see above
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) < 1e12 else None
