@@ -466,7 +466,7 @@ def delete_secret(name: str) -> Request[Secret]:
 
 
 def ping_url(schedule_id: str) -> Request[PingUrl]:
-    """Get the URL that the job of a schedule calls; whoever has it can call it."""
+    """Get the URL that the job of a schedule calls; anyone who has it can call it."""
     return ask("ping/url", _one(PingUrl), given(schedule_id=schedule_id))
 
 

@@ -1,4 +1,4 @@
-"""Clock trust: whether a time that the store tells can be true, judged by the time that has passed on this machine.
+"""Clock trust: whether a time of the store is plausible, judged by the time that has passed on this machine.
 
 The boot clock of a machine goes on in its sleep and no setting of the time of day touches it. A store's time that runs
 ahead of it by more than an hour is in *doubt*, until it returns, until it has gone on for a lease as the boot clock
@@ -56,7 +56,7 @@ class Trust:
     """The newest time that the store remembered when this node first read its clock."""
     older: Micros | None = None
     """The newest time that it remembered from at least an hour earlier. A false time that was taken for right leaves
-    newer ones behind, and whoever starts while it lasts would find it borne out by them."""
+    newer ones behind, and a node that starts meanwhile would find it confirmed by them."""
     doubt: Doubt | None = None
     unproven: Reading | None = None
     """The first reading after a leap that was believed, or a fall, until enough time has passed since."""

@@ -35,7 +35,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class LineNote(NamedTuple):
-    """What is to be said about a line."""
+    """A note about a line."""
 
     line: int
     message: str
@@ -128,7 +128,7 @@ def _set(settings: _Settings, crontab: Crontab, number: int, name: str, value: s
 
 
 def _schedule(line: str, settings: _Settings, *, has_user: bool) -> tuple[dict[str, Any], str | None]:
-    """The document of a line, without a name, and its user; ValueError says why there is none."""
+    """The document of a line, without a name, and its user; ValueError if the line is invalid."""
     fields = 1 if line.startswith("@") else 5
     parts = line.split(None, fields)
     expression, rest = " ".join(parts[:fields]), "".join(parts[fields:])

@@ -297,7 +297,7 @@ def read_notation(
     given = [setting for setting in known if fields.raw(setting) is not None]
     fields.close()
     if kind is None:
-        # Which settings fit cannot be said of an unknown type.
+        # The settings of an unknown type are unknown.
         return None
     for setting in given:
         if setting not in settings[kind]:

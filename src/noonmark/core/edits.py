@@ -53,7 +53,7 @@ def edit(
 ) -> Plan:
     """Put a new declaration in force. One that changes nothing that runs keeps the revision and the projections.
 
-    With a source, all of it comes from there now, whoever created the schedule.
+    With a source, all of it comes from there now, no matter who created the schedule.
     """
     before = snapshot.schedule
     after = replace(before, declaration=declaration, updated=now, source=source or before.source)

@@ -88,7 +88,7 @@ class Occurrence:
     origin: Origin
     """What asked for it: `trigger`, or `manual:`, `event:` and `backfill:` with a key."""
     phase: Phase
-    """Where it stands; the final ones are for good."""
+    """Its phase; final phases do not change."""
     route: str
     nominal: Micros
     due: Micros

@@ -93,7 +93,7 @@ class Snapshot:
     beyond: tuple[tuple[Micros, Micros], ...] = ()
     """The first and last nominal time of each row of the trigger after the watermark that was admitted or has ended.
 
-    In order. There is hardly ever one: somebody cancelled it ahead, or the clock was ahead for a while.
+    In order. Rarely any: a caller cancelled it ahead of time, or the clock was ahead for a while.
     """
     gaps: tuple[Gap, ...] = ()
     """Those of `beyond` that stand for gaps; read only to rewind, and then both reach back to now."""
@@ -102,7 +102,7 @@ class Snapshot:
     unserved: bool = False
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
     upstreams: Standings | None = None
-    """The schedules it follows, where it has no trigger of its own."""
+    """The schedules it depends on, if it has no trigger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

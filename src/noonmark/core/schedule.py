@@ -71,7 +71,7 @@ RESERVED_IDS = (".", "..", "count", "preview", "upsert")
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 BY_ITSELF = "noonmark"
-"""The author of pauses and resumptions that nobody asked for."""
+"""The author of automatic pauses and resumptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,7 @@ def bound_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
 
 
 def header_place(header: object, headers: Iterable[object]) -> str:
-    """Where a header stands among the others, as a path tells it; one that may be no name is told by its number."""
+    """The path of a header in the document; a header whose name may be invalid is shown by its number."""
     if isinstance(header, str) and _WORDS.fullmatch(header):
         return f".{header}"
     return f"[{list(headers).index(header)}]"
@@ -166,7 +166,7 @@ def header_problems(wanted: Mapping[str, str], url: Url, known: Mapping[str, Sec
     for header, name in wanted.items():
         secret, field_name = known.get(name), f"target.secret_headers{header_place(header, wanted)}"
         if secret is None:
-            problems.append(Problem(field_name, "there is no secret of that name"))
+            problems.append(Problem(field_name, "unknown secret"))
         elif not secret.is_bound_to(url):
             problems.append(Problem(field_name, f"{name} {secret.misfit(url)}"))
     return problems

@@ -29,7 +29,7 @@ class Explanation:
     steps: tuple[Step, ...]
     """Each rule with its `rule`, its `decision` and the `facts` behind it, whether or not it applies."""
     occurrence_id: str | None
-    """The occurrence that it speaks of; None when there is no record of one."""
+    """The explained occurrence; None if there is no record of one."""
     phase: str | None
     """The phase of that occurrence."""
 

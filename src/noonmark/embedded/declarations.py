@@ -120,8 +120,8 @@ OWNER = Owner(tenant=MAIN_TENANT, user="local")
 class ExpectedId(str):
     """The id that a schedule gets when it is stored; before that, a decorated function has it.
 
-    A schedule that was renamed may have the id that a name stands for. Then the new one gets another id, and whoever
-    has this one means the name.
+    A renamed schedule may have the id that a name stands for. Then the new one gets another id, and this id stands for
+    the name.
     """
 
     __slots__ = ("name",)

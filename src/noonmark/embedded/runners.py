@@ -292,7 +292,7 @@ class RunnerPool:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        """Reset in a forked process, which has no threads and may have locks that are never released."""
         self.current: Runner | None = None
         self._stopping: Runner | None = None
         """The last one that was stopped; it may not have ended yet."""

@@ -859,7 +859,7 @@ class Scheduler:
         return HttpTargetSettings(is_offered=False, keys=self._keys)
 
     def _after_fork(self) -> None:
-        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        """Reset in a forked process, which has no threads and may have locks that are never released."""
         self._open_lock = threading.RLock()
         self._runners.after_fork()
         self._functions.after_fork()

@@ -271,7 +271,7 @@ class NodeRecord:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is silent for too long, has not said that it stops, and is not reported yet."""
+        """Whether it has been silent for too long without stopping, and is not reported yet."""
         return not self.is_alive and self.left is None and not self.is_missed
 
     @property

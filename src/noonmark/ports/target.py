@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Signal(Protocol):
-    """Tells a run whether it should end early."""
+    """Whether a run should end early."""
 
     def set(self) -> None:
         """Ask it to end."""

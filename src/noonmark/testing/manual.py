@@ -27,7 +27,7 @@ class ManualDriver:
     """Runs what is due of a scheduler that was made with a `FakeClock` and is not started."""
 
     def __init__(self, scheduler: Scheduler | AsyncScheduler) -> None:
-        """Nothing runs until it is told to."""
+        """Nothing runs until a method is called."""
         scheduler = scheduler.blocking
         runtime = scheduler._runtime
         if not isinstance(runtime.clock, FakeClock):

@@ -169,7 +169,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The rule that has decided, or is next, what it says, and what is to be said of the others."""
+    """The rule that has decided, or is next, its sentence, and the result of the others."""
 
     rule: Rule
     decision: str
@@ -178,7 +178,7 @@ class Standing:
     """The first rule that it has not passed, where that is not the same one: a claim comes before what is asked at the
     due time."""
     ahead: str = NOT_YET
-    """What is said of the rules that it has not passed."""
+    """The result of the rules that were not reached."""
 
 
 def standing(case: Case) -> Standing:

@@ -13,7 +13,7 @@ NOT_YET = "not_yet"
 NOT_REACHED = "not_reached"
 """A rule before it has decided."""
 NOT_KNOWN = "not_known"
-"""The rule had its say, and what it said is not kept."""
+"""The rule was applied, and its result is not stored."""
 
 Facts = dict[str, Any]
 """JSON: numbers, texts, lists of such; instants as RFC 3339 text, lengths of time in seconds."""

@@ -274,7 +274,7 @@ def _used_up(moment: _Moment) -> str | None:
 
 
 def _is_open(moment: _Moment) -> bool:
-    """Whether nobody has accounted for the instant yet; a deletion accounts for everything.
+    """Whether no plan covers the instant yet; a deletion covers everything.
 
     Times are accounted for in their order, but for one that somebody cancelled ahead. Of what has ended, the oldest is
     forgotten first: if something older is there, this would be there too.

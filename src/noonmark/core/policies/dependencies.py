@@ -80,7 +80,7 @@ class Standing:
     completed: Micros | None = None
     """When it last completed."""
     leads: Chain | None = None
-    """The chain of what its last end sets off, where anything follows it."""
+    """The chain of what its last end triggers, if a schedule depends on it."""
 
     @property
     def is_over(self) -> bool:
@@ -199,7 +199,7 @@ def find_cycle(schedule_id: str, upstreams: Sequence[Dependency], known: Mapping
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        # The sorter tells who comes before whom, and the first of them twice.
+        # The sorter returns predecessors, and the first of them twice.
         return list(reversed(error.args[1][1:]))
     return []
 
@@ -212,7 +212,7 @@ def check_order(
 ) -> None:
     """Refuse upstreams that do not exist, or that depend on the schedule themselves, directly or through others.
 
-    `known` is what `find_cycle` takes; people are told of a cycle by the `names` of those in it, where they have any.
+    `known` is what `find_cycle` takes; the error names the schedules of a cycle by `names`, where they have any.
     """
     for index, one in enumerate(upstreams):
         if one.schedule_id == schedule_id:

@@ -97,11 +97,11 @@ class EgressPolicy:
     """Allowed addresses."""
 
     def url_problem(self, url: Url) -> str | None:
-        """Why a request to this URL is refused, if its spelling alone tells."""
+        """Why a request to this URL is refused, judged by the text alone."""
         return self.host_problem(url.host, url.port)
 
     def host_problem(self, host: str, port: int | None = None) -> str | None:
-        """Why a request to this host is refused, if its spelling alone tells."""
+        """Why a request to this host is refused, judged by the text alone."""
         name = _name(host)
         if self._is_open(name, port):
             return None
@@ -178,7 +178,7 @@ def open_place(written: str) -> tuple[str | Network, int | None]:
         return ip_network(written, strict=False), None
     place, port = found["address"] or found["host"], None if found["port"] is None else int(found["port"])
     if port is not None and not 0 < port <= MAX_PORT:
-        raise ValueError(f"{port} is no port")
+        raise ValueError(f"{port} is not a port")
     if found["address"] is not None or _NUMBER.fullmatch(place.rpartition(".")[2]):
         return ip_network(place), port
     return _name(place), port

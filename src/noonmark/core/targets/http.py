@@ -82,7 +82,7 @@ class HttpTarget:
     """Further statuses that the retry policy applies to; None for the transient ones."""
     timeout: Micros | None = None
     completion_timeout: Micros | None = None
-    """How long a receiver that takes the work over has to tell its end; None for a day."""
+    """How long a receiver that answers 202 has to report the end; None for a day."""
 
     @property
     def address(self) -> Url:

@@ -90,7 +90,7 @@ class BundleTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTarget:
-    """An event that is emitted, and may set off the event triggers of other schedules."""
+    """An event to emit; it may trigger other schedules."""
 
     kind: ClassVar[str] = "event"
     route: ClassVar[str] = "event"

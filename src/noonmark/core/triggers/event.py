@@ -55,7 +55,7 @@ class EventTrigger(Trigger):
         return self._matcher.unmet(payload, event_type=event_type, source=source)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what was said; compiled filters are functions, and are compiled again."""
+        """Pickle the document; filters are compiled again, because functions cannot be pickled."""
         make = partial(EventTrigger, start_at=self.start_at, end_at=self.end_at, jitter_seconds=self.jitter_seconds)
         return make, (self.event_types, self.filters)
 

@@ -60,11 +60,11 @@ class DstOverride:
     fold: Fold | None = None
 
     def over(self, rule: DstRule) -> DstRule:
-        """The rule with this said on top."""
+        """The rule with these values on top."""
         return DstRule(self.gap or rule.gap, self.fold or rule.fold) if self.gap or self.fold else rule
 
     def to_document(self) -> dict[str, str]:
-        """Only what was said."""
+        """Only the given values."""
         return {name: str(half) for name, half in (("gap", self.gap), ("fold", self.fold)) if half is not None}
 
 

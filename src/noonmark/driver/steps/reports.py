@@ -21,7 +21,7 @@ class MatchReport:
 
     matched: int = 0
     occurrences: int = 0
-    """Occurrences they set off."""
+    """Occurrences they triggered."""
     outrun: int = 0
     more: bool = False
 

@@ -187,7 +187,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come, from 0 to 1, as it said last."""
+    """The progress of a run, from 0 to 1, as last reported."""
 
     fraction: float
     message: str

@@ -45,7 +45,7 @@ def _upgrade(address: Address, version: str, lock: str) -> None:
         "postgresql+psycopg://",
         creator=lambda: psycopg.Connection(connect_libpq(address)),
         poolclass=NullPool,
-        # The text of views and functions is executed as it is: a % in it is no placeholder.
+        # The text of views and functions is executed as it is: a % in it is not a placeholder.
         execution_options={"no_parameters": True},
     )
     try:

@@ -180,7 +180,7 @@ class ScheduleState:
     completed_at: Micros | None = None
     owner: int = 0
     leads: Any = None
-    """The causation chain of what its last end sets off, packed, where a schedule follows it."""
+    """The packed causation chain of what its last end triggers, if a schedule depends on it."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

@@ -260,7 +260,7 @@ class UnitOfWork(ABC):
 
     @abstractmethod
     def downstream(self, state: ScheduleState) -> list[tuple[ScheduleState, bool]]:
-        """The schedules that depend on a schedule, and whether each has no trigger of its own.
+        """The schedules that depend on a schedule, and whether each has no trigger.
 
         A deleted schedule has none if a newer schedule has its id.
         """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.store")
 
 MOST_KNOWN = 10_000
-"""So many rows are remembered; of more than that, nothing is said."""
+"""The most rows that are remembered; further ones are not logged."""
 
 
 class DamageLog:
@@ -45,7 +45,7 @@ class DamageLog:
         self._lock = Lock()
 
     def note(self, table: str, key: object, problem: str) -> None:
-        """A row of a table is damaged; however often it is read, that is said once."""
+        """Record a damaged row; each is logged once."""
         row = (table, str(key))
         with self._lock:
             if row in self._told or len(self._told) >= MOST_KNOWN:

@@ -197,7 +197,7 @@ def _is_in_order(store: str, *, force: bool, now: Callable[[], Micros]) -> bool:
 
 
 def _replace_content(prepared: sqlite3.Connection, store: str, now: Callable[[], Micros]) -> None:
-    """In one transaction: whoever has the store open sees what was, or what is."""
+    """In one transaction: open connections see the content before or after it."""
     connections = Connections(store, now, busy_seconds=BUSY_SECONDS)
     with _explained(store), connections.bare() as target:
         prepared.backup(target, progress=_wait_no_longer)
