@@ -24,7 +24,7 @@ LONG_SILENCE: Micros = 30 * DAY_SECONDS * SECOND
 AGREEMENT: Micros = 60 * SECOND
 """Two readings agree when the store and the boot clock count the same between them, give or take this."""
 PROOF: Micros = 3_600 * SECOND
-"""After a leap, nothing is forgotten before so much time has passed evenly."""
+"""After a leap, nothing is pruned until this much time has passed evenly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A time that nothing bears out yet."""
+    """A time that nothing confirms yet."""
 
     since: Reading
     """The first reading of it; later ones agree with that."""
@@ -85,7 +85,7 @@ def judge(trust: Trust, reading: Reading, *, lease: Micros) -> Trust:
 
 
 def confirm(trust: Trust, reading: Reading) -> Trust:
-    """An operator says that the time is right, for whatever is done with it."""
+    """Accept the time, because an operator confirmed it."""
     leapt = trust.leapt if trust.doubt is None else reading
     return replace(trust, last=reading, doubt=None, unproven=None, leapt=leapt, has_fallen_back=False)
 

@@ -1,7 +1,7 @@
 """Reading documents: one JSON object at a time, field by field, noting every problem with its path.
 
 A `Reader` never raises while it reads. It answers a missing or bad field with the default and notes the
-problem, so that one pass over a document finds everything that is wrong with it. `close` refuses the fields
+problem, so that one pass over a document finds everything that is wrong with it. `close` rejects the fields
 nobody asked for.
 """
 

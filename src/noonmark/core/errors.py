@@ -158,7 +158,7 @@ class RunFailed(Conflict, RuntimeError):
 
 
 class KeyReused(Conflict):
-    """An idempotency key came again with another request."""
+    """An idempotency key was used again with another request."""
 
     code = "idempotency_key_reused"
 
@@ -182,7 +182,7 @@ class PayloadTooLarge(NoonmarkError):
 
 
 class AnswerTooLarge(NoonmarkError):
-    """More was asked for at once than is answered; this part of it was not carried out."""
+    """The batch is too large; this part of it was not carried out."""
 
     code = "answer_too_large"
 

@@ -138,7 +138,7 @@ class Event:
     event_id: str | None = None
     """Its own, or the one that it got when it was kept."""
     source: str = ""
-    """Who emitted it."""
+    """The emitter."""
     payload: Any = field(default_factory=dict, hash=False, repr=False)
     """What there is to know of it, as JSON."""
     behind: Chain | None = None

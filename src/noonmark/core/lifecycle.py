@@ -1,4 +1,4 @@
-"""The life of an occurrence and of a schedule, each as one table.
+"""The life cycles of occurrences and schedules, one table each.
 
 The tables say which phase may follow which. Diagrams, database checks and the driver are tested against them, and
 `step` is the only way to move.

@@ -1,4 +1,4 @@
-"""Planning: which occurrences a schedule should have, decided from a snapshot of it.
+"""The planner: which occurrences a schedule should have, decided from a snapshot of it.
 
 The *watermark* is the newest nominal time that has been accounted for: every fire up to it has an occurrence, or is
 counted in a row that stands for many. A plan closes what fell due since (by the misfire policy), then looks ahead:

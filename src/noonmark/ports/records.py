@@ -25,7 +25,7 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def lowered(text: str) -> str:
-    """The text with small letters; databases know no others than these."""
+    """The text in lower case: ASCII letters only, as in SQL."""
     return text.translate(_LOWER)
 
 

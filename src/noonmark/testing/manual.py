@@ -1,4 +1,4 @@
-"""Driving a scheduler by hand: what is due runs when the test says so, in its own thread, at the time of its clock."""
+"""The manual driver: due work runs when the test says so, in the thread of the test, at the time of its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers in plain words, with the traps they hold."""
+"""Triggers in plain words, with warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an explanation is: one sentence, and the rules that were asked, in the order in which they have their say."""
+"""Explanations: one sentence, and the rules that were applied, in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Facts = dict[str, Any]
 
 
 class Rule(StrEnum):
-    """The rules, in the order in which they are asked."""
+    """The rules, in the order in which they apply."""
 
     TRIGGER = "trigger"
     """Whether the time was named, or what else asked for it."""
@@ -70,7 +70,7 @@ class Explanation:
     occurrence_id: str | None = None
     """The explained occurrence; None if there is no record of one."""
     phase: str | None = None
-    """Where that occurrence stands."""
+    """The phase of that occurrence."""
 
     def to_document(self) -> Facts:
         """As JSON."""

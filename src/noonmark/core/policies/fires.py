@@ -1,4 +1,4 @@
-"""Fires that no trigger names just so: a list of them, or a trigger's without some of them."""
+"""Fires from a list, or those of a trigger without some of them."""
 
 from __future__ import annotations
 

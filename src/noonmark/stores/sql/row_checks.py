@@ -37,10 +37,10 @@ MOST_KNOWN = 10_000
 
 
 class DamageLog:
-    """From any thread. What is mended meanwhile stays in it until the process ends."""
+    """Thread-safe. Repaired rows stay in it until the process ends."""
 
     def __init__(self) -> None:
-        """Nothing was found yet."""
+        """Start empty."""
         self._told: set[tuple[str, str]] = set()
         self._lock = Lock()
 

@@ -1,4 +1,4 @@
-"""Making a database ready: a new one gets the schema, an older one is brought up to date, a newer one is refused.
+"""Prepare a database: a new one gets the schema, an older one is upgraded, a newer one is refused.
 
 A new database is made from text and a current one is only asked for its version, so SQLAlchemy and Alembic, which take
 long to import, are needed for nothing but an upgrade.

@@ -1,4 +1,4 @@
-"""The SQLite library: the interpreter's own, always.
+"""The SQLite library of the interpreter, and its errors.
 
 Two SQLite libraries in one process do not see each other's locks. A program that opened its file with `sqlite3` beside
 a second library of ours would remove the write-ahead log under the store, and every later commit would be lost.

@@ -1,6 +1,6 @@
-"""A session on SQLite: many rows travel as one JSON array, which SQLite takes apart or puts together.
+"""A session on SQLite: many rows are passed as one JSON array, which SQLite splits or builds.
 
-One statement per row would give the interpreter up and take it back for each of them, and wait its turn beside any
+One statement per row would release and take the interpreter lock for each of them, and compete with any
 thread that computes. A column that has the same value in all rows travels as one parameter.
 """
 

@@ -1,6 +1,6 @@
 """The pinger: calls the URLs that schedules name for their starts and ends, from one thread with its own event loop.
 
-It is a courtesy beside the work. Each call is repeated a few times; then a warning is logged. A node that is killed
+Pings never delay the work. Each call is repeated a few times; then a warning is logged. A node that is killed
 meanwhile does not call: the receiver notices the missing call.
 """
 

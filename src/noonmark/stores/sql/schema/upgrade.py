@@ -1,4 +1,4 @@
-"""Bringing an older schema up to date with Alembic. Importing this takes long: do so only when there is need."""
+"""Upgrade an older schema with Alembic. The import is slow; import this module only to upgrade."""
 
 from __future__ import annotations
 
