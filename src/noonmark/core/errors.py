@@ -182,7 +182,7 @@ class PayloadTooLarge(NoonmarkError):
 
 
 class AnswerTooLarge(NoonmarkError):
-    """The batch is too large; this part of it was not carried out."""
+    """The answer to a batch is too large; this part of it was not carried out."""
 
     code = "answer_too_large"
 

@@ -68,7 +68,7 @@ class Verdict(Explained):
 
     COUNTED = "counted", "An occurrence expected it, and it counts for that one."
     EARLY = "early", "It came shortly before the due time, or before a node had opened the occurrence; it counts then."
-    REPEATED = "repeated", "The same was said early for the same occurrence; the first ping counts."
+    REPEATED = "repeated", "The same early ping came before for this occurrence; the first one counts."
     UNEXPECTED = "unexpected", "No occurrence expected it; it is recorded as an event, and changes nothing."
     PAUSED = "paused", "The schedule is paused; the ping changes nothing."
 

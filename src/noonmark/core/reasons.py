@@ -1,6 +1,6 @@
 """Why something did or did not happen: one code for each reason, and the sentence that explains it.
 
-A decision carries a `Reason` beside the numbers behind it, and so does every occurrence that has ended. Which
+A decision carries a `Reason` with the numbers behind it, and so does every occurrence that has ended. Which
 reasons may stand with which final phase is written in `noonmark.core.lifecycle`.
 """
 

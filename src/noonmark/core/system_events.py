@@ -38,7 +38,7 @@ class SystemEvent(Explained):
     COMPLETED = "occurrence.completed", "The work was done."
     FAILED = "occurrence.failed", "The work failed, and no attempt is left."
     TIMED_OUT = "occurrence.timed_out", "The last attempt took too long."
-    CANCELLED = "occurrence.cancelled", "Somebody cancelled it, or its schedule was deleted."
+    CANCELLED = "occurrence.cancelled", "A caller cancelled it, or its schedule was deleted."
     SKIPPED = "occurrence.skipped", "A policy kept it from starting: overlap, a pause, a window, what it depends on."
     MISFIRED = "occurrence.misfired", "It was missed: one fire, or a whole gap of them with its count."
     DELIVERY_FAILED = "occurrence.delivery_failed", "The target was out of reach, or it is not known how it ended."
@@ -47,13 +47,13 @@ class SystemEvent(Explained):
     OVERDUE = "occurrence.overdue", "It is still running after `expected_seconds`."
     SCHEDULE_CREATED = "schedule.created", "A schedule is new."
     SCHEDULE_UPDATED = "schedule.updated", "Something about a schedule was declared anew."
-    SCHEDULE_PAUSED = "schedule.paused", "Somebody paused a schedule, or it failed as often as `pause_on_failure` says."
+    SCHEDULE_PAUSED = "schedule.paused", "A caller paused a schedule, or it failed as often as `pause_on_failure` says."
     SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
     SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
     SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
     PING_UNEXPECTED = "ping.unexpected", "A ping came that no occurrence expected: too early, too late, or once more."
-    NODE_LOST = "node.lost", "A node was not heard of for two leases, and had not said that it stops."
+    NODE_LOST = "node.lost", "A node sent no heartbeat for two leases, without having stopped."
 
 
 ENDS = {
