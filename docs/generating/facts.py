@@ -97,7 +97,7 @@ def events_page() -> str:
     return (
         f"{NOTE}# Events that Noonmark emits\n\n"
         "What happens to occurrences, schedules and nodes is emitted as an event, in the transaction that makes it\n"
-        "so, if a schedule of the tenant subscribes to its type: an [alert](../guides/alerts.md). Without subscribers,\n"
+        "so, if a schedule of the tenant subscribes to its type: an [alert](../guides/alerts.md). Otherwise\n"
         "it is not stored, except for events of [pings](../guides/dead-mans-switch.md), which always are.\n"
         f"The source of all of them is `{NOONMARK}`, which is reserved; the types are free\n"
         "to use, so that an alert can be tried.\n\n"

@@ -324,7 +324,7 @@ def test_refused_with_the_place_and_what_is_allowed(filters, path, words):
         compile_filters(filters)
 
 
-def test_every_problem_is_told():
+def test_every_problem_is_reported():
     filters = {"a": {"gt": None, "bad": 1}, "b": [[], {}], "fine": 1}
     assert [path for path, _ in filter_problems(filters)] == ["a.gt", "a.bad", "b[0]", "b[1]"]
     with pytest.raises(InvalidTrigger) as error:

@@ -308,7 +308,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(home, place, monkeypatch):
     add(home)
 
 
-def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_told_of(home, place):
+def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_reported(home, place):
     kept = add(home)
     add(home, "upl_2")
     home.announced("acme", "upl_2")
@@ -328,7 +328,7 @@ def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_told_of(home, pl
     assert list(UploadFolder(place / "nowhere", max_bytes=1, quota=1).sweep()) == []
 
 
-def test_a_folder_that_is_none_is_told(home, place):
+def test_a_folder_that_is_none_is_reported(home, place):
     place.write_text("a file")
     for use in (partial(home.page, limit=1), home.receive, lambda *_: list(home.sweep())):
         with pytest.raises(StoreUnavailable) as refused:
