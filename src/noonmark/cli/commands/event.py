@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from noonmark.cli.commands.schedule import (
     Bundle,
     Labels,
@@ -33,6 +31,7 @@ from noonmark.cli.options import (
     Texts,
 )
 from noonmark.cli.output import print_answer, print_json
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest

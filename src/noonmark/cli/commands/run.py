@@ -8,8 +8,6 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
-
 from noonmark.cli.commands.schedule import act_on_selection, is_selection, schedule_filter
 from noonmark.cli.inputs import parse_optional_instant, parse_optional_json, parse_past
 from noonmark.cli.options import (
@@ -33,6 +31,7 @@ from noonmark.cli.output import (
     progress_bar,
     shorten,
 )
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import MAX_PAGE, connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound

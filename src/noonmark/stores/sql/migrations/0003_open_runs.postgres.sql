@@ -1,12 +1,12 @@
-CREATE VIEW schedule_execution_history AS
+CREATE OR REPLACE VIEW schedule_execution_history AS
 SELECT
     history.*,
     CAST(ended - started AS DOUBLE PRECISION) / 1000000 AS duration_seconds,
-    strftime('%Y-%m-%dT%H:%M:%S', nominal / 1000000, 'unixepoch') || printf('.%06dZ', nominal % 1000000) AS nominal_at,
-    strftime('%Y-%m-%dT%H:%M:%S', due / 1000000, 'unixepoch') || printf('.%06dZ', due % 1000000) AS due_at,
-    strftime('%Y-%m-%dT%H:%M:%S', started / 1000000, 'unixepoch') || printf('.%06dZ', started % 1000000) AS started_at,
-    strftime('%Y-%m-%dT%H:%M:%S', ended / 1000000, 'unixepoch') || printf('.%06dZ', ended % 1000000) AS ended_at,
-    strftime('%Y-%m-%dT%H:%M:%S', occurrence_ended / 1000000, 'unixepoch') || printf('.%06dZ', occurrence_ended % 1000000) AS occurrence_ended_at
+    to_char(to_timestamp(nominal / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(nominal % 1000000 AS TEXT), 6, '0') || 'Z' AS nominal_at,
+    to_char(to_timestamp(due / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(due % 1000000 AS TEXT), 6, '0') || 'Z' AS due_at,
+    to_char(to_timestamp(started / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(started % 1000000 AS TEXT), 6, '0') || 'Z' AS started_at,
+    to_char(to_timestamp(ended / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(ended % 1000000 AS TEXT), 6, '0') || 'Z' AS ended_at,
+    to_char(to_timestamp(occurrence_ended / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(occurrence_ended % 1000000 AS TEXT), 6, '0') || 'Z' AS occurrence_ended_at
 FROM (
 SELECT
     schedules.schedule_id,
@@ -62,4 +62,4 @@ JOIN occurrences ON occurrences.schedule = schedules.key
 WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EXISTS (
     SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
 )
-) AS history
+) AS history;
