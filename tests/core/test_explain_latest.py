@@ -63,7 +63,7 @@ def told(occurrence, *, schedule=ONE, next_run=400):
     [
         (ids.TRIGGER, "of"),
         (ids.manual("m1"), "asked for at"),
-        (ids.event("e1"), "set off by an event at"),
+        (ids.event("e1"), "triggered by an event at"),
         (ids.backfill("b1"), "made up for"),
     ],
 )

@@ -261,7 +261,7 @@ def test_an_event_that_the_store_cannot_make_sense_of_is_in_nobodys_way(rig, cap
     rig.store.spoiled = occurrence_id(made.uid, event("spoiled"), 0)
     rig.match_once()
     assert sorted(outcomes(rig, made)) == ["event:up-1", "event:up-2"]
-    assert "could not write what event spoiled sets off" in caplog.text
+    assert "could not write what event spoiled triggers" in caplog.text
     rig.store.spoiled = None
     assert rig.store.unmatched(9) == []
 

@@ -216,7 +216,7 @@ def test_one_tenant_leaves_places_for_others(place, monkeypatch):
     monkeypatch.setattr(uploads, "MAX_AT_ONCE", 4)
     home = UploadFolder(place, max_bytes=1_000, quota=2_000)
     coming = [home.receive("acme", f"upl_{number}") for number in range(2)]
-    with pytest.raises(QuotaExceeded, match="coming in already"):
+    with pytest.raises(QuotaExceeded, match="too many files are being received"):
         home.receive("acme", "upl_2")
     coming.append(home.receive("other", "upl_2"))
     coming[0].drop()

@@ -56,7 +56,7 @@ class Desired:
     owner: str | None
     """The `managed_by` of its file; None leaves labels as the document has them."""
     place: str = ""
-    """Where it stands, for messages about another document."""
+    """Its place, for messages about another document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Crontabs: the schedules that the lines of a crontab stand for.
+"""Crontabs: the lines of a crontab as schedules.
 
 A line becomes a cron trigger and a command: the shell of the crontab with the rest of the line. Its name follows from
 its command alone, so that it stays the same when the times change. A comment directly above becomes the description.
@@ -62,7 +62,7 @@ class _Settings:
 
 
 def read_crontab(text: str, *, timezone: str, has_user: bool = False) -> Crontab:
-    """Read a crontab; with `has_user`, a user stands before each command, as in /etc/crontab."""
+    """Read a crontab; with `has_user`, each command is preceded by a user, as in /etc/crontab."""
     crontab, settings = Crontab(), _Settings(timezone=timezone)
     comment: list[str] = []
     counts: dict[str, int] = {}

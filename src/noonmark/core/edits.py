@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Until:
-    """The account up to now: what was closed, and what the rule in force still wants to run, oldest first."""
+    """The account up to now: what was closed, and what the rule in force still runs, oldest first."""
 
     closing: Plan
     wanted: tuple[Occurrence, ...] = ()

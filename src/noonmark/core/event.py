@@ -161,7 +161,7 @@ class Event:
 
 
 def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
-    """Read an event emitted now, which stands at `path`; InvalidRequest lists everything wrong with it."""
+    """Read an event emitted now, found at `path`; InvalidRequest lists everything wrong with it."""
     problems: list[Problem] = []
     reader = Reader(document, path=path, code=InvalidRequest.code, problems=problems)
     if problems:

@@ -80,7 +80,7 @@ class Delivery(Protocol):
 
     @property
     def phase(self) -> str:
-        """Where it stands."""
+        """Its phase."""
 
     @property
     def stop(self) -> str | None:
@@ -96,7 +96,7 @@ class Delivery(Protocol):
 
 
 def real_deadline(delivery: Delivery) -> Micros | None:
-    """When a delivery has to end, whatever it is expected to take; None if it may take any time."""
+    """When a delivery has to end, however long it is expected to take; None without a limit."""
     if delivery.stop is not None:
         return delivery.deadline
     if delivery.phase != Phase.AWAITING_COMPLETION:

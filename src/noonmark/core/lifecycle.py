@@ -20,7 +20,7 @@ P = TypeVar("P", bound=StrEnum)
 
 
 class Phase(StrEnum):
-    """Where an occurrence stands."""
+    """The phase of an occurrence."""
 
     __hash__ = str.__hash__  # that of an enumeration is written in Python, and asked for at every look into a table
 
@@ -44,7 +44,7 @@ class Phase(StrEnum):
 
 
 class SchedulePhase(StrEnum):
-    """Where a schedule stands."""
+    """The phase of a schedule."""
 
     __hash__ = str.__hash__
 

@@ -128,7 +128,7 @@ class Plan:
     superseded: tuple[str, ...] = ()
     cancelled: tuple[str, ...] = ()
     schedule: Schedule | None = None
-    """The schedule as it is from now on, where this changes it."""
+    """The changed schedule, if the plan changes it."""
     graph: int | None = None
     """Written only while this is the version of what depends on what, where the plan was checked against that."""
     catch_up: CatchUp | None = None
@@ -262,7 +262,7 @@ def unaccounted(snapshot: Snapshot) -> Fires | None:
 
 
 def accounted(snapshot: Snapshot, *, now: Micros) -> Micros:
-    """The watermark when everything up to now is accounted for, and all that lies ahead is withdrawn.
+    """The watermark when everything up to now is accounted for, and everything ahead is withdrawn.
 
     It falls back to the fire before the first of those, and no further: one beyond now that no projection stands for
     has an outcome already, from a clock that was ahead.
@@ -407,7 +407,7 @@ def _listen(so_far: Plan, end: Micros | None, *, now: Micros) -> Plan:
 
 
 def _stop(so_far: Plan, *, now: Micros) -> Plan:
-    """Plan nothing more, and withdraw what lies ahead; what is past was named, and is left to admission."""
+    """Plan nothing more, and withdraw what is ahead; past fires are left to admission."""
     snapshot = so_far.snapshot
     ahead = [one for one in snapshot.projections if one.nominal > now and one.id not in so_far.superseded]
     planned = [row for row in so_far.planned if row.nominal <= now]

@@ -80,5 +80,5 @@ class Reason(Explained):
 
 
 def no_facts() -> Mapping[str, int | float | str]:
-    """What stands behind a decision that needs no numbers; all of them share it."""
+    """The facts of a decision without numbers."""
     return _NO_FACTS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_SUMMARY = 80
 MAX_MESSAGE = 200
-"""Characters of the text beside the progress of a run."""
+"""Characters of the message with the progress of a run."""
 _PROGRESS = "progress"
 
 
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 
 
 CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.DELIVERY_FAILED, Outcome.LEASE_LOST})
-"""It did not come to an end of its own."""
+"""Outcomes of interrupted runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Run:
     id: str
     """The id of its occurrence, and the number of the attempt."""
     occurrence_id: str
-    """What it is a run of."""
+    """Its occurrence."""
     attempt: int
     """1, and more after a failure."""
     node: str

@@ -166,7 +166,7 @@ def header_problems(wanted: Mapping[str, str], url: Url, known: Mapping[str, Sec
     for header, name in wanted.items():
         secret, field_name = known.get(name), f"target.secret_headers{header_place(header, wanted)}"
         if secret is None:
-            problems.append(Problem(field_name, "unknown secret"))
+            problems.append(Problem(field_name, "there is no secret of that name"))
         elif not secret.is_bound_to(url):
             problems.append(Problem(field_name, f"{name} {secret.misfit(url)}"))
     return problems

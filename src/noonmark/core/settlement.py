@@ -90,7 +90,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInProgress:
-    """A delivery goes on, and has put out something: the last of it, as JSON."""
+    """New output of a delivery in progress: the last part, as JSON."""
 
     started: Micros
     result: Any = field(hash=False)
@@ -98,7 +98,7 @@ class RunInProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interim:
-    """What to write of a delivery that goes on, on condition that the fence is still this one."""
+    """The progress of a delivery, written if the fence is still this one."""
 
     occurrence: Occurrence
     run: Run
@@ -115,7 +115,7 @@ class Settlement:
 
     occurrence: Occurrence
     tenant: str
-    """The owner, so that a store knows at once whether a schedule listens for its end."""
+    """The owner, so that a store knows at once whether a schedule subscribes to its end."""
     phase: Phase
     reason: Reason
     run: Run
@@ -128,7 +128,7 @@ class Settlement:
     alert: Micros | None = None
     """When one that awaits its completion takes longer than expected."""
     is_overdue: bool = False
-    """It goes on, and is reported as overdue: it takes longer than expected. `deadline` is what it has from now on."""
+    """It continues, and is reported as overdue: it takes longer than expected. `deadline` is its new deadline."""
     begins: bool = False
     """A job that runs elsewhere has reported its start: these replace its start and its deadline."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
@@ -306,7 +306,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
 
 
 def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered, run: Run) -> Settlement:
-    """A node that stops gives back what it cannot finish; that was no attempt, unless it must not begin twice."""
+    """A node that stops gives back what it cannot finish; that is not an attempt, unless it must not start twice."""
     declared = schedule.declaration
     if declared.delivery is Delivery.AT_MOST_ONCE:
         unknown = _to(Phase.DELIVERY_FAILED, occurrence, schedule, run, Reason.OUTCOME_UNKNOWN)

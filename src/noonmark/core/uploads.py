@@ -110,7 +110,7 @@ def upload_id(value: object) -> str:
 
 
 def id_of_key(tenant: str, key: str) -> str:
-    """The id that an upload under a key of a tenant has, however often it is sent."""
+    """The id of an upload with an idempotency key: the same each time it is sent."""
     return f"upl_{sha256(f'{len(tenant)}:{tenant}:{key}'.encode(errors='surrogatepass')).hexdigest()[:40]}"
 
 

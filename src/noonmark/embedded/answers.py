@@ -23,7 +23,7 @@ class Explanation:
 
     schedule_id: str
     at: datetime
-    """The instant that it speaks of."""
+    """The explained instant."""
     summary: str
     """One sentence in plain words."""
     steps: tuple[Step, ...]

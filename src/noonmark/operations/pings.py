@@ -59,7 +59,7 @@ def url_of(service: Service, schedule: Schedule) -> str | None:
 
 
 def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
-    """Let a ping count for the occurrence that expects it; NotFound if the token is unknown."""
+    """Count a ping for the occurrence that expects it; NotFound if the token is unknown."""
     schedule = _pinged(service, token)
     while True:
         live = service.store.occurrences(schedule.uid, MAX_LIVE, phases=LIVE)

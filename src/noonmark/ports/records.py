@@ -42,7 +42,7 @@ NODE_LISTED: Micros = 24 * 3600 * SECOND
 NODE_KEPT: Micros = 30 * NODE_LISTED
 """How long an unreported node is stored: all others may have been silent too, until one of them leads."""
 KEY_LIFETIME: Micros = 24 * 3600 * SECOND
-"""How long an idempotency key stands for its first request."""
+"""How long an idempotency key is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class ScheduleFilter:
     """Its route."""
     name: str | None = None
     event_type: str | None = None
-    """It listens for events of this type; a deleted schedule listens for none."""
+    """It subscribes to events of this type; a deleted schedule subscribes to none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class FoundOccurrences:
 
     occurrences: list[Occurrence]
     after: PageKey | None
-    """The time and the id after which the search goes on; None at its end."""
+    """The time and the id after which the search continues; None at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,7 +240,7 @@ class SecretStore(Protocol):
 
 
 class Inspection(Protocol):
-    """What a store can say of its own condition, row by row and as a whole. Read-only, except `set_aside`."""
+    """The condition of a store, row by row and as a whole. Read-only, except `set_aside`."""
 
     def set_aside(self, uid: str, problem: str) -> None:
         """Stop planning a schedule whose record is damaged, until it is edited."""
@@ -386,7 +386,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         """
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        """Events that are not matched yet, each with schedules that may want it. Changes nothing.
+        """Events that are not matched yet, each with schedules that may match it. Changes nothing.
 
         Events of a tenant come in the order of emission; the tenant that was matched up to the earliest moment comes
         first. At most `limit` events and `limit` schedules in all: an event with more ends the list with the page that

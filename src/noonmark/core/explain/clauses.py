@@ -108,7 +108,7 @@ def _policy(what: str, name: str, *, is_known: bool) -> str:
 
 
 def _alone(reason: Reason) -> Callable[[Case], str]:
-    """Of a reason that says everything by itself."""
+    """The clause of a reason without numbers."""
     return lambda _: plain(reason)
 
 

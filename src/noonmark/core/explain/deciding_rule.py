@@ -104,7 +104,7 @@ class Case:
 
     @property
     def is_own(self) -> bool:
-        """Whether the schedule asked for it by itself."""
+        """Whether the schedule itself planned it."""
         return self.kind in OWN
 
     @property

@@ -27,7 +27,7 @@ class Rule(StrEnum):
     DST = "dst"
     """What a change of the clock did to it."""
     BOUNDS = "bounds"
-    """Whether it lies within the life of the schedule and of its trigger."""
+    """Whether it is within the life of the schedule and of its trigger."""
     PAUSE = "pause"
     """Whether the schedule was paused."""
     WINDOW = "window"

@@ -51,7 +51,7 @@ ONCE_BEGUN: Mapping[Phase, str] = MappingProxyType(
 
 
 def sentence(case: Case, at: Standing) -> str:
-    """How it stands, and why."""
+    """Its state, and why."""
     phase = case.occurrence.phase
     lead = ONCE_BEGUN.get(phase, LEADS[phase]) if case.has_begun else LEADS[phase]
     if (still := case.suspended) is not None:

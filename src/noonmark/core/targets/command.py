@@ -36,7 +36,7 @@ class CommandLimits:
     cpu_seconds: int | None = None
     """Time on a processor, of each of its processes."""
     nice: int | None = None
-    """How far it stands back behind others: 0 to 19."""
+    """The niceness of its processes: 0 to 19."""
 
     def to_document(self) -> dict[str, Any]:
         """What is limited."""

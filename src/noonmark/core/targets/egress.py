@@ -118,7 +118,7 @@ class EgressPolicy:
         return None
 
     def address_problem(self, host: str, address: str, port: int | None = None) -> str | None:
-        """Why a connection to this address is refused, which the host stands for."""
+        """Why a connection to this address of the host is refused."""
         if self._is_open(_name(host), port):
             return None
         return self._problem(host, ip_address(address.partition("%")[0]), port)
@@ -200,7 +200,7 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 
 
 def _kind(address: Address) -> str | None:
-    """What it is, when it is not public."""
+    """The kind of an address that is not public."""
     for network, kind in _NETWORKS:
         if address in network:
             return kind

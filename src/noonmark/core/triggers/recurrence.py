@@ -54,7 +54,7 @@ WILDCARD = DstRule(Gap.SKIP, Fold.BOTH)
 
 @dataclass(frozen=True, slots=True)
 class DstOverride:
-    """What a trigger says of its own; `None` leaves that half to the rule for its kind."""
+    """The daylight saving rules of a trigger; `None` leaves that half to the default of its type."""
 
     gap: Gap | None = None
     fold: Fold | None = None

@@ -47,7 +47,7 @@ async def match_once(node: Node) -> MatchReport:
 
 
 def _react(audience: UnmatchedEvent, *, now: Micros) -> Reaction:
-    """Decide for each schedule that may want the event."""
+    """Decide for each schedule that may match the event."""
     if audience.problem:
         logger.error("event %s is unreadable and sets nothing off: %s", audience.event.event_id, audience.problem)
     rows = [_match(audience, one, now=now) for one in audience.listeners]

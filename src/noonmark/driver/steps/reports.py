@@ -1,4 +1,4 @@
-"""What each step did: the loop decides by it whether to go on, and tests what happened."""
+"""Reports of the steps: the loop uses them to decide whether to continue, and tests check them."""
 
 from __future__ import annotations
 

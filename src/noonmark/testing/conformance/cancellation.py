@@ -29,7 +29,7 @@ GRACE = overlap.CANCEL_GRACE
 
 
 def _replace(bench: Bench, made: Schedule, key: str, grace: int = GRACE) -> Occurrence:
-    """A newer one comes to wait, and asks whoever runs to make room."""
+    """A newer one comes to wait, and asks the running one to stop."""
     bench.add_event(made, key, bench.now - NOW)
     claim = bench.claim_one()
     return bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=True, cancel_grace=grace))

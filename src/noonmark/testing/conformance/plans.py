@@ -491,7 +491,7 @@ def a_change_that_rests_on_an_older_graph_is_not_written(bench: Bench) -> None:
 
 @case
 def nothing_is_written_between_snapshot_and_decision(bench: Bench) -> None:
-    """Planning moves the watermark again and again; whoever decides is not outrun by it."""
+    """Planning moves the watermark again and again; a decision is not outrun by it."""
     made = bench.create()
     bench.advance(MINUTE)
     planned = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
