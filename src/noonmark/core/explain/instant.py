@@ -276,8 +276,8 @@ def _used_up(moment: _Moment) -> str | None:
 def _is_open(moment: _Moment) -> bool:
     """Whether no plan covers the instant yet; a deletion covers everything.
 
-    Times are covered in their order, except for one that a caller cancelled ahead. The oldest ended occurrence is pruned
-    first: if an older one is stored, this one would be stored too.
+    Times are covered in their order, except for one that a caller cancelled ahead. The oldest ended occurrence is
+    pruned first: if an older one is stored, this one would be stored too.
     """
     at, schedule = moment.at, moment.schedule
     if schedule.phase is SchedulePhase.DELETED:
