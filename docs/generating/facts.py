@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from docs.generating.words import NOTE
 from noonmark.core.causation import MAX_DEPTH, MAX_FACTS, MAX_OF_TYPE
-from noonmark.core.chain import MAX_STEPS
-from noonmark.core.event import NOONMARK
+from noonmark.core.event import MAX_STEPS, NOONMARK
 from noonmark.core.ids import TRIGGER
 from noonmark.core.pings import Ping, Signal, ping_fields
 from noonmark.core.system_events import (

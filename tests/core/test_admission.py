@@ -8,13 +8,13 @@ from noonmark.core import ids
 from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused, unserved
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import ENDINGS, Phase
-from noonmark.core.plans import occurrence
+from noonmark.core.occurrence import Overrides
+from noonmark.core.planner import occurrence
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, patience
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne, Terminate
 from noonmark.core.policies.overlap import Skip as SkipOverlap
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger

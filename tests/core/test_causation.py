@@ -14,16 +14,15 @@ from noonmark.core.causation import (
     chain_of_requested,
     chain_of_system_event,
     concerns,
+    match,
     why_not_emitted,
     why_not_requested,
 )
-from noonmark.core.chain import Chain, mark
-from noonmark.core.event import NOONMARK, Event
+from noonmark.core.event import NOONMARK, Chain, Event, mark
 from noonmark.core.ids import TRIGGER, event, manual
 from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import Overrides
 from noonmark.core.policies import overlap
-from noonmark.core.policies.overrides import Overrides
-from noonmark.core.reactions import match
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import SystemEvent, of_lost_node, of_occurrence
 from noonmark.core.triggers import EventTrigger

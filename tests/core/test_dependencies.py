@@ -8,12 +8,11 @@ import pytest
 from noonmark.core import edits, ids
 from noonmark.core.admission import Claim, End, Wait, after_upstreams, depends_on_others, times_in_question
 from noonmark.core.causation import chain_after, chain_behind
-from noonmark.core.chain import Chain, joined
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.event import Chain, joined
 from noonmark.core.instants import MIN_INSTANT, SECOND
 from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
-from noonmark.core.planner import first_plan, owed, plan
-from noonmark.core.plans import Snapshot, occurrence
+from noonmark.core.planner import Snapshot, first_plan, occurrence, owed, plan
 from noonmark.core.policies import dependencies
 from noonmark.core.policies.dependencies import FollowUp, Standing, Standings, check_order, find_cycle, follow_up
 from noonmark.core.policies.limits import Dependency

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.explain.runs import MAX_ANSWER, run_facts
+from noonmark.core.explain.steps import MAX_ANSWER, run_facts
 from noonmark.core.frozen import evolve
 from noonmark.core.run import Outcome
 from tests.core.explained import ERROR, row, run

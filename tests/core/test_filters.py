@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonmark.core.describe.filters import mismatch
+from noonmark.core.describe.words import mismatch
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.event import parse_event
 from noonmark.core.filters.match import MAX_PROBLEMS, compile_filters, filter_problems, matches

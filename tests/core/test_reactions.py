@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.causation import match, unreadable
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.event import Event
@@ -11,7 +12,6 @@ from noonmark.core.ids import event as event_origin
 from noonmark.core.ids import occurrence_id
 from noonmark.core.instants import SECOND, from_micros, to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.reactions import match, unreadable
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 from noonmark.testing import factories

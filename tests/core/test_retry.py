@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark.core.exception_names import exception_names
+from noonmark.core.errors import exception_names
 from noonmark.core.instants import MAX_INSTANT, SECOND
 from noonmark.core.policies.retry import RetryDecision, RetryPolicy, next_attempt, read_retry
 from noonmark.core.reasons import Reason

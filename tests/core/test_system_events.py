@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import system_events
-from noonmark.core.audit import AuditEntry
 from noonmark.core.ids import TRIGGER, manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.system_events import ENDS, SystemEvent, of_lost_node, of_occurrence, of_schedule
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW

@@ -2,11 +2,11 @@
 
 import pytest
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.event import Event
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.driver.steps.reports import (
     AdmitReport,

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.settlement import Accepted
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import EventTrigger
@@ -721,7 +721,7 @@ class TestLooking:
 class TestTheSink:
     def test_one_that_raises_stops_nothing(self, caplog):
         class Rude:
-            def tell(self, driver_events):
+            def report(self, driver_events):
                 raise ValueError("not now")
 
         rig = Rig()

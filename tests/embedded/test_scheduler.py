@@ -390,7 +390,7 @@ class TestRunning:
         told, gone = [], threading.Event()
 
         class Sink:
-            def tell(self, happenings):
+            def report(self, happenings):
                 told.extend(happenings)
 
         scheduler = Scheduler(sink=Sink())
@@ -420,7 +420,7 @@ class TestRunning:
             def __init__(self):
                 self.told = []
 
-            def tell(self, happenings):
+            def report(self, happenings):
                 self.told += happenings
 
         sink = Sink()

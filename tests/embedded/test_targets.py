@@ -13,7 +13,7 @@ import pytest
 from noonmark import AsyncScheduler, Conflict, EventTrigger, IntervalTrigger, InvalidSchedule, RunFailed, Scheduler
 from noonmark.client import verify
 from noonmark.core.instants import SECOND
-from noonmark.targets import stop
+from noonmark.targets import process_control
 from tests.embedded.waiting import NEVER, ended, eventually, phases
 from tests.targets.command.harness import PROCESS_TREE, is_alive, is_stopped
 from tests.targets.http.receiver import http_receiver, sent
@@ -95,7 +95,7 @@ class TestCommands:
         assert (first.ended_at - first.started_at).total_seconds() > 0.4
 
     def test_its_whole_family_ends_when_another_node_has_it(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(stop, "STOP_GRACE", SECOND // 10)
+        monkeypatch.setattr(process_control, "STOP_GRACE", SECOND // 10)
         scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", lease=1)
         job = scheduler.schedule_command(["sh", "-c", f"echo begun; {PROCESS_TREE}"], cwd=tmp_path)
         with scheduler:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.operations.pages import FIRST, MAX_BYTES, fitting, read_page, size_of
+from noonmark.operations.serializers import FIRST, MAX_BYTES, fitting, read_page, size_of
 from noonmark.server.strict_json import write_json
 from tests.operations.harness import Harness
 

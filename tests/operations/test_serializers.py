@@ -8,7 +8,7 @@ import pytest
 from noonmark.core.ids import manual
 from noonmark.core.instants import parse_instant
 from noonmark.core.lifecycle import ENDINGS, Phase
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.operations.models import answers

@@ -11,31 +11,32 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import (
+    Plan,
     accounted,
     close_overdue,
     follow,
+    gap_row,
     in_force_after,
     is_used_up,
     look_ahead,
+    occurrence,
     owed,
     plan,
     timed_trigger,
     unaccounted,
 )
-from noonmark.core.plans import Plan, gap_row, occurrence
 from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, Pause
+from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Declaration, Schedule
 
 

@@ -29,6 +29,19 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MAIN_ALIASES = {"__mp_main__": "__main__"}
+"""A worker process loads the main program under another name."""
+
+
+def exception_names(kind: type[BaseException]) -> tuple[str, ...]:
+    """The qualified names of an exception class and of its bases, the class first; built-in ones have no module."""
+    return tuple(_name(base) for base in kind.__mro__ if base is not object)
+
+
+def _name(kind: type) -> str:
+    module = MAIN_ALIASES.get(kind.__module__, kind.__module__)
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

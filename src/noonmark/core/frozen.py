@@ -47,7 +47,7 @@ def brief(value: object, **shown: int | str | None) -> str:
     return f"{type(value).__name__}({', '.join(known)})"
 
 
-def drafted(kind: type[T]) -> type[T]:
+def fast_evolve(kind: type[T]) -> type[T]:
     """Let a dataclass be made and altered as above. Its drafts are prepared here and not when one is first needed.
 
     To prepare them is to compile, and a program that ends by Ctrl-C must not compile on its way out: Python would

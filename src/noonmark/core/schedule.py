@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import drafted
+from noonmark.core.frozen import fast_evolve
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -40,6 +40,27 @@ if TYPE_CHECKING:
 
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One change that a caller made."""
+
+    at: Micros
+    caller: str
+    operation: str
+    schedule_id: str | None = None
+    uid: str | None = None
+    """The schedule itself: after it is deleted, another one may have its id."""
+    revision_before: int | None = None
+    """None where there was none, as before a schedule is created."""
+    revision_after: int | None = None
+    reason: str | None = None
+    """What the caller gave for one; of a worker, which node it was."""
+    request_id: str | None = None
+    key: int | None = None
+    """Its number once it is stored; later entries of a tenant have higher numbers."""
+
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
@@ -144,7 +165,7 @@ class Pause:
         return {"reason": self.reason, "by": self.by, "at_utc": to_text(self.at), "until_utc": until}
 
 
-@drafted
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A stored declaration. `uid` is internal and never reused; `schedule_id` is the public name."""

@@ -89,7 +89,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Underway:
+class RunInProgress:
     """A delivery goes on, and has put out something: the last of it, as JSON."""
 
     started: Micros
@@ -174,7 +174,7 @@ def begin(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, *, nod
     return replace(_await(taken_over, schedule, accepted, run), occurrence=occurrence, begins=True)
 
 
-def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim:
+def interim(occurrence: Occurrence, underway: RunInProgress, *, node: str) -> Interim:
     """The open run of a delivery in progress."""
     run = _run(occurrence, node=node, started=underway.started)
     return Interim(occurrence=occurrence, run=replace(run, result=underway.result))

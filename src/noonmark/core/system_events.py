@@ -20,12 +20,11 @@ from noonmark.core.reasons import Explained
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
 
 LATE: Micros = SECOND
 """What starts later than that after its due time is late."""

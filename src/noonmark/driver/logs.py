@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
+from noonmark.core.interruption import failure_line, log_name, more_about
 from noonmark.core.lifecycle import Phase
-from noonmark.core.log_summary import failure_line, log_name, more_about
 from noonmark.core.occurrence import kept_facts
 from noonmark.core.run import Outcome
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from noonmark.core.clock_trust import Trust
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan
+    from noonmark.core.planner import Plan
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation, Redrive
-    from noonmark.embedded.decorators import Decorator
+    from noonmark.embedded.declarations import Decorator
     from noonmark.embedded.documents import (
         FunctionOptions,
         FurtherOptions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Owner, Schedule
+
+
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def lowered(text: str) -> str:
+    """The text with small letters; databases know no others than these."""
+    return text.translate(_LOWER)
+
 
 PageKey = tuple[int, str]
 """A position in a list: a time in microseconds, and an id."""
@@ -42,7 +52,7 @@ class StoreTraits:
     is_durable: bool
     blocks: bool
     """Its verbs do I/O, so an event loop calls them in threads."""
-    lines: int = 1
+    max_concurrency: int = 1
     """How many calls it serves at once, and so the number of threads that call a store that blocks."""
     watch_interval: Micros | None = None
     """How often to call `changed_by_others`; None if no other process can write."""

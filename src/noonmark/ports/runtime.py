@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
 
+
+class Seal(Protocol):
+    """Encrypts with one key and decrypts with any of its keys."""
+
+    def close(self, tenant: str, name: str, value: str) -> str:
+        """The encrypted value; it decrypts only for this tenant and name."""
+
+    def open(self, tenant: str, name: str, sealed: str) -> str | None:
+        """The decrypted value; None if no key fits."""
+
+
 MILLISECOND: Micros = SECOND // 1_000
 
 

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.audit import AuditEntry
+    from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import AuditEntry
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -200,7 +200,7 @@ class AuditLog(Protocol):
         `before` lists those with a lower number; `schedule_id` those about any schedule that has had that id.
         """
 
-    def prune_notes(self, *, before: Micros, limit: int) -> int:
+    def prune_audit_entries(self, *, before: Micros, limit: int) -> int:
         """Delete up to `limit` entries from before `before`; returns how many."""
 
     def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
@@ -216,7 +216,7 @@ class AuditLog(Protocol):
 class SecretStore(Protocol):
     """Secrets by tenant and name: their hosts and their sealed values. The store cannot read a value."""
 
-    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
+    def put_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         """Store a secret and an audit entry; returns it as stored.
 
         It replaces the secret with that name but keeps its creation time. None, with nothing stored, if the name is new
@@ -274,7 +274,7 @@ class ClockRepair(Protocol):
         a last missed time. A schedule whose record is unreadable is left out. Changes nothing.
         """
 
-    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+    def repair(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back every time later than `after` that a fast clock wrote; returns the number of rows.
 
         Leases of occurrences and of the leader end at now + lease, so that a live holder renews them. Heartbeats,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Accepted, Delivered, Underway
+    from noonmark.core.settlement import Accepted, Delivered, RunInProgress
 
 
 class Signal(Protocol):
@@ -77,7 +77,7 @@ class Assignment:
 
 
 if TYPE_CHECKING:
-    Report = Callable[[Assignment, Delivered | Accepted | Underway], None]
+    Report = Callable[[Assignment, Delivered | Accepted | RunInProgress], None]
 
 
 class Target(Protocol):

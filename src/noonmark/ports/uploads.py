@@ -64,7 +64,7 @@ class Uploads(Protocol):
     def announced(self, tenant: str, upload_id: str) -> None:
         """Record that its event was emitted."""
 
-    def untold(self, tenant: str) -> list[Upload]:
+    def unannounced(self, tenant: str) -> list[Upload]:
         """Stored uploads without an event, unless one is about to be emitted."""
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:

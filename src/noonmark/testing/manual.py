@@ -95,8 +95,8 @@ class _Record:
         self.runs: list[Run] = []
         self._then = then
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Take note."""
         self.runs += [one.run for one in events if isinstance(one, Settled)]
         if self._then is not None:
-            self._then.tell(events)
+            self._then.report(events)

@@ -11,7 +11,7 @@ from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import kept_facts
 from noonmark.core.policies.misfire import judge
-from noonmark.core.policies.window import EndAction, spell_at
+from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Case:
         is_going = row.phase is Phase.DISPATCHING and row.stop is None and self.is_in_force
         if window is None or window.end_action is not EndAction.PAUSE or not is_going:
             return None
-        spell = spell_at(window, self.declaration.trigger, first_due=row.first_due, now=self.now)
+        spell = window_period_at(window, self.declaration.trigger, first_due=row.first_due, now=self.now)
         if spell.is_open or spell.until is None:
             return None
         return Suspended(since=spell.since, until=spell.until)

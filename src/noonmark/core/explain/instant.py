@@ -15,8 +15,7 @@ from noonmark.core.explain.occurrence import explain_occurrence, sentence
 from noonmark.core.explain.steps import chain, instant, known
 from noonmark.core.ids import TRIGGER, kind_of
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
-from noonmark.core.planner import in_force_after, is_used_up, timed_trigger
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import in_force_after, is_used_up, occurrence, timed_trigger
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger

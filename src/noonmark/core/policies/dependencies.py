@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from noonmark.core.chain import Chain, joined
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.event import Chain, joined
 from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND, to_text
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason

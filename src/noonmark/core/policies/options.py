@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypedDict
 
 from noonmark.core.documents import Reader, present
-from noonmark.core.errors import InvalidSchedule, Problem, refusal
-from noonmark.core.exception_names import exception_names
+from noonmark.core.errors import InvalidSchedule, Problem, exception_names, refusal
 from noonmark.core.instants import micros_to_seconds
 from noonmark.core.json_values import shown
 from noonmark.core.policies.limits import Concurrency, Dependency

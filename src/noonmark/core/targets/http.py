@@ -14,7 +14,7 @@ from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.json_values import number_value, shown, text_of
 from noonmark.core.secret import header_place, secret_name
-from noonmark.core.targets.placeholders import check_json, tidied, unfillable
+from noonmark.core.targets.placeholders import check_json, normalize_placeholders, unfillable
 from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _status(value: object) -> int | str:
 
 
 def _url(value: object) -> str:
-    url = tidied(_url_text(_text(value)), repeats=False)
+    url = normalize_placeholders(_url_text(_text(value)), repeats=False)
     parse_url(url)
     return url
 
@@ -203,7 +203,7 @@ def _header_name(value: object) -> str:
 
 
 def _header_value(value: object) -> str:
-    return check_header(tidied(_header_text(_text(value)), repeats=False))
+    return check_header(normalize_placeholders(_header_text(_text(value)), repeats=False))
 
 
 def _text(value: object) -> object:

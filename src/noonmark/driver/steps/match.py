@@ -6,17 +6,17 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.causation import Reaction, match, unreadable
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.reactions import Reaction, match, unreadable
 from noonmark.driver.steps.reports import MatchReport
 from noonmark.ports.events import Matched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from noonmark.core.causation import UnmatchedEvent
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.reactions import UnmatchedEvent
     from noonmark.core.schedule import Schedule
     from noonmark.driver.node import Node
 
@@ -37,7 +37,7 @@ async def match_once(node: Node) -> MatchReport:
     reactions = [_react(one, now=now) for one in audiences]
     written = await _commit(node, reactions)
     done = [one for one, is_written in zip(reactions, written, strict=True) if is_written]
-    node.tell([Matched(one.audience.tenant, one.audience.event, one.occurrences) for one in done])
+    node.report([Matched(one.audience.tenant, one.audience.event, one.occurrences) for one in done])
     return MatchReport(
         matched=len(done),
         occurrences=sum(len(one.occurrences) for one in done),

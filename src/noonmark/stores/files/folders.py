@@ -24,7 +24,7 @@ NO_FOLDER = frozenset({ENOTDIR, ELOOP})
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def os_errors() -> Iterator[None]:
     """Tell what a disk refuses as an error of ours, which says nothing of where that was."""
     try:
         yield

@@ -59,7 +59,11 @@ class Incoming:
         self._home, self._tenant, self._id = home, tenant, upload_id
         self._size, self._hash, self._is_kept = 0, sha256(), False
         self._part = f"{upload_id}{PART}"
-        with folders.told(), home.of(tenant, makes=True) as folder, folders.opened(INCOMING, folder, makes=True) as to:
+        with (
+            folders.os_errors(),
+            home.of(tenant, makes=True) as folder,
+            folders.opened(INCOMING, folder, makes=True) as to,
+        ):
             try:
                 os.mkdir(self._part, 0o700, dir_fd=to)
             except FileExistsError:
@@ -76,7 +80,7 @@ class Incoming:
         self._size += len(data)
         self._hash.update(data)
         left = memoryview(data)
-        with folders.told():
+        with folders.os_errors():
             while left:
                 left = left[os.write(self._open_file(), left) :]
 
@@ -91,7 +95,7 @@ class Incoming:
             sha256=self._hash.hexdigest(),
             created=now,
         )
-        with folders.told(), ExitStack() as stack:
+        with folders.os_errors(), ExitStack() as stack:
             folder = stack.enter_context(self._home.of(self._tenant))
             coming = stack.enter_context(folders.opened(INCOMING, folder))
             self._complete(upload, coming)

@@ -51,7 +51,7 @@ class UploadFolder:
 
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Incoming:
         """Begin to take a file."""
-        with folders.told(), self._locked(tenant, makes=True) as (folder, coming):
+        with folders.os_errors(), self._locked(tenant, makes=True) as (folder, coming):
             self.check_room(tenant, folder, coming, expected)
         with self._lock:
             if not self._places.may_have_one(tenant):
@@ -96,7 +96,7 @@ class UploadFolder:
         """So many of a tenant's, the newest first, and where they end if there are more."""
         found: list[Upload] = []
         end = after
-        with folders.told(), suppress(FileNotFoundError), self.of(tenant) as folder:
+        with folders.os_errors(), suppress(FileNotFoundError), self.of(tenant) as folder:
             for place in folders.newest_first(folder):
                 if (after is not None and place >= after) or (read := self._read(place[1], folder)) is None:
                     continue
@@ -108,7 +108,7 @@ class UploadFolder:
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
         """One of them."""
-        with folders.told():
+        with folders.os_errors():
             try:
                 with self.of(tenant) as folder:
                     found = self._read(upload_id, folder)
@@ -118,7 +118,7 @@ class UploadFolder:
 
     def open(self, tenant: str, upload: Upload) -> BinaryIO:
         """What is in it."""
-        with folders.told(), self.of(tenant) as folder, folders.opened(upload.upload_id, folder) as one:
+        with folders.os_errors(), self.of(tenant) as folder, folders.opened(upload.upload_id, folder) as one:
             file = os.fdopen(folders.open_regular(upload.filename, folders.READ, one), "rb", buffering=0)
         if (size := os.fstat(file.fileno()).st_size) != upload.size:
             file.close()
@@ -134,7 +134,7 @@ class UploadFolder:
         if self.find(tenant, upload_id) is None:
             return None
         gone = f"{upload_id}{GONE}"
-        with folders.told(), self._locked(tenant) as (folder, coming):
+        with folders.os_errors(), self._locked(tenant) as (folder, coming):
             if (found := self._read(upload_id, folder)) is None:  # somebody else was first
                 return None
             folders.clear(gone, coming)
@@ -148,18 +148,18 @@ class UploadFolder:
 
     def announced(self, tenant: str, upload_id: str) -> None:
         """Remember that an event has told of it."""
-        with folders.told(), self._coming_to(tenant) as (_, coming):
+        with folders.os_errors(), self._coming_to(tenant) as (_, coming):
             folders.forget(upload_id, coming)
 
-    def untold(self, tenant: str) -> list[Upload]:
+    def unannounced(self, tenant: str) -> list[Upload]:
         """What was kept and not told of, and of which nobody is about to tell."""
-        with folders.told(), suppress(FileNotFoundError), self._coming_to(tenant) as (folder, coming):
+        with folders.os_errors(), suppress(FileNotFoundError), self._coming_to(tenant) as (folder, coming):
             return [upload for _, upload in self._untold(folder, coming)]
         return []
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
         """Clear away what was left behind; gives what was kept and not told of."""
-        with folders.told(), ExitStack() as everything:
+        with folders.os_errors(), ExitStack() as everything:
             try:
                 base = everything.enter_context(self._base())
             except FileNotFoundError:

@@ -79,7 +79,7 @@ class DueIndex(Generic[K]):
         return sorted(entry for entry in self._entries.values() if entry[0] <= time)
 
 
-class WaitLines:
+class WaitQueues:
     """The due indexes of many owners. An owner with nothing due costs nothing."""
 
     def __init__(self) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.causation import UnmatchedEvent
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.filters.index import NONE, discriminators
-from noonmark.core.reactions import UnmatchedEvent
 from noonmark.stores.rules import plan_writes
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.unit_of_work import ListenerQuestion
@@ -18,9 +18,9 @@ from noonmark.stores.rules.unit_of_work import ListenerQuestion
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from noonmark.core.causation import Reaction
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
-    from noonmark.core.reactions import Reaction
     from noonmark.stores.rules.records import EventStream, ScheduleState
     from noonmark.stores.rules.unit_of_work import ReadEvent, UnitOfWork
 
@@ -66,7 +66,7 @@ def _set_back(uow: UnitOfWork, tenant: str, now: Micros) -> Micros:
 def unmatched(uow: UnitOfWork, limit: int) -> list[UnmatchedEvent]:
     """Events that are not matched yet, each with a page of the schedules that may want it."""
     pages = _Pages(uow, limit)
-    for stream in uow.streams_behind(limit):
+    for stream in uow.pending_streams(limit):
         if not pages.room:
             break
         pages.add(stream, uow.unmatched_events(stream, pages.room))

@@ -9,19 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chain import read_chain
+from noonmark.core.event import read_chain
 from noonmark.core.frozen import construct
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.occurrence import Occurrence
-from noonmark.core.plans import Projection
-from noonmark.core.policies.overrides import Overrides, read_overrides
+from noonmark.core.occurrence import Occurrence, Overrides, read_overrides
+from noonmark.core.planner import Projection
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noonmark.core.chain import Chain
+    from noonmark.core.event import Chain
     from noonmark.core.instants import Micros
 
     Pack = Callable[[object], Any]

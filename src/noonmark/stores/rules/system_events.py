@@ -42,7 +42,7 @@ def publish(uow: UnitOfWork) -> None:
 
 def publish_lost_node(uow: UnitOfWork, node: str, seen: Micros, event: Event, tenants: Iterable[str]) -> bool:
     """Emit for some tenants that a node was lost, unless that was reported before or is not true."""
-    if not uow.miss_node(node, seen):
+    if not uow.mark_node_lost(node, seen):
         return False
     for tenant in tenants:
         events.emit(uow, tenant, [event])

@@ -20,10 +20,9 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import Declaration, Owner, Pause, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
-from noonmark.stores.damage import DamageLog
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.sql.records import from_json
-from noonmark.stores.sql.row_checks import RowCheck, describe_problems
+from noonmark.stores.sql.row_checks import DamageLog, RowCheck, describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

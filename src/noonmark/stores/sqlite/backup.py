@@ -72,7 +72,7 @@ def restore(backup: Path, store: str, *, force: bool, now: Callable[[], Micros])
             _check_is_ours(source, str(backup))
             _copy(source, draft)
         with _explained(str(draft)), closing(sqlite3.connect(draft, isolation_level=None)) as prepared:
-            _begin_another_life(prepared)
+            _assign_new_identity(prepared)
             if not target.exists():
                 _refuse_leftovers(target)
             elif _is_in_order(store, force=force, now=now):
@@ -159,7 +159,7 @@ def _copy(source: sqlite3.Connection, draft: Path) -> None:
         raise Conflict(f"the copy is damaged, and so is what it was made from: {'; '.join(problems)}")
 
 
-def _begin_another_life(prepared: sqlite3.Connection) -> None:
+def _assign_new_identity(prepared: sqlite3.Connection) -> None:
     prepared.execute("BEGIN IMMEDIATE")
     for statement in _ANOTHER_LIFE:
         prepared.execute(statement)

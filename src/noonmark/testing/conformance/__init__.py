@@ -19,7 +19,6 @@ from noonmark.testing.conformance import (
     events,
     history,
     nodes,
-    overdue,
     pauses,
     plans,
     repair,

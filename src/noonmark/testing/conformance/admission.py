@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Replan, Start, Wait
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Plan
+from noonmark.core.planner import Plan, plan
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.admission import End
-from noonmark.core.audit import AuditEntry
 from noonmark.core.causation import MAX_DEPTH
-from noonmark.core.chain import Chain
+from noonmark.core.event import Chain
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies.misfire import Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
-from noonmark.core.schedule import Owner
+from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.system_events import SystemEvent, of_lost_node, of_occurrence, of_schedule
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Heartbeat
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 

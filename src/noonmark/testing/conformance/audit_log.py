@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
-from noonmark.core.audit import AuditEntry
 from noonmark.core.planner import first_plan
+from noonmark.core.schedule import AuditEntry
 from noonmark.ports.records import KeyRecord
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LOOKAHEAD, case
@@ -115,11 +115,11 @@ def a_plan_is_written_with_its_note_or_without_either(bench: Bench) -> None:
 def old_notes_are_forgotten(bench: Bench) -> None:
     bench.store.note("acme", [_note(f"{n}", at=NOW + n) for n in range(5)])
     bench.store.note("other", [_note("theirs", at=NOW)])
-    assert bench.store.prune_notes(before=NOW, limit=9) == 0
-    assert bench.store.prune_notes(before=NOW + 4, limit=3) == 3
+    assert bench.store.prune_audit_entries(before=NOW, limit=9) == 0
+    assert bench.store.prune_audit_entries(before=NOW + 4, limit=3) == 3
     assert _told(bench) == ["4", "3", "2"]
     assert _told(bench, "other") == []
-    assert bench.store.prune_notes(before=NOW + 4, limit=9) == 2
+    assert bench.store.prune_audit_entries(before=NOW + 4, limit=9) == 2
     assert _told(bench) == ["4"]
     bench.store.note("acme", [_note("new")])
     assert _told(bench) == ["new", "4"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission, Busy
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import LeaseLost, Shares, StoredSchedule
     from noonmark.ports.store import Store

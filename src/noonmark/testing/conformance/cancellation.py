@@ -9,8 +9,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Plan
+from noonmark.core.planner import Plan, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.reasons import Reason

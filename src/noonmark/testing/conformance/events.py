@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
-from noonmark.core.causation import chain_behind
-from noonmark.core.chain import Chain
-from noonmark.core.event import Event
+from noonmark.core.causation import Reaction, chain_behind, match
+from noonmark.core.event import Chain, Event
 from noonmark.core.ids import event, occurrence_id
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import plan
-from noonmark.core.policies.overrides import Overrides
-from noonmark.core.reactions import Reaction, match
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
@@ -23,8 +21,8 @@ from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, case
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
-    from noonmark.core.plans import Plan
-    from noonmark.core.reactions import UnmatchedEvent
+    from noonmark.core.causation import UnmatchedEvent
+    from noonmark.core.planner import Plan
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 

@@ -10,7 +10,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.ids import backfill
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import occurrence
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.reasons import Reason

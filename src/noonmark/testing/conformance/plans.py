@@ -11,8 +11,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.errors import Conflict
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import first_plan, plan
-from noonmark.core.plans import Plan, occurrence
+from noonmark.core.planner import Plan, first_plan, occurrence, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Dependency, Horizon
 from noonmark.core.reasons import Reason
@@ -25,7 +24,7 @@ from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 

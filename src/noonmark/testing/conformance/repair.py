@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
-from noonmark.core.audit import AuditEntry
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.event import Event
@@ -17,6 +16,7 @@ from noonmark.core.planner import plan
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Heartbeat, KeyRecord
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold
@@ -25,7 +25,7 @@ from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
@@ -203,8 +203,8 @@ def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
     now = bench.now
     assert bench.claim() == []
     # The end, the lease, the lead, the node, its route, the note and the key.
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 7
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) == 7
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) == 0
     assert bench.store.newest_time() == now + LEASE
     assert bench.row(ended).ended == now
     [node] = bench.store.nodes()
@@ -233,10 +233,10 @@ def what_waits_for_a_false_time_gets_another(bench: Bench) -> None:
     bench.advance(MINUTE - YEAR)
     now = bench.now
     assert bench.claim() == []
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) > 0
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) > 0
     assert {one.occurrence.id for one in bench.claim()} == {waiting.id, retried.id, asked.id}
     assert [one.schedule.uid for one in bench.store.plannable(now, 9)] == [follower.uid]
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) == 0
 
 
 @case
@@ -286,7 +286,7 @@ def times_that_are_as_they_should_be_stay(bench: Bench) -> None:
     bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE)
     bench.store.lead("node-a", now=NOW, lease=LEASE)
     one = bench.run(made, "one")
-    assert bench.store.mend(now=NOW - MINUTE, after=NOW - MINUTE + LEAP, lease=LEASE) == 0
+    assert bench.store.repair(now=NOW - MINUTE, after=NOW - MINUTE + LEAP, lease=LEASE) == 0
     renewal = bench.store.renew([hold(one)], now=NOW, lease=LEASE)
     assert not renewal.lost
     kept = bench.store.claim_key("acme", "key", "other", now=NOW, lifetime=MINUTE)

@@ -8,8 +8,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Start, Wait, admit, refused
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Plan, occurrence
+from noonmark.core.planner import Plan, occurrence, plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.limits import Concurrency, Horizon
