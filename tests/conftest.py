@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -17,11 +18,13 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.postgres import QUICK, Database, running
+from tests.soak import examples
 
 # The same examples every time, so that a change is judged by what it changes. A busy machine must not fail a test: no
 # deadline, and no complaint about slow generation. A failure prints the blob that replays it.
 settings.register_profile(
     "noonmark",
+    max_examples=examples(100),
     derandomize=True,
     deadline=None,
     print_blob=True,
@@ -80,16 +83,15 @@ def pytest_configure(config):
 def pytest_collection(session):
     """Import the core while coverage is measured: a part that is imported where it is needed might be later.
 
-    From then on coverage is measured in calls alone, because it makes Python slower. The garbage collector waits for
-    the end of the collection: nothing of it is garbage.
+    From then on coverage is measured where the core is tested, because it makes Python slower. The garbage collector
+    waits for the end of the collection: nothing of it is garbage.
     """
     gc.disable()
+    with coverage_in(session, is_measured=False):  # it is measured from the beginning
+        core = import_module("noonmark.core")
+        for module in walk_packages(core.__path__, f"{core.__name__}."):
+            import_module(module.name)
     compile_share(session.config)
-    core = import_module("noonmark.core")
-    for module in walk_packages(core.__path__, f"{core.__name__}."):
-        import_module(module.name)
-    if controller := coverage_of(session.config):
-        controller.pause()
 
 
 def pytest_collection_finish():
@@ -119,12 +121,6 @@ def compile_with_explained_assertions(file, config):
         rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source_stat, compiled)
 
 
-def coverage_of(config):
-    """What pytest-cov measures with; None if nothing is measured."""
-    plugin = config.pluginmanager.getplugin("_cov")
-    return plugin and plugin.cov_controller
-
-
 def folder_of(path):
     """The folder below `tests` that a test is in."""
     return path.parts[len(TESTS.parts)]
@@ -146,20 +142,34 @@ def pytest_itemcollected(item):
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(collector):
+    """Measure coverage where tables are made."""
+    with coverage_in(collector, isinstance(collector, pytest.Module) and folder_of(collector.path) == "core"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item):
     """Measure coverage where the rules are tested by tables.
 
     What runs a rule in passing does not show that somebody has thought about the case.
     """
-    controller = coverage_of(item.config)
-    if not controller:
+    with coverage_in(item, folder_of(item.path) == "core"):
         return (yield)
-    if folder_of(item.path) == "core":
+
+
+@contextmanager
+def coverage_in(node, is_measured):
+    """Measure coverage meanwhile, and not afterwards; a test that pytest-cov leaves out would leave it on."""
+    plugin = node.config.pluginmanager.getplugin("_cov")
+    controller = plugin and plugin.cov_controller
+    if controller and is_measured:
         controller.resume()
     try:
-        return (yield)
+        yield
     finally:
-        controller.pause()  # a test without coverage leaves it on, too
+        if controller and controller.started:
+            controller.pause()
 
 
 def is_random(item):
