@@ -438,7 +438,7 @@ class Settings:
     )
     upload_dir: str | None = _setting(
         text,
-        "the folder for uploaded files; by default beside the SQLite file. Without either, uploads are off",
+        "the folder for uploaded files; by default next to the SQLite file. Without either, uploads are off",
         default=None,
     )
     max_upload_bytes: int = _setting(
@@ -451,7 +451,7 @@ class Settings:
     )
     max_connections: int = _setting(
         integer(1, 100_000),
-        "maximum number of open connections, beside a reserve of 16 in which only `/health` and `/metrics` are"
+        "maximum number of open connections, plus a reserve of 16 in which only `/health` and `/metrics` are"
         " answered; never more than half of the file descriptors of the process",
         default=1_000,
     )
@@ -599,7 +599,7 @@ def _candidates(
     """The values of the sources, by precedence. An empty variable counts as unset."""
     given = flags.get(setting.name)
     if isinstance(given, bool):
-        yield given, f"flag --{'' if given else 'no-'}{setting.name}"
+        yield given, f"flag --{'' if given else 'no-'}{setting.name.replace('_', '-')}"
     elif given is not None:
         yield given, f"flag {setting.flag}"
     for variable in setting.variables:

@@ -171,7 +171,7 @@ class DocumentedRoute:
     content: Mapping[str, Any] = field(default_factory=dict)
     """A body of other kinds: their schemas, by media type."""
     media: str = "text/plain"
-    """Of an answer that is no document."""
+    """The media type of an answer that is not JSON."""
     scope: Scope | None = None
     """The permission that a key needs; None if any key will do."""
     is_public: bool = False
