@@ -52,6 +52,7 @@ class Fields(TypedDict, total=False):
     retry_policy: Document | None
     timeout_seconds: float | None
     expected_seconds: float | None
+    expected_rate: Document | None
     window: Document | None
     delivery: str | None
     pause_on_failure: int | None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.policies.catch_up import CatchUp, Missed
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.policies.expected_rate import RateAlert, RateWindow
     from noonmark.core.policies.overrides import Overrides
     from noonmark.core.reasons import Reason
     from noonmark.core.schedule import Schedule
@@ -85,6 +86,8 @@ class Snapshot:
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
     upstreams: Standings | None = None
     """The schedules it follows, where it has no trigger of its own."""
+    rate_window: RateWindow | None = None
+    """What was counted for its expected rate, where it has one and is active."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,10 @@ class Plan:
     """The caller's audit entry, if any, written with the plan."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
+    rate_window: RateWindow | None = None
+    """The window of the expected rate from now on, where the plan judges one that has ended or counts a ping."""
+    rate_alert: RateAlert | None = None
+    """What is reported of the expected rate."""
 
     @property
     def gone(self) -> frozenset[str]:

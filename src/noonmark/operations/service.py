@@ -8,20 +8,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.audit import AuditEntry
-from noonmark.core.log_summary import failure_line
+from noonmark.core.log_summary import failure_line, rate_line
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import MAIN_TENANT, KeySettings
 from noonmark.core.targets.ping import MOMENTS
+from noonmark.ports.events import RateExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
+    from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
@@ -103,6 +106,8 @@ class Service:
     """Calls the URLs that schedules name for their starts and ends."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
+    tell: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)
+    """Counts what would otherwise be an event of the driver."""
 
     def report_end(self, schedule: Schedule, settlement: Settlement, *, source: str) -> None:
         """Log the failure of a run that ended elsewhere, and call the URL that its schedule names for such an end."""
@@ -118,6 +123,12 @@ class Service:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:
                 self.pinger.ping(schedule, occurrence, moment)
+
+    def report_rate(self, schedule: Schedule, alert: RateAlert) -> None:
+        """Log and count that a job which pings runs too often."""
+        logger.warning("%s", rate_line(schedule, alert), extra={"schedule_id": schedule.schedule_id})
+        self.tell([RateExceeded(schedule.schedule_id, alert)])
+        self.wake(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ class Schedule:
     retry_policy: Document | None = None
     timeout_seconds: float | None = None
     expected_seconds: float | None = None
+    expected_rate: Document | None = None
     window: Document | None = None
     delivery: str | None = None
     pause_on_failure: int | None = None

@@ -97,6 +97,8 @@ class ScheduleFields(Arguments):
     timeout_seconds: Seconds | None = None
     expected_seconds: Seconds | None = None
     """How long a run usually takes; one that takes longer is reported, and goes on."""
+    expected_rate: Object | None = None
+    """`at_least` successes and `at_most` starts `per_seconds`; what deviates is reported."""
     window: Object | None = None
     delivery: Text | None = None
     """at_least_once or at_most_once."""

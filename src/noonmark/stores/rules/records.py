@@ -182,6 +182,8 @@ class ScheduleState:
     owner: int = 0
     leads: Any = None
     """The causation chain of what its last end sets off, packed, where a schedule follows it."""
+    rate_window: Any = None
+    """What was counted for its expected rate, packed."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

@@ -29,7 +29,7 @@ KEYS = RowCheck("concurrency_keys", KEY_COLUMNS)
 GOES_ON = frozenset({
     "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
     "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
-    "completed_at", "owner", "leads",
+    "completed_at", "owner", "leads", "rate_window",
 })  # fmt: skip
 """With any of these damaged, a schedule goes on."""
 _COUNTED = frozenset({"holder", "live", "history", "queued", "fences"})
