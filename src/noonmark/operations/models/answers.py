@@ -226,6 +226,32 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentProblem:
+    """What is wrong with a field."""
+
+    field: str
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSchedule:
+    """Whether a schedule would be accepted, and what may surprise about it."""
+
+    schedule_id: str | None
+    problems: list[DocumentProblem]
+    """Why it would be refused."""
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSchedules:
+    """What a server says about schedules, in the order of the request."""
+
+    checks: list[CheckedSchedule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedSchedule:
     """A schedule of a selection, and what became of it."""
 
