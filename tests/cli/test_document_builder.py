@@ -167,7 +167,14 @@ def test_status_shows_target_and_limits(cli, options, message):
             {"expected_rate": {"at_least": 1, "at_most": 30, "per_seconds": 86400}},
         ),
         (
-            ("--ping-start", "https://e.com/start", "--ping-success", "https://e.com", "--ping-failure", "https://e.com/f"),
+            (
+                "--ping-start",
+                "https://e.com/start",
+                "--ping-success",
+                "https://e.com",
+                "--ping-failure",
+                "https://e.com/f",
+            ),
             {"ping_urls": {"start": "https://e.com/start", "success": "https://e.com", "failure": "https://e.com/f"}},
         ),
         (("--retries", "99"), {"retry_policy": {"max_attempts": 100}}),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.run import Outcome, RunProgress, Run, output_text, progress_result
+from noonmark.core.run import Outcome, Run, RunProgress, output_text, progress_result
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ class TestLimits:
         self.now = 0
         return PingLimiter(lambda: self.now)
 
-    def refused(self, limiter, token="a"):
+    def refused(self, limiter):
         with pytest.raises(HttpError) as refused:
-            limiter.take(token)
+            limiter.take("a")
         return refused.value.status, refused.value.headers["Retry-After"]
 
     def test_a_url_pings_so_often_at_once_and_then_once_a_second(self, limiter):

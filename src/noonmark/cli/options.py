@@ -191,9 +191,7 @@ class PolicyOptions:
     expected: Annotated[
         Text, Parameter(group=POLICIES, help="How long a run usually takes: 10m. One that takes longer is reported.")
     ] = None
-    at_least: Annotated[
-        Number, Parameter(group=POLICIES, help="Report when fewer runs succeed within --per.")
-    ] = None
+    at_least: Annotated[Number, Parameter(group=POLICIES, help="Report when fewer runs succeed within --per.")] = None
     at_most: Annotated[Number, Parameter(group=POLICIES, help="Report when more runs start within --per.")] = None
     per: Annotated[Text, Parameter(group=POLICIES, help="The window of --at-least and --at-most: 1d.")] = None
     retries: Annotated[Number, Parameter(group=POLICIES, help="How often a failed run is retried.")] = None

@@ -77,9 +77,7 @@ def _count_for_rate(service: Service, schedule: Schedule, ping: Ping) -> None:
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         is_start, is_success = ping.signal is Signal.START, ping.signal is Signal.SUCCESS
-        counted = edits.ping(
-            snapshot, is_start=is_start, is_success=is_success, now=now, lookahead=service.lookahead
-        )
+        counted = edits.ping(snapshot, is_start=is_start, is_success=is_success, now=now, lookahead=service.lookahead)
         made[:] = [] if counted is None else [counted]
         return counted
 

@@ -197,9 +197,7 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
         )
     changes = {name: value for name, value in document.items() if name != "schedule_id"}
     declared = declare_again(changed(known.schedule.declaration, changes), known.schedule, now=from_micros(now))
-    return replace(
-        known.schedule, declaration=check_declaration(service, declared, known.schedule), updated=now
-    )
+    return replace(known.schedule, declaration=check_declaration(service, declared, known.schedule), updated=now)
 
 
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:

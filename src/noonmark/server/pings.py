@@ -59,9 +59,9 @@ class PingLimiter:
             raise HttpError(429, QuotaExceeded.code, message, headers={"Retry-After": str(wait)})
 
 
-def handlers(monotonic: Callable[[], Micros] = SystemClock().monotonic) -> dict[tuple[str, str], TextHandler]:
+def handlers() -> dict[tuple[str, str], TextHandler]:
     """The routes of pings."""
-    limiter = PingLimiter(monotonic)
+    limiter = PingLimiter(SystemClock().monotonic)
 
     def receive(request: ApiRequest) -> ApiResponse:
         """Let a ping count for the occurrence that expects it. Parameters are ignored: some clients add their own."""

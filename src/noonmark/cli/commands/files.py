@@ -147,7 +147,7 @@ def apply_files(
     return 0
 
 
-def _make_change(  # noqa: PLR0913 - each is of its own kind
+def _make_change(
     connection: Connection,
     remote: Remote,
     files: ScheduleFiles,
@@ -200,8 +200,9 @@ def _check(remote: Remote, changes: Changes) -> Checks:
         for step, found in zip(steps, answer["checks"], strict=True):
             if found["warnings"]:
                 checks.warnings[step.schedule_id] = found["warnings"]
-            for one in found["problems"] if step.index is not None else ():
-                checks.problems.append((step.index, Problem(one["field"], one["detail"], one["code"])))
+            if step.index is not None:
+                problems = [Problem(one["field"], one["detail"], one["code"]) for one in found["problems"]]
+                checks.problems.extend((step.index, problem) for problem in problems)
     return checks
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.documents import Reader
     from noonmark.core.instants import Micros
 
+COUNTS = ("ends", "started", "succeeded", "started_after", "succeeded_after")
 MAX_RATE = 1_000_000_000
 MIN_WINDOW_SECONDS = 1
 MAX_WINDOW_SECONDS = 31_622_400
@@ -115,18 +116,10 @@ def read_window(document: object) -> RateWindow | None:
     """The window that a store has kept; None if its record is damaged, so that a new one begins."""
     if not isinstance(document, dict):
         return None
-    counts = [document.get(name) for name in ("ends", "started", "succeeded", "started_after", "succeeded_after")]
-    if not all(type(one) is int for one in counts):
+    counts = {name: count for name in COUNTS if type(count := document.get(name)) is int}
+    if len(counts) < len(COUNTS):
         return None
-    ends, started, succeeded, started_after, succeeded_after = counts
-    return RateWindow(
-        ends=ends,
-        started=started,
-        succeeded=succeeded,
-        started_after=started_after,
-        succeeded_after=succeeded_after,
-        is_begun=document.get("is_begun") is True,
-    )
+    return RateWindow(**counts, is_begun=document.get("is_begun") is True)
 
 
 def open_window(rate: ExpectedRate, *, now: Micros) -> RateWindow:
@@ -151,9 +144,7 @@ def count_success(window: RateWindow, *, now: Micros) -> RateWindow:
     return replace(window, succeeded_after=window.succeeded_after + 1)
 
 
-def count_ping(
-    rate: ExpectedRate, window: RateWindow, *, is_start: bool, is_success: bool, now: Micros
-) -> Counted:
+def count_ping(rate: ExpectedRate, window: RateWindow, *, is_start: bool, is_success: bool, now: Micros) -> Counted:
     """Count a ping: a start, or an end without a start before it, is a start; a success is a success as well."""
     counted = Counted(window=window)
     if is_start or not window.is_begun:

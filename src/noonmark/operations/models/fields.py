@@ -164,7 +164,11 @@ def objects(high: int) -> Kind:
     """An array of JSON objects."""
 
     def read(value: object) -> list[Any]:
-        if not isinstance(value, list) or not 1 <= len(value) <= high or not all(isinstance(one, dict) for one in value):
+        if (
+            not isinstance(value, list)
+            or not 1 <= len(value) <= high
+            or not all(isinstance(one, dict) for one in value)
+        ):
             raise ValueError(f"must be an array of 1 to {high} objects")
         return value
 
