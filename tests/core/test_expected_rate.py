@@ -7,7 +7,7 @@ import pytest
 from noonmark.core import edits
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import SECOND, from_micros
-from noonmark.core.log_summary import rate_line
+from noonmark.core.interruption import rate_line
 from noonmark.core.planner import first_plan
 from noonmark.core.policies.expected_rate import (
     ExpectedRate,

@@ -13,7 +13,7 @@ from noonmark.stores.rules.unit_of_work import Fact
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Plan
+    from noonmark.core.planner import Plan
     from noonmark.core.policies.expected_rate import RateAlert, RateWindow
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import Row, ScheduleState

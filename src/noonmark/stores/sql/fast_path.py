@@ -121,7 +121,7 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
 
 
 def _is_plain(start: Start) -> bool:
-    """Whether it takes nothing but the slot, and nothing is expected of how long it takes and how often it starts."""
+    """Whether it takes only the slot, and has no expected duration or rate to watch."""
     declaration = start.claim.schedule.declaration
     is_expected = declaration.expected is not None or declaration.expected_rate is not None
     return start.concurrency is None and start.max_runs is None and not is_expected

@@ -14,7 +14,7 @@ from noonmark.testing.conformance.bench import start as start_of
 from noonmark.testing.factories import NOW
 
 if TYPE_CHECKING:
-    from noonmark.core.plans import Plan
+    from noonmark.core.planner import Plan
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
