@@ -97,10 +97,8 @@ def times(count: object) -> str:
 
 def may_be_caught_up(case: Case) -> bool:
     """Whether the misfire policy lets an overdue one run, if there are no others; that depends on the whole gap."""
-    row = case.occurrence
-    since_due = Listed((row.due if row.caught_up is None else max(row.due, row.caught_up),))
-    policy = case.declaration.misfire_policy
-    return bool(decide(policy, since_due, uid=case.schedule.uid, after=MIN_INSTANT, now=case.now).starts)
+    policy, fires_due = case.declaration.misfire_policy, Listed((case.occurrence.due,))
+    return bool(decide(policy, fires_due, uid=case.schedule.uid, after=MIN_INSTANT, now=case.now).starts)
 
 
 def _policy(what: str, name: str, *, is_known: bool) -> str:
