@@ -31,6 +31,7 @@ from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, Pause
+from noonmark.core.triggers import IntervalTrigger
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -172,7 +173,7 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
             rebound.append(occurrence(after, one.nominal, kept[one.nominal]))
         else:
             superseded.append(one.id)
-    watermark = accounted(snapshot, now=now) if has_same_times else in_force_after(after, now)
+    watermark = accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot.schedule, after, now)
     moved = replace(
         until.closing,
         schedule=after,
@@ -181,6 +182,16 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
         superseded=tuple(superseded),
     )
     return _within_watermark(look_ahead(moved, kept=kept, now=now, lookahead=lookahead), now)
+
+
+def _in_force_after(before: Schedule, after: Schedule, now: Micros) -> Micros:
+    """The watermark at which the new rule begins. The start of an interval that the old rule has named is not new."""
+    watermark, old = in_force_after(after, now), timed_trigger(before)
+    if watermark >= now or old is None or not isinstance(after.declaration.trigger, IntervalTrigger):
+        return watermark
+    start, since = watermark + 1, before.created - 1 if before.anchored is None else before.anchored
+    is_named = in_force_after(before, since) < start and old.next_micros(watermark) == start
+    return now if is_named else watermark
 
 
 def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occurrence:

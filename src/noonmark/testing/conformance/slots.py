@@ -212,8 +212,10 @@ def a_line_keeps_its_order_when_two_nodes_claim_parts_of_it(bench: Bench) -> Non
         waiting = [_decide(bench, claim) for claim in (*others, second)]
         assert {(row.phase, row.waiting_for) for row in waiting} == {(Phase.PENDING, Reason.QUEUED)}
         bench.advance(LEASE)  # the first node is lost with its claim
-        running = _decide(bench, bench.claim_one("node-c"))
-        assert (running.id, running.phase) == (first.occurrence.id, Phase.DISPATCHING)
+        claims = {claim.occurrence.id: claim for claim in bench.claim("node-c")}
+        assert claims.keys().isdisjoint(row.id for row in waiting)
+        running = _decide(bench, claims[first.occurrence.id])
+        assert running.phase is Phase.DISPATCHING
         assert bench.settle(running)
         assert bench.claim_one("node-c").occurrence.id == second.occurrence.id
         assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
