@@ -76,16 +76,25 @@ def edit(
 def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
     """Nothing of the trigger starts from now on; what was due and not yet started is one `skipped/paused` row.
 
-    One that is paused already gets the new reason, author, time and end.
+    One that is paused already stays so since then. It gets the new end, and the new reason and author if there is a
+    reason.
     """
     why = why or Pause(at=now)
     if snapshot.schedule.phase is SchedulePhase.PAUSED:
+        why = _pause_again(snapshot.schedule.pause, why)
         again = replace(snapshot.schedule, pause=why, updated=now)
         return replace(plan(snapshot, now=now, lookahead=0), schedule=again, plan_at=why.until)
     paused = replace(_step(snapshot.schedule, SchedulePhase.PAUSED, now), pause=why)
     withdrawn = _withdraw(snapshot, Phase.SKIPPED, Reason.PAUSED, now=now)
     closed = tuple(_with_pause(row, why) if row.reason is Reason.PAUSED else row for row in withdrawn.closed)
     return replace(withdrawn, schedule=paused, closed=closed, plan_at=why.until)
+
+
+def _pause_again(before: Pause | None, why: Pause) -> Pause:
+    """What is known of a pause when somebody else pauses the schedule once more."""
+    if before is None:
+        return why
+    return replace(before, until=why.until) if why.reason is None else replace(why, at=before.at)
 
 
 def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:

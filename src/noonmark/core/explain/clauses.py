@@ -9,6 +9,7 @@ from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.interruption import BY_WINDOW, SET_BY, real_deadline
 from noonmark.core.lifecycle import LIVE
+from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.catch_up import decide
 from noonmark.core.policies.fires import Listed
 from noonmark.core.policies.misfire import Skip
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from noonmark.core.explain.deciding_rule import Case
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
 
 
@@ -88,6 +90,19 @@ def pause_words(schedule: Schedule) -> str:
     why = "" if pause.reason is None else f" ({pause.reason})"
     until = "" if pause.until is None else f", until {instant_words(pause.until)}"
     return f"the schedule has been paused since {instant_words(pause.at)}{by}{why}{until}"
+
+
+def backfill_pause_words(occurrence: Occurrence) -> str | None:
+    """That its backfill is paused, since when, by whom and why, and how it is resumed; None if it is not paused."""
+    pause = backfill_pause(occurrence)
+    if pause is None:
+        return None
+    backfill_id = occurrence.origin.partition(":")[2]
+    since, by, why = pause.get("at_utc"), pause.get("by"), pause.get("reason")
+    said = "is paused" if since is None else f"has been paused since {shown(since)}"
+    said += f"{'' if by is None else f' by `{by}`'}{'' if why is None else f' ({why})'}"
+    resume = f"`noonmark backfill resume {occurrence.schedule_id} {backfill_id}`"
+    return f"its backfill `{backfill_id}` {said}, and holds it until it is resumed, as with {resume}"
 
 
 def times(count: object) -> str:
@@ -202,6 +217,8 @@ def _dependency_timed_out(case: Case) -> str:
 
 def _paused(case: Case) -> str:
     row = case.occurrence
+    if (of_backfill := backfill_pause_words(row)) is not None:
+        return of_backfill
     if row.phase in LIVE:
         return f"{pause_words(case.schedule)}, and holds it until it is resumed"
     by, why = case.detail.get("paused_by"), case.detail.get("pause_reason")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import Pause
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -237,8 +238,8 @@ class MemoryStore:
         return backfills.progress(history.backfill_counts(self._uow, uid))
 
     @atomic
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
-        return backfills.change(self._uow, uid, backfill_id, change)
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
+        return backfills.change(self._uow, uid, backfill_id, change, why)
 
     @atomic
     def cancel(self, occurrence_id: str) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import Pause
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -225,9 +226,9 @@ class SqlStore(ABC):
     def backfills(self, uid: str) -> list[BackfillProgress]:
         return self._read(lambda uow: backfills.progress(history.backfill_counts(uow.session, uid)))
 
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
-        return self._careful(tenants, lambda uow: backfills.change(uow, uid, backfill_id, change), tells=True)
+        return self._careful(tenants, lambda uow: backfills.change(uow, uid, backfill_id, change, why), tells=True)
 
     def cancel(self, occurrence_id: str) -> bool:
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
