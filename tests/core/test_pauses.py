@@ -162,8 +162,8 @@ def test_what_no_live_node_serves_waits_for_one():
 def test_one_of_a_paused_backfill_says_so_and_how_it_is_resumed(facts, said):
     one = scheduled()
     explanation = explain_occurrence(one, row(one, origin=backfill("b1"), facts=facts), now=at(200))
-    resume = "and holds it until it is resumed, as with `noonmark backfill resume s1 b1`"
-    assert explanation.summary == f"It has not run yet: its backfill `b1` {said}, {resume}."
+    resume = "`noonmark backfill resume s1 b1` resumes it"
+    assert explanation.summary == f"It has not run yet: its backfill {said}; {resume}."
     assert "backfill_paused" in step(explanation, "pause").facts
 
 

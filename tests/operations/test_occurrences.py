@@ -188,7 +188,7 @@ class TestBackfills:
         harness.pass_by(1)
         assert harness.calls == []
         paused = harness("schedule/occurrences", schedule_id=made)["occurrences"][-1]
-        words = f"its backfill `{one['backfill_id']}` has been paused since "
+        words = "its backfill has been paused since "
         resume = f"noonmark backfill resume {made} {one['backfill_id']}"
         explained = harness("occurrence/explain", occurrence_id=paused["occurrence_id"])["summary"]
         for said in (paused["why"].lower(), explained.lower()):

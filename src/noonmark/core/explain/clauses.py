@@ -101,8 +101,7 @@ def backfill_pause_words(occurrence: Occurrence) -> str | None:
     since, by, why = pause.get("at_utc"), pause.get("by"), pause.get("reason")
     said = "is paused" if since is None else f"has been paused since {shown(since)}"
     said += f"{'' if by is None else f' by `{by}`'}{'' if why is None else f' ({why})'}"
-    resume = f"`noonmark backfill resume {occurrence.schedule_id} {backfill_id}`"
-    return f"its backfill `{backfill_id}` {said}, and holds it until it is resumed, as with {resume}"
+    return f"its backfill {said}; `noonmark backfill resume {occurrence.schedule_id} {backfill_id}` resumes it"
 
 
 def times(count: object) -> str:
