@@ -15,7 +15,7 @@ from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.claims import READY_ROUTES
 from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
 from noonmark.stores.sql.reads import search
-from noonmark.stores.sql.reads.backlog import ALWAYS, EXPIRED, READY, WAITING
+from noonmark.stores.sql.reads.history import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.subscriptions import FIELDS, LISTENERS
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import ROUTE
@@ -40,7 +40,7 @@ def store(database):
 
 @pytest.mark.parametrize(("query", "values"), [(STARTABLE, (1, 0, IDS, 1)), (ENDABLE, (IDS, 1, 0))])
 def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(store, query, values):
-    plan = store._glance(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
+    plan = store._autocommit(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on schedule_states" not in steps, steps
 
@@ -51,7 +51,7 @@ def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(st
     ids=["ready", "expired", "waiting", "routes"],
 )
 def test_a_backlog_is_counted_by_what_is_in_it(store, query, values):
-    plan = store._glance(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
+    plan = store._autocommit(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on occurrences" not in steps, steps
 
@@ -128,7 +128,7 @@ def test_failures_are_found_in_their_index_and_no_more_of_them_are_read_than_a_p
     store.open()
     made = factories.schedule("uid-1")
     assert store.create([first_plan(made, lookahead=0)]) == [True]
-    store._quick(lambda uow: uow.session.execute(FAILURES))
+    store._write_unlocked(lambda uow: uow.session.execute(FAILURES))
     wanted = OccurrenceFilter(phases=frozenset({Phase.FAILED}), since=NOW)
 
     def read(uow):
