@@ -212,7 +212,7 @@ def test_what_is_claimed_is_shown_with_who_claimed_it():
         (misfire.CatchUpOne(), 0, "catch_up_one` decides whether it still runs"),
         (misfire.CatchUpAll(limit=9), 0, "catch_up_all` decides whether it still runs"),
         (misfire.CatchUpWithin(window=299 * SECOND), 0, "catch_up_within` drops it"),
-        (misfire.CatchUpWithin(window=299 * SECOND), 1, "catch_up_within` decides whether it still runs"),
+        (misfire.Skip(), 1, "skip` drops it"),
     ],
 )
 def test_of_one_that_is_overdue_it_is_told_what_can_become_of_it(policy, caught_up, fate):

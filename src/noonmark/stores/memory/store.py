@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
-    from noonmark.core.schedule import AuditEntry
+    from noonmark.core.schedule import AuditEntry, Pause
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -237,8 +237,8 @@ class MemoryStore:
         return backfills.progress(history.backfill_counts(self._uow, uid))
 
     @atomic
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
-        return backfills.change(self._uow, uid, backfill_id, change)
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
+        return backfills.change(self._uow, uid, backfill_id, change, why)
 
     @atomic
     def cancel(self, occurrence_id: str) -> bool:

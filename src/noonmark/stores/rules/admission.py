@@ -202,6 +202,8 @@ def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
         if any(rival.turn > row.turn for rival in rivals):
             completion.end(uow, row, Phase.SKIPPED, Reason.REPLACED)
             return
+    if decided.joins_line and row.caught_up is None:
+        row.caught_up = now
     if decided.cancel_grace is not None and (holder := slots.slot_holder(uow, state)) is not None:
         _stop(uow, holder, by=now + decided.cancel_grace)
     slots.wait(uow, row, decided)

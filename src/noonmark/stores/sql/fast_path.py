@@ -120,9 +120,9 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
 
 
 def _is_plain(start: Start) -> bool:
-    """Whether it takes only the slot, and has no expected duration to watch."""
+    """Whether it takes only the slot, waits for no turn, and has no expected duration to watch."""
     is_expected = start.claim.schedule.declaration.expected is not None
-    return start.concurrency is None and start.max_runs is None and not is_expected
+    return start.concurrency is None and start.max_runs is None and not is_expected and not start.is_in_line
 
 
 def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
