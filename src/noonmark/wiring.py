@@ -117,7 +117,7 @@ def make_target(
         "ping": PingReceiver(store),
         "http": HttpRunner(outbound, secrets=secret_resolver),
     }
-    if os.name == "posix":  # elsewhere there are no groups of processes
+    if os.name == "posix":  # other systems have no process groups
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
 
@@ -133,7 +133,7 @@ def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:
-    """What keeps uploads in their folder; None where there is none."""
+    """The store of uploads; None without a folder."""
     folder = upload_folder(place, store)
     if folder is None or os.name != "posix":  # elsewhere, folders cannot be held open
         return None

@@ -482,5 +482,5 @@ class TwoNodes(RuleBasedStateMachine):
             assert counted == trigger.count_micros(NOW - 1, state.watermark) - self.unnamed[uid]
 
 
-TwoNodes.TestCase.settings = settings(max_examples=70 * SCALE, stateful_step_count=60)
+TwoNodes.TestCase.settings = settings(max_examples=35 * SCALE, stateful_step_count=60)
 TestTwoNodes = TwoNodes.TestCase

@@ -149,7 +149,7 @@ def test_the_event_from_outside_that_began_it_counts_as_one_of_its_type():
         ("shop", ["schedule-of-alert"], True),
     ],
 )
-def test_no_schedule_is_set_off_by_a_fact_that_names_it(source, chain, is_set_off):
+def test_no_schedule_is_triggered_by_a_fact_that_names_it(source, chain, is_set_off):
     alert = listener("alert", "occurrence.failed")
     payload = {} if chain is None else {"chain": chain}
     told = Event(event_type="occurrence.failed", emitted=NOW, event_id="e", source=source, payload=payload)
@@ -173,7 +173,7 @@ MARKED = f"evt2_{mark('schedule-of-turn', 'turned')}-occ_1"
         ("shop", MARKED, True),
     ],
 )
-def test_no_schedule_is_set_off_by_what_its_own_run_emitted_or_has_led_to(source, event_id, is_set_off):
+def test_no_schedule_is_triggered_by_what_its_own_run_emitted_or_has_led_to(source, event_id, is_set_off):
     turn = listener("turn", "turned")
     told = Event(event_type="turned", emitted=NOW, event_id=event_id, source=source)
     assert concerns(told, turn) is not is_set_off

@@ -390,7 +390,7 @@ def test_upstreams_that_are_unknown_or_make_a_cycle_are_refused(schedule_id, nam
     assert refused.value.field == field
 
 
-def test_a_cycle_is_told_by_who_depends_on_whom():
+def test_a_cycle_is_shown_by_who_depends_on_whom():
     with pytest.raises(InvalidSchedule) as refused:
         check_order("a", [Dependency(schedule_id="b")], {"a": (), "b": ("a",)})
     names = refused.value.message.removeprefix("makes a cycle: ").split(" depends on ")
@@ -401,7 +401,7 @@ def test_a_cycle_is_told_by_who_depends_on_whom():
     assert {("a", "c"), ("c", "b"), ("b", "a")} == set(itertools.pairwise(names))
 
 
-def test_a_cycle_is_told_by_names_where_there_are_any():
+def test_a_cycle_is_shown_by_names_where_there_are_any():
     with pytest.raises(InvalidSchedule) as refused:
         check_order("a", [Dependency(schedule_id="b")], {"a": (), "b": ("a",)}, {"b": "backup"})
     shown = refused.value.message.removeprefix("makes a cycle: ").split(" depends on ")

@@ -390,7 +390,7 @@ def test_what_is_overdue_times_out_unless_it_was_asked_to_stop(row, expected):
     assert (run.node, run.started, run.ended) == ("n1", at(101), at(112))
 
 
-def test_a_delivery_whose_lease_was_lost_is_told_from_its_row():
+def test_a_delivery_whose_lease_was_lost_is_shown_from_its_row():
     row = replace(
         occurrence(scheduled(), at(100), at(100)),
         fence=4,
@@ -488,7 +488,7 @@ def test_an_attempt_comes_no_sooner_than_the_target_asked_for_but_within_a_day(s
     assert failed(retry_after=seconds * SECOND).retry_at == at(retry_at)
 
 
-def test_what_goes_on_is_told_as_an_open_run():
+def test_what_goes_on_is_shown_as_an_open_run():
     row = replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING, attempt=2, fence=4)
     told = interim(row, RunInProgress(started=at(101), result={"output": "a"}), node="n1")
     run = Run(id=f"{row.id}-4", occurrence_id=row.id, attempt=2, node="n1", started=at(101), result={"output": "a"})

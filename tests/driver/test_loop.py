@@ -512,7 +512,7 @@ def failed(told, duty):
     return [one for one in told if isinstance(one, driver_events.StoreFailed) and one.duty == duty]
 
 
-def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkeypatch):
+def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
     async def story():
         place = Place()
         made = place.create()

@@ -31,7 +31,7 @@ def results(rig, made):
 
 
 class TestTheDuty:
-    def test_all_are_told_of_in_one_call(self):
+    def test_all_are_reported_in_one_call(self):
         rig = Rig()
         made, given = two(rig)
         say(rig, given[0], MORE)
@@ -65,7 +65,7 @@ class TestTheDuty:
         assert rig.progress_once() == ProgressReport(written=1)
         assert results(rig, made) == [[SAID], [MORE]]
 
-    def test_nothing_is_told_of_what_has_ended_or_is_somebody_elses(self):
+    def test_nothing_is_reported_about_ended_or_foreign_runs(self):
         rig = Rig(lease=SECOND)
         made, given = two(rig)
         say(rig, given[0])

@@ -109,7 +109,7 @@ def test_a_clock_that_is_set_forward_brings_what_is_due_by_it_with_the_next_rene
     asyncio.run(story())
 
 
-def test_a_clock_that_is_set_forward_by_less_wakes_nobody():
+def test_a_clock_that_is_set_forward_by_less_wakes_no_node():
     async def story():
         ahead = 0
         clock = SystemClock()

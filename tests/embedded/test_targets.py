@@ -30,7 +30,7 @@ class TestCommands:
         [run] = keeper.runs(job)
         assert run.result == {"exit_code": 0, "output": ""}
 
-    def test_it_runs_when_somebody_asks(self, keeper):
+    def test_it_runs_on_request(self, keeper):
         job = keeper.schedule_command(
             [Path("/bin/sh"), "-c", 'cat; echo " $LEVEL"'], trigger=NEVER, env={"LEVEL": "9"}, stdin="word", name="it"
         )
@@ -197,7 +197,7 @@ class TestRequests:
         assert headers["Idempotency-Key"] == run.occurrence_id
         assert (run.result["status"], run.result["body"]) == (200, {"done": True})
 
-    def test_it_is_sent_when_somebody_asks(self, keeper, receiver):
+    def test_it_is_sent_on_request(self, keeper, receiver):
         job = keeper.schedule_http(f"{receiver.url}/ping?who={{{{payload}}}}", trigger=NEVER, name="it")
         assert keeper.run_now(job, payload="me")["status"] == 200
         assert keeper.schedule_http(f"{receiver.url}/next", trigger=NEVER, expected_statuses=(404,), name="it") == job
@@ -222,7 +222,7 @@ class TestRequests:
         with keeper:
             assert ended(keeper, job) == ["timed_out"]
 
-    def test_what_went_wrong_is_told_to_whoever_waits(self, receiver):
+    def test_an_error_is_raised_for_the_waiting_caller(self, receiver):
         with closing(Scheduler()) as program:
             job = program.schedule_http(f"{receiver.url}/next", body="{{payload.who}}", trigger=NEVER)
             receiver.answers += [(400, b'{"error": "no such order"}', {"Content-Type": "application/json"})]
@@ -242,7 +242,7 @@ class TestRequests:
             assert caught.value.result is None
             assert issubclass(RunFailed, RuntimeError)
 
-    def test_everything_that_is_wrong_is_told_at_once(self):
+    def test_all_problems_are_reported_at_once(self):
         with pytest.raises(InvalidSchedule) as caught:
             Scheduler().schedule_http("http://host", retries=-1, expected_statuses=["ok"], timeout=-1)
         told = {one.field: one.message for one in caught.value.problems}
@@ -317,7 +317,7 @@ class TestRequests:
 
 
 class TestEvents:
-    def test_a_schedule_sets_off_another(self, keeper):
+    def test_a_schedule_triggers_another(self, keeper):
         heard = []
         keeper.register_function("hear", lambda context: heard.append((context.event["source"], context.payload)))
         keeper.schedule(

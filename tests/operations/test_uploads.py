@@ -55,22 +55,22 @@ def unannounced(service, tmp_path):
 
 @pytest.mark.usefixtures("unannounced")
 class TestWhatWasKeptWhileTheStoreWasAway:
-    def test_is_told_of_before_a_list(self, service):
+    def test_is_reported_before_a_list(self, service):
         found = perform(service, LOCAL, "upload/list", {})["uploads"]
         assert [one["filename"] for one in found] == told(service) == ["first"]
         assert service.uploads.unannounced("default") == []
 
-    def test_is_told_of_before_the_next_file(self, service):
+    def test_is_reported_before_the_next_file(self, service):
         send(service, "second")
         assert told(service) == ["first", "second"]
 
-    def test_is_no_business_of_others(self, service):
+    def test_is_hidden_from_others(self, service):
         elsewhere = replace(LOCAL, owner=replace(LOCAL.owner, tenant="elsewhere"))
         assert perform(service, elsewhere, "upload/list", {})["uploads"] == []
         assert told(service) == []
 
 
-def test_what_somebody_is_about_to_tell_of_is_left_to_him(service):
+def test_an_upload_that_another_process_is_about_to_announce_is_left_to_it(service):
     coming = service.uploads.receive("default", "upl_1")
     coming.keep(filename="a", path="/a", content_type="text/plain", now=1)
     assert service.uploads.unannounced("default") == []

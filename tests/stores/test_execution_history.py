@@ -148,7 +148,7 @@ def test_a_start_that_was_committed_early_begins_when_it_is_due(bench):
     assert (row["started"], row["ended"], row["duration_seconds"]) == (NOW + 5_000, None, None)
 
 
-def test_a_run_that_is_retried_is_told_beside_those_before_it(bench):
+def test_a_run_that_is_retried_is_shown_beside_those_before_it(bench):
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.retry(one, bench.now)

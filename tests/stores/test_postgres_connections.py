@@ -36,7 +36,7 @@ def test_there_are_never_more_connections_than_the_pool_allows(stores):
     assert len(stores.backends()) == 3
 
 
-def test_whoever_finds_every_connection_in_use_waits_for_one(stores):
+def test_a_caller_waits_while_every_connection_is_in_use(stores):
     store = stores.open("pool=2")
     connections = [store._pool.acquire() for _ in range(2)]
     with ThreadPoolExecutor(1) as pool:
@@ -47,7 +47,7 @@ def test_whoever_finds_every_connection_in_use_waits_for_one(stores):
     store._pool.release(connections[1])
 
 
-def test_whoever_waited_too_long_for_a_connection_is_told(stores):
+def test_a_connection_timeout_is_reported(stores):
     store = stores.open("pool=2", "timeout=0.5")
     connections = [store._pool.acquire() for _ in range(2)]
     with pytest.raises(StoreUnavailable, match=r"all 2 connections to .* are in use; set a larger pool with \?pool="):
@@ -107,7 +107,7 @@ def test_a_connection_that_breaks_while_it_commits_leaves_the_outcome_unknown(st
     assert stores.nodes() == ["known", "unknown"]
 
 
-def test_whoever_only_reads_is_answered_though_the_connection_breaks_at_the_end(stores, proxy):
+def test_a_read_is_answered_though_the_connection_breaks_at_the_end(stores, proxy):
     store = stores.open(port=proxy.port)
     store.create(plans(1))
     proxy.drop_replies(0.3)
@@ -163,7 +163,7 @@ def test_a_client_that_is_frozen_in_a_transaction_keeps_its_locks_for_a_while_on
     assert stores.nodes() == ["frozen", "other"]
 
 
-def test_a_mistake_of_ours_is_told_as_it_is_and_breaks_nothing(stores):
+def test_a_mistake_of_ours_is_shown_as_it_is_and_breaks_nothing(stores):
     store, tries = stores.open(), []
     occupy(store, 5)
     before = stores.backends()

@@ -98,7 +98,7 @@ def assert_consistent(store):
     assert all(matched == there for _, matched, there in ask(store, STREAMS))
 
 
-def test_nobody_claims_what_another_has_claimed(stores):
+def test_no_one_claims_what_another_has_claimed(stores):
     for number in range(4):
         assert all(stores[0].create(plans(ROWS // 4, f"uid-{number}")))
     stores[0]._clock.now += factories.MINUTE

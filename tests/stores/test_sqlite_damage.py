@@ -56,7 +56,7 @@ def test_an_occurrence_with_an_unreadable_payload_ends(bench):
     "column",
     ["nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision", "origin", "stop"],
 )
-def test_an_occurrence_with_a_value_of_the_wrong_kind_keeps_nobody_from_the_others(bench, column, value):
+def test_an_occurrence_with_a_value_of_the_wrong_kind_does_not_block_the_others(bench, column, value):
     made = bench.create_quiet()
     broken = bench.add(made, "broken")
     sound = bench.add(made, "sound")

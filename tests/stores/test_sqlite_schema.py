@@ -193,7 +193,7 @@ def test_a_database_of_another_program_is_refused(tmp_path):
         opened(path)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     path = tmp_path / "noonmark.db"
     path.write_text("not a database at all, but long enough to be taken for the header of one" * 20)
     with pytest.raises(StoreUnavailable, match="is not an SQLite database"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 16
 """The longest chain of events that set each other off."""
 MAX_FACTS = 2
-"""How many of them may be system events: one about what none has set off, and one about what that one set off."""
+"""How many of them may be system events: one about work that no event triggered, and one about what that triggered."""
 MAX_OF_TYPE = 2
 """So many may be of one type when the last is emitted by a schedule that listens for just such ones; the one from
 outside that began it counts too."""
@@ -80,7 +80,7 @@ def why_not_requested(chain: Chain) -> str | None:
 
 
 def chain_after(occurrence: Occurrence) -> Chain | None:
-    """The chain of what an occurrence has set off as an upstream, by its end; None where no event is behind it."""
+    """The chain of what the end of an occurrence triggers downstream; None if no event is behind it."""
     behind = chain_behind(occurrence)
     return None if behind == Chain() else behind.then(occurrence.schedule_id)
 
@@ -156,7 +156,7 @@ class Reaction:
 
 
 def match(event: Event, schedule: Schedule, *, now: Micros) -> Occurrence | None:
-    """The occurrence that an event, which was emitted before now, sets off; final where the schedule is paused."""
+    """The occurrence that an emitted event triggers; final if the schedule is paused."""
     trigger = schedule.declaration.trigger
     if not isinstance(trigger, EventTrigger) or not _listened(schedule, trigger, event.emitted, now):
         return None

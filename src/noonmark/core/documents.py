@@ -1,8 +1,8 @@
 """Reading documents: one JSON object at a time, field by field, noting every problem with its path.
 
 A `Reader` never raises while it reads. It answers a missing or bad field with the default and notes the
-problem, so that one pass over a document finds everything that is wrong with it. `close` refuses the fields
-nobody asked for.
+problem, so that one pass over a document finds everything that is wrong with it. `close` rejects the fields
+that nothing has read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REQUIRED: Any = object()
 
 
 class Reader:
-    """One object of a document; `path` is where it stands in the whole."""
+    """One object of a document; `path` is its place in the whole."""
 
     def __init__(
         self, document: object, *, path: str, code: str, problems: list[Problem], repeats: bool = True
@@ -67,7 +67,7 @@ class Reader:
         self.problems.append(Problem(self.at(name), message, code or self.code))
 
     def raw(self, name: str, default: Any = None) -> Any:
-        """The value as it stands."""
+        """The raw value."""
         self._asked.append(name)
         return self._fields.get(name, default)
 
@@ -278,7 +278,7 @@ class Notation(Generic[K]):
 def read_notation(
     reader: Reader, field: str, names: Mapping[str, K], settings: Mapping[K, tuple[str, ...]]
 ) -> Notation[K] | None:
-    """What stands in the field; nothing when it is absent, or when its problem has been noted.
+    """The value of the field; nothing if it is absent, or if its problem is recorded.
 
     `names` leads from every accepted name to its kind; `settings` says which settings each kind takes.
     """
@@ -297,7 +297,7 @@ def read_notation(
     given = [setting for setting in known if fields.raw(setting) is not None]
     fields.close()
     if kind is None:
-        # Which settings fit cannot be said of an unknown type.
+        # The settings of an unknown type are unknown.
         return None
     for setting in given:
         if setting not in settings[kind]:

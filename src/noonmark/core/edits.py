@@ -1,4 +1,4 @@
-"""Edits: what becomes of a schedule's projections when it is changed, paused, resumed or deleted.
+"""Edits: what happens to a schedule's projections when it is changed, paused, resumed or deleted.
 
 Each is a plan like any other, on condition of revision and watermark. Times up to now belong to the rule that was in
 force until now, so they are accounted for first; what lies ahead is the new rule's. What was started finishes as it
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Until:
-    """The account up to now: what was closed, and what the rule in force still wants to run, oldest first."""
+    """The account up to now: what was closed, and what the rule in force still runs, oldest first."""
 
     closing: Plan
     wanted: tuple[Occurrence, ...] = ()
@@ -51,9 +51,9 @@ class _Until:
 def edit(
     snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead: Micros, source: str | None = None
 ) -> Plan:
-    """Put a new declaration in force. One that changes nothing that runs keeps the revision and the projections.
+    """Apply a new declaration. One that changes nothing that runs keeps the revision and the projections.
 
-    With a source, all of it comes from there now, whoever created the schedule.
+    With a source, all of it comes from there now, no matter who created the schedule.
     """
     before = snapshot.schedule
     after = replace(before, declaration=declaration, updated=now, source=source or before.source)
@@ -74,7 +74,7 @@ def edit(
 
 
 def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
-    """Nothing of the trigger starts from now on; what was due and not yet started is one `skipped/paused` row.
+    """Pause: the trigger starts nothing; what was due and not started is one `skipped/paused` row.
 
     One that is paused already gets the new reason, author, time and end.
     """
@@ -119,7 +119,7 @@ def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
 
 
 def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
-    """Nothing of the trigger starts from now on; its projections end as `cancelled/deleted`."""
+    """Delete: the trigger starts nothing; its projections end as `cancelled/deleted`."""
     deleted = replace(_step(snapshot.schedule, SchedulePhase.DELETED, now), deleted=now, pause=None)
     withdrawn = _withdraw(snapshot, Phase.CANCELLED, Reason.DELETED, now=now)
     ahead = dict.fromkeys(one.id for one in snapshot.projections if one.nominal > now)

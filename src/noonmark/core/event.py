@@ -138,7 +138,7 @@ class Event:
     event_id: str | None = None
     """Its own, or the one that it got when it was kept."""
     source: str = ""
-    """Who emitted it."""
+    """The emitter."""
     payload: Any = field(default_factory=dict, hash=False, repr=False)
     """What there is to know of it, as JSON."""
     behind: Chain | None = None
@@ -150,7 +150,7 @@ class Event:
         return from_micros(self.emitted)
 
     def to_envelope(self) -> dict[str, Any]:
-        """The whole event as JSON; of an occurrence that it sets off, this is the payload."""
+        """The whole event as JSON; the payload of an occurrence that it triggers."""
         return {
             "event_id": self.event_id,
             "event_type": self.event_type,
@@ -161,7 +161,7 @@ class Event:
 
 
 def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
-    """Read an event emitted now, which stands at `path`; InvalidRequest lists everything wrong with it."""
+    """Read an event emitted now, found at `path`; InvalidRequest lists everything wrong with it."""
     problems: list[Problem] = []
     reader = Reader(document, path=path, code=InvalidRequest.code, problems=problems)
     if problems:
@@ -184,5 +184,5 @@ def _source(value: object) -> str:
     """The source: any text except Noonmark's own."""
     text = text_value(value, 0, MAX_SOURCE, multiline=False)
     if text == NOONMARK:
-        raise ValueError(f'"{NOONMARK}" is the source of what Noonmark tells of itself; give any other')
+        raise ValueError(f'"{NOONMARK}" is the source of system events; use another one')
     return text

@@ -1,4 +1,4 @@
-"""What cuts a run short, and what is said of it where neither the work nor its target could say anything."""
+"""Interruptions: what ends a run early, and the words for it if neither the work nor its target reported anything."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ANSWERS = frozenset({"http"})
 DEADLINE = "deadline"
 SET_BY = "deadline_set_by"
 """The name under which an occurrence that was taken over keeps what set its deadline: its window, the target, or
-the ping by which a job said that it starts."""
+the start ping of a job."""
 BY_WINDOW, BY_TARGET, BY_START = "window", "target", "start"
 
 
 def interruption(
     outcome: Outcome, reason: Reason | None, occurrence: Occurrence, declared: Declaration, *, node: str
 ) -> str | None:
-    """Why a run has no end of its own, in a few words; None when it has one."""
+    """Why a run was interrupted, in a few words; None if it was not."""
     match outcome:
         case Outcome.TIMED_OUT if reason is Reason.COMPLETION_TIMED_OUT:
             by = "in time" if occurrence.deadline is None else f"by {to_text(occurrence.deadline)}"
@@ -76,11 +76,11 @@ def alert_at(declared: Declaration, started: Micros) -> Micros | None:
 
 
 class Delivery(Protocol):
-    """What a row or an occurrence tells of a delivery."""
+    """The fields of a row or an occurrence that describe a delivery."""
 
     @property
     def phase(self) -> str:
-        """Where it stands."""
+        """Its phase."""
 
     @property
     def stop(self) -> str | None:
@@ -96,7 +96,7 @@ class Delivery(Protocol):
 
 
 def real_deadline(delivery: Delivery) -> Micros | None:
-    """When a delivery has to end, whatever it is expected to take; None if it may take any time."""
+    """When a delivery has to end, however long it is expected to take; None without a limit."""
     if delivery.stop is not None:
         return delivery.deadline
     if delivery.phase != Phase.AWAITING_COMPLETION:
@@ -113,12 +113,12 @@ def is_alert(delivery: Delivery) -> bool:
 
 
 def is_begun(occurrence: Occurrence) -> bool:
-    """Whether a job that runs elsewhere has said by a ping that it starts."""
+    """Whether a job that runs elsewhere has sent a start ping."""
     return (kept_facts(occurrence) or {}).get(SET_BY) == BY_START
 
 
 def lost_error(node: str | None) -> str:
-    """What is said of a run whose node was lost."""
+    """The words for a run whose node was lost."""
     return f"{_named(node)} was lost before it had ended"
 
 

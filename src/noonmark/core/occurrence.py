@@ -37,7 +37,7 @@ class Overrides:
         return present(overlap_policy=self.overlap_policy, concurrency=self.concurrency)
 
     def to_document(self) -> dict[str, Any]:
-        """The overrides as the document that `read_overrides` reads; the chain is stored apart."""
+        """The overrides as the document that `read_overrides` reads; the chain is stored separately."""
         overlap = None if self.overlap_policy is None else self.overlap_policy.to_document()
         return present(overlap_policy=overlap) | ({} if self.concurrency is None else self.concurrency.to_document())
 
@@ -88,7 +88,7 @@ class Occurrence:
     origin: Origin
     """What asked for it: `trigger`, or `manual:`, `event:` and `backfill:` with a key."""
     phase: Phase
-    """Where it stands; the final ones are for good."""
+    """Its phase; final phases do not change."""
     route: str
     nominal: Micros
     due: Micros
@@ -101,7 +101,7 @@ class Occurrence:
     detail: str = ""
     """The numbers behind the reason, as JSON, or nothing."""
     missed_count: int = 0
-    """How many fires it stands for, when it is the record of missed ones."""
+    """How many fires it counts, if it records missed ones."""
     missed_first: Micros | None = None
     missed_last: Micros | None = None
     caught_up: Micros | None = None
@@ -160,7 +160,7 @@ class Occurrence:
 
 
 def kept_facts(occurrence: Occurrence) -> dict[str, Any] | None:
-    """The numbers that were kept beside its reason; None if they cannot be read."""
+    """The numbers that were stored with its reason; None if they cannot be read."""
     try:
         facts = json.loads(occurrence.detail or "{}")
     except ValueError:

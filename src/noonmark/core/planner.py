@@ -1,4 +1,4 @@
-"""Planning: which occurrences a schedule should have, decided from a snapshot of it.
+"""The planner: which occurrences a schedule should have, decided from a snapshot of it.
 
 The *watermark* is the newest nominal time that has been accounted for: every fire up to it has an occurrence, or is
 counted in a row that stands for many. A plan closes what fell due since (by the misfire policy), then looks ahead:
@@ -93,7 +93,7 @@ class Snapshot:
     beyond: tuple[tuple[Micros, Micros], ...] = ()
     """The first and last nominal time of each row of the trigger after the watermark that was admitted or has ended.
 
-    In order. There is hardly ever one: somebody cancelled it ahead, or the clock was ahead for a while.
+    In order. Rarely any: a caller cancelled it ahead of time, or the clock was ahead for a while.
     """
     gaps: tuple[Gap, ...] = ()
     """Those of `beyond` that stand for gaps; read only to rewind, and then both reach back to now."""
@@ -102,7 +102,7 @@ class Snapshot:
     unserved: bool = False
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
     upstreams: Standings | None = None
-    """The schedules it follows, where it has no trigger of its own."""
+    """The schedules it depends on, if it has no trigger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class Plan:
     superseded: tuple[str, ...] = ()
     cancelled: tuple[str, ...] = ()
     schedule: Schedule | None = None
-    """The schedule as it is from now on, where this changes it."""
+    """The changed schedule, if the plan changes it."""
     graph: int | None = None
     """Written only while this is the version of what depends on what, where the plan was checked against that."""
     catch_up: CatchUp | None = None
@@ -262,7 +262,7 @@ def unaccounted(snapshot: Snapshot) -> Fires | None:
 
 
 def accounted(snapshot: Snapshot, *, now: Micros) -> Micros:
-    """The watermark when everything up to now is accounted for, and all that lies ahead is withdrawn.
+    """The watermark when everything up to now is accounted for, and everything ahead is withdrawn.
 
     It falls back to the fire before the first of those, and no further: one beyond now that no projection stands for
     has an outcome already, from a clock that was ahead.
@@ -407,7 +407,7 @@ def _listen(so_far: Plan, end: Micros | None, *, now: Micros) -> Plan:
 
 
 def _stop(so_far: Plan, *, now: Micros) -> Plan:
-    """Plan nothing more, and withdraw what lies ahead; what is past was named, and is left to admission."""
+    """Plan nothing more, and withdraw what is ahead; past fires are left to admission."""
     snapshot = so_far.snapshot
     ahead = [one for one in snapshot.projections if one.nominal > now and one.id not in so_far.superseded]
     planned = [row for row in so_far.planned if row.nominal <= now]

@@ -69,9 +69,9 @@ MAX_TIMEOUT_SECONDS = 31_622_400
 RESERVED_IDS = (".", "..", "count", "preview", "upsert")
 """Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
-"""The source of schedules that a program has made for itself; it could do by itself whatever they do."""
+"""The source of schedules that a program created in its own process; they may do whatever the program may."""
 BY_ITSELF = "noonmark"
-"""The author of pauses and resumptions that nobody asked for."""
+"""The author of automatic pauses and resumptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class Pause:
 
     at: Micros
     by: str | None = None
-    """The caller; `noonmark` if it came by itself."""
+    """The caller; `noonmark` if it was automatic."""
     reason: str | None = None
     until: Micros | None = None
 
@@ -213,7 +213,7 @@ def declare_again(document: object, stored: Schedule, *, now: datetime, keeps_pa
 
 
 def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
-    """A ping target keeps the URL that it has, whatever a document says: only a rotation replaces it."""
+    """A ping target keeps its URL, whatever a document says: only a rotation replaces it."""
     target = declared.target
     if not isinstance(target, PingTarget) or not isinstance(before, PingTarget):
         return declared

@@ -1,4 +1,4 @@
-"""The driver: a node and its steps, each of which can be called by itself."""
+"""The driver: a node and its steps, each of which can be called separately."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Driver:
-    """What happens by itself, in the node of a runtime. Every step reads, decides, commits and reports what it did."""
+    """The steps of a node. Every step reads, decides, commits and reports what it did."""
 
     def __init__(
         self, runtime: Runtime, executor: Executor | None = None, lease_executor: Executor | None = None
@@ -58,7 +58,7 @@ class Driver:
             self.node.finished.append((assignment, delivered))
 
     async def match_once(self) -> MatchReport:
-        """Match events with the schedules that listen for them."""
+        """Match events with the schedules that subscribe to them."""
         return await match_once(self.node)
 
     async def plan_once(self) -> PlanReport:

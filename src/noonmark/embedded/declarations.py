@@ -120,8 +120,8 @@ OWNER = Owner(tenant=MAIN_TENANT, user="local")
 class ExpectedId(str):
     """The id that a schedule gets when it is stored; before that, a decorated function has it.
 
-    A schedule that was renamed may have the id that a name stands for. Then the new one gets another id, and whoever
-    has this one means the name.
+    A renamed schedule may have the id that a name stands for. Then the new one gets another id, and this id stands for
+    the name.
     """
 
     __slots__ = ("name",)
@@ -236,7 +236,7 @@ class Declarations:
             self._functions.register(function, func)
 
     def add_dependencies(self, schedule_id: str | Job, depends_on: Iterable[Upstream]) -> None:
-        """Let a schedule depend on others too; one that it depends on already is replaced."""
+        """Add dependencies to a schedule; an existing one of the same schedule is replaced."""
         added = self.upstreams(depends_on) or []
         replaced = {one.get("schedule_id") for one in added if isinstance(one, Mapping)}
 
@@ -313,7 +313,7 @@ class Declarations:
         return {**options, "depends_on": self.upstreams(options["depends_on"])}
 
     def _document(self, func: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The document that a call of `schedule` stands for."""
+        """The document for a call of `schedule`."""
         options = dict(given)
         name, function_name = options.get("name"), options.pop("function_name", None)
         if name is not None:

@@ -1,4 +1,4 @@
-"""Runners: a driver's loop in a thread of its own or on the program's event loop, and the pool of a scheduler."""
+"""Runners: a driver's loop in a separate thread or on the program's event loop, and the pool of a scheduler."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ class RunnerPool:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        """Reset in a forked process, which has no threads and may have locks that are never released."""
         self.current: Runner | None = None
         self._stopping: Runner | None = None
         """The last one that was stopped; it may not have ended yet."""
@@ -345,7 +345,7 @@ class RunnerPool:
         unregister_exit(runner)
 
     def drain(self) -> Runner | None:
-        """Let the one that looks for work start nothing more, and end when its runs have ended. Returns at once.
+        """Drain the current runner: it starts nothing more, and ends when its runs have ended. Returns at once.
 
         The caller has to wait for the runner that is returned, if there was one.
         """
@@ -356,7 +356,7 @@ class RunnerPool:
         return runner
 
     def hand_back(self) -> None:
-        """Let the one that is stopping hand back its runs now instead of waiting for them. Returns at once."""
+        """Make the stopping runner hand back its runs now instead of waiting for them. Returns at once."""
         runner = self._stopping
         if runner is not None:
             runner.stop(0)

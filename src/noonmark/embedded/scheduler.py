@@ -110,7 +110,7 @@ _REDRIVER = Caller(owner=OWNER, name="embedded", source="embedded", operation="o
 
 
 class Scheduler:
-    """Keeps schedules in a store, and runs what is due between `start` and `stop`.
+    """Stores schedules, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
     may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
@@ -387,13 +387,13 @@ class Scheduler:
         return read_job(self._store, self._find(job_id))
 
     def add_dependency(self, job_id: str | Job, depends_on: Sequence[Upstream]) -> None:
-        """Let a schedule depend on others too, each given by its id or name, as `Job`, `Dependency` or a mapping."""
+        """Add dependencies to a schedule, each given by its id or name, as `Job`, `Dependency` or a mapping."""
         self._open()
         self._declarations.add_dependencies(job_id, depends_on)
         self._runners.wake()
 
     def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
-        """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes by itself."""
+        """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes automatically."""
         schedule = self._find(job_id).schedule
         ends = None if until is None else instant_argument("until", until)
         schedule_edits.pause(self._store, schedule.uid, by=schedule.owner.user, reason=reason, until=ends)
@@ -859,7 +859,7 @@ class Scheduler:
         return HttpTargetSettings(is_offered=False, keys=self._keys)
 
     def _after_fork(self) -> None:
-        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        """Reset in a forked process, which has no threads and may have locks that are never released."""
         self._open_lock = threading.RLock()
         self._runners.after_fork()
         self._functions.after_fork()

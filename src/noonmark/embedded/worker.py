@@ -30,7 +30,7 @@ FAILED_FOR: Micros = 2 * SECOND
 
 
 class Worker:
-    """Runs what is due between `start` and `stop`, in threads of its own. Thread-safe."""
+    """Runs what is due between `start` and `stop`, in separate threads. Thread-safe."""
 
     def __init__(  # noqa: PLR0913 - each is what wiring picked
         self,
@@ -101,7 +101,7 @@ class Worker:
             self._still_draining()
 
     def hand_back_now(self) -> None:
-        """Let `close` hand back runs at once instead of waiting for them. Returns at once."""
+        """Make `close` hand back runs at once instead of waiting for them. Returns at once."""
         self._hands_back_now = True
         for runner in self._draining:
             runner.stop(0)

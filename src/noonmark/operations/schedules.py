@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import StoredSchedule
 
 KEY_LIFETIME: Micros = DAY_SECONDS * SECOND
-"""How long an idempotency key stands for the same request."""
+"""How long an idempotency key is remembered."""
 READ_ONLY = frozenset(
     {
         "phase",

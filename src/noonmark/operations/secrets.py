@@ -184,7 +184,7 @@ def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occu
 
 
 def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - JSON
-    """What is kept of JSON that a receiver reported."""
+    """The part of reported JSON that is stored."""
     if reported is None:
         return None
     return NOT_KEPT if redactor is None else redactor.json(reported)

@@ -75,7 +75,7 @@ class AuditEntryMaker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a caller who is not an admin; None is no limit."""
+    """The limits of a caller who is not an admin; None for unlimited."""
 
     max_per_user: int | None = None
     min_interval: Micros | None = None
@@ -94,7 +94,7 @@ class Service:
     wake: Callable[[Micros | None], None] = field(default=lambda _: None)
     """Wakes the driver of this process, at a time or at once."""
     check_stop_requests: Callable[[], None] = field(default=lambda: None)
-    """Tells the driver of this process that a run was asked to stop."""
+    """Notifies the driver of this process that a run was asked to stop."""
     machine_clock: Callable[[], Micros] | None = None
     """The clock of the machine, to compare with the store's; None if there is no other."""
     worker: Worker | None = None

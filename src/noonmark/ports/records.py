@@ -25,7 +25,7 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def lowered(text: str) -> str:
-    """The text with small letters; databases know no others than these."""
+    """The text in lower case: ASCII letters only, as in SQL."""
     return text.translate(_LOWER)
 
 
@@ -42,7 +42,7 @@ NODE_LISTED: Micros = 24 * 3600 * SECOND
 NODE_KEPT: Micros = 30 * NODE_LISTED
 """How long an unreported node is stored: all others may have been silent too, until one of them leads."""
 KEY_LIFETIME: Micros = 24 * 3600 * SECOND
-"""How long an idempotency key stands for its first request."""
+"""How long an idempotency key is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class ScheduleFilter:
     """Its route."""
     name: str | None = None
     event_type: str | None = None
-    """It listens for events of this type; a deleted schedule listens for none."""
+    """It subscribes to events of this type; a deleted schedule subscribes to none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class FoundOccurrences:
 
     occurrences: list[Occurrence]
     after: PageKey | None
-    """The time and the id after which the search goes on; None at its end."""
+    """The time and the id after which the search continues; None at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +271,7 @@ class NodeRecord:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is silent for too long, has not said that it stops, and is not reported yet."""
+        """Whether it has been silent for too long without stopping, and is not reported yet."""
         return not self.is_alive and self.left is None and not self.is_missed
 
     @property

@@ -55,7 +55,7 @@ class Timing:
 
 
 class Pinger(Protocol):
-    """Calls URLs beside the work: it returns at once, never raises, and a call that fails changes nothing."""
+    """Calls URLs in the background: it returns at once, never raises, and a failed call changes nothing."""
 
     def ping(self, schedule: Schedule, occurrence: Occurrence, moment: Moment) -> None:
         """Call the URL that the schedule names for that moment, if any. From any thread."""

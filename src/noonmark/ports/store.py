@@ -240,7 +240,7 @@ class SecretStore(Protocol):
 
 
 class Inspection(Protocol):
-    """What a store can say of its own condition, row by row and as a whole. Read-only, except `set_aside`."""
+    """The condition of a store, row by row and as a whole. Read-only, except `set_aside`."""
 
     def set_aside(self, uid: str, problem: str) -> None:
         """Stop planning a schedule whose record is damaged, until it is edited."""
@@ -386,7 +386,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         """
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        """Events that are not matched yet, each with schedules that may want it. Changes nothing.
+        """Events that are not matched yet, each with schedules that may match it. Changes nothing.
 
         Events of a tenant come in the order of emission; the tenant that was matched up to the earliest moment comes
         first. At most `limit` events and `limit` schedules in all: an event with more ends the list with the page that
@@ -397,7 +397,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         """
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
-        """Write what events set off, each with the page that was decided; False for what came too late.
+        """Write what events trigger, each with the page that was decided; False for what came too late.
 
         In the order given, each seeing the ones before it. The event must be the tenant's first unmatched one, with its
         cursor unchanged, and every schedule that gets an occurrence must have the same revision and phase as when read;
@@ -454,7 +454,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         given back, the slot is kept. If what it waits for is free by now and the line before it is empty, it has its
         turn at once. With `replaces`, of those in line for the slot that have trigger or event origin and never
         started, only the newest stays, perhaps not this one; the others end as skipped/replaced. With `cancel_grace`,
-        the slot's holder, if dispatching or awaiting completion, is told to stop with reason replaced and the deadline
+        the slot's holder, if dispatching or awaiting completion, is asked to stop with reason replaced and the deadline
         now + cancel_grace, or an earlier one it has; a holder in another phase ends as cancelled/replaced, with its
         fence raised.
 
@@ -607,5 +607,5 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Delete matched events from before `before`, and of each tenant all matched ones but the newest `keep`.
 
-        Their ids are free again; what they set off stays. At most `limit` per call; returns how many.
+        Their ids are free again; what they triggered stays. At most `limit` per call; returns how many.
         """

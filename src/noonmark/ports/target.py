@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Signal(Protocol):
-    """Tells a run whether it should end early."""
+    """Whether a run should end early."""
 
     def set(self) -> None:
         """Ask it to end."""
@@ -46,7 +46,7 @@ class Assignment:
     abandoned: int = 0
     """The number of abandoned threads of the node, this one included, if its thread was abandoned."""
     progress: Callable[[dict[str, Any]], None] | None = None
-    """Set by the target if the run can say how far it has come: takes its `fraction` and `message`, from any thread."""
+    """Set by the target if the run can report progress: takes its `fraction` and `message`, from any thread."""
     upstream: Mapping[str, Mapping[str, Any]] | None = None
     """The name and the result of each schedule that a function depends on, by id."""
     ends_soon: bool = False

@@ -321,7 +321,7 @@ class Settings:
     )
     upload_dir: str | None = _setting(
         text,
-        "the folder for uploaded files; by default beside the SQLite file. Without either, uploads are off",
+        "the folder for uploaded files; by default next to the SQLite file. Without either, uploads are off",
         default=None,
     )
     max_upload_bytes: int = _setting(
@@ -334,7 +334,7 @@ class Settings:
     )
     max_connections: int = _setting(
         integer(1, 100_000),
-        "maximum number of open connections, beside a reserve of 16 in which only `/health` and `/metrics` are"
+        "maximum number of open connections, plus a reserve of 16 in which only `/health` and `/metrics` are"
         " answered; never more than half of the file descriptors of the process",
         default=1_000,
     )

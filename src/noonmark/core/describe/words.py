@@ -62,7 +62,7 @@ def _shown(value: object) -> str:
 
 
 def mismatch(wanted: EventTrigger | Matcher, event: Event) -> str | None:
-    """What about an event is not as a trigger, or filters alone, want it; None when they match it."""
+    """Why an event does not match a trigger or filters; None if it does."""
     if isinstance(wanted, Matcher):
         unmet = wanted.unmet(event.payload, event_type=event.event_type, source=event.source)
     elif event.event_type not in wanted.event_types:

@@ -51,7 +51,7 @@ ONCE_BEGUN: Mapping[Phase, str] = MappingProxyType(
 
 
 def sentence(case: Case, at: Standing) -> str:
-    """How it stands, and why."""
+    """Its state, and why."""
     phase = case.occurrence.phase
     lead = ONCE_BEGUN.get(phase, LEADS[phase]) if case.has_begun else LEADS[phase]
     if (still := case.suspended) is not None:
@@ -102,7 +102,7 @@ OF: Mapping[OriginKind, str] = MappingProxyType(
     {
         OriginKind.TRIGGER: "of",
         OriginKind.MANUAL: "asked for at",
-        OriginKind.EVENT: "set off by an event at",
+        OriginKind.EVENT: "triggered by an event at",
         OriginKind.BACKFILL: "made up for",
     }
 )
@@ -137,7 +137,7 @@ def _has_come(row: Occurrence, now: Micros) -> bool:
 
 
 def _since(row: Occurrence, now: Micros) -> Micros:
-    """When it came to be as it is, as far as the row tells; one that waits for another attempt has just failed."""
+    """When it reached its state, as far as the row says; one that waits for another attempt has just failed."""
     return min(row.due, now) if row.ended is None else row.ended
 
 

@@ -41,7 +41,7 @@ ENDED = {
 
 
 def run_facts(run: Run, *, target_kind: str) -> Facts:
-    """What is told of a run to a program, and to people as `told`."""
+    """The facts of a run, and as `told` the sentence about it."""
     said = _said(run, target_kind)
     facts = {
         "run_id": run.id,

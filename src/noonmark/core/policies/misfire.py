@@ -72,7 +72,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpOne:
-    """The newest fire runs, however late it is, and it alone."""
+    """Only the newest fire runs, however late it is."""
 
     kind: ClassVar[MisfireKind] = MisfireKind.CATCH_UP_ONE
     grace: Micros = GRACE

@@ -115,7 +115,7 @@ OverlapPolicy = Skip | Queue | QueueOne | Allow | CancelRunning | Terminate
 
 
 def read_overlap(reader: Reader, field: str, *, trigger_type: str) -> OverlapPolicy:
-    """The policy in a field, as a name or an object, or said with `prohibit_overlap` beside it.
+    """Read the policy from a field, as a name or an object, or from `prohibit_overlap`.
 
     Without either, `skip`; for event triggers `queue`.
     """

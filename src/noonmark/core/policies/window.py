@@ -105,7 +105,7 @@ def judge(window: Window, *, first_due: Micros, now: Micros) -> WindowDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPeriod:
-    """A stretch of time in which a window is open, or in which none is: then what its window suspends stands still."""
+    """A period in which a window is open, or in which none is: then runs that the window suspends wait."""
 
     is_open: bool
     since: Micros
@@ -114,7 +114,7 @@ class WindowPeriod:
 
 
 def last_window_warning(window: Window | None, trigger: Trigger | None, *, now: Micros) -> str | None:
-    """What to say of a window that suspends runs, where no further one follows in which they could go on."""
+    """A warning about a window that suspends runs, if no further one follows in which they could continue."""
     if window is None or window.end_action is not EndAction.PAUSE:
         return None
     first = None if trigger is None else trigger.next_micros(now)

@@ -77,16 +77,16 @@ class HttpTarget:
     """Headers whose values are secrets: the name of each."""
     body: Any = field(default=None, hash=False, repr=False)
     expected_statuses: tuple[int | str, ...] | None = None
-    """The answers that mean success: numbers, or classes such as `2xx`, which is what None stands for."""
+    """The answers that mean success: numbers, or classes such as `2xx`, the default."""
     retry_statuses: tuple[int | str, ...] | None = None
     """Further statuses that the retry policy applies to; None for the transient ones."""
     timeout: Micros | None = None
     completion_timeout: Micros | None = None
-    """How long a receiver that takes the work over has to tell its end; None for a day."""
+    """How long a receiver that answers 202 has to report the end; None for a day."""
 
     @property
     def address(self) -> Url:
-        """Where it goes; placeholders, which stand only in the path and the query, are not filled in."""
+        """The parsed URL; placeholders, which occur only in the path and the query, are not filled in."""
         return parse_url(self.url)
 
     def expects(self, status: int) -> bool:

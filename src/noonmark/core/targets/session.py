@@ -241,7 +241,7 @@ class OnDemandSessionTarget:
 
 
 def read_session(reader: Reader) -> SessionTarget | OnDemandSessionTarget | None:
-    """Read which session, and what it is sent."""
+    """Read the session and its action."""
     kind = reader.variant("type", _SESSION_TYPES)
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""Match: emitted events set off the schedules that listen for them."""
+"""Match: emitted events trigger the schedules that subscribe to them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def match_once(node: Node) -> MatchReport:
 
 
 def _react(audience: UnmatchedEvent, *, now: Micros) -> Reaction:
-    """Decide for each schedule that may want the event."""
+    """Decide for each schedule that may match the event."""
     if audience.problem:
         logger.error("event %s is unreadable and sets nothing off: %s", audience.event.event_id, audience.problem)
     rows = [_match(audience, one, now=now) for one in audience.listeners]
@@ -73,7 +73,7 @@ async def _commit(node: Node, reactions: Sequence[Reaction]) -> list[bool]:
         if len(reactions) > 1:
             return [done for one in reactions for done in await _commit(node, [one])]
         [reaction] = reactions
-        logger.exception("could not write what event %s sets off", reaction.audience.event.event_id)
+        logger.exception("could not write what event %s triggers", reaction.audience.event.event_id)
         if not reaction.occurrences:
             return [False]
         # It would block every later event of the tenant.

@@ -127,7 +127,7 @@ class UnitOfWork(rules.UnitOfWork):
         """The schedules that depend on a schedule."""
         self._graph_versions: defaultdict[str, int] = defaultdict(int)
         self._listeners: defaultdict[Topic, dict[str, dict[str, list[int]]]] = defaultdict(dict)
-        """The schedules that listen for a topic, by discriminator, in order."""
+        """The schedules that subscribe to a topic, by discriminator, in order."""
         self._by_key: dict[int, ScheduleEntry] = {}
         self._rows_by_key: dict[int, Row] = {}
         self._keys_by_number: dict[int, ConcurrencyKey] = {}

@@ -2,7 +2,7 @@
 
 There are three kinds of transaction. One that reads sees a snapshot. A *quick* one never waits: it skips the rows that
 others are changing. A *careful* one first waits for other careful ones of the same tenants, and then locks every record
-that it reads. Quick ones never wait and careful ones run one at a time, so there are no deadlocks.
+that it reads. Unlocked writes never wait and locked ones run one at a time, so there are no deadlocks.
 """
 
 from __future__ import annotations

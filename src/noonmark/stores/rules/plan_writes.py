@@ -49,7 +49,7 @@ def apply(uow: UnitOfWork, state: ScheduleState, before: Schedule, after: Schedu
 
 
 def subscriptions_of(schedule: Schedule) -> list[Subscription]:
-    """The event types that a schedule listens for."""
+    """The event types that a schedule subscribes to."""
     trigger = schedule.declaration.trigger
     if schedule.phase is SchedulePhase.DELETED or not isinstance(trigger, EventTrigger):
         return []
@@ -81,7 +81,7 @@ def _cancel_rows(uow: UnitOfWork, state: ScheduleState) -> None:
 
 
 def _hold_rows(uow: UnitOfWork, state: ScheduleState) -> None:
-    """Keep the rows that the schedule started by itself from being claimed, or started by a node that claimed them."""
+    """Hold the rows of the schedule's own trigger: they are not claimed, nor started by a node that claimed them."""
     rows = [row for row in uow.live_rows(state) if row.is_own]
     slots.hold(uow, rows)
     for row in rows:  # once all of them are held: none may get what another one gives back
@@ -89,7 +89,7 @@ def _hold_rows(uow: UnitOfWork, state: ScheduleState) -> None:
 
 
 def _release_rows(uow: UnitOfWork, state: ScheduleState) -> None:
-    """Let held rows be claimed at their time, and take what became free meanwhile; a paused backfill stays so."""
+    """Release held rows: they can be claimed at their time, and take what became free. A paused backfill stays held."""
     rows = [row for row in uow.live_rows(state) if row.is_own]
     for row in rows:
         row.held = 0
@@ -145,7 +145,7 @@ def commit_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
 
 
 def commit_change(uow: UnitOfWork, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
-    """Decide on a schedule as it stands, and write the decision in the same transaction."""
+    """Decide on the current schedule, and write the decision in the same transaction."""
     snapshot = snapshots.by_uid(uow, uid)
     plan = None if snapshot is None else decide(snapshot, uow.now())
     return plan is not None and commit_all(uow, [plan])[0]
@@ -168,7 +168,7 @@ def add(uow: UnitOfWork, state: ScheduleState | None, one: Occurrence) -> bool:
 
 
 def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -> None:
-    """Pause an active schedule when so many of its occurrences have failed in a row."""
+    """Pause an active schedule when too many of its occurrences have failed in a row."""
     if limit is not None and state.failures_in_row >= limit and state.phase == SchedulePhase.ACTIVE:
         try:
             schedule = uow.schedule_of(state)

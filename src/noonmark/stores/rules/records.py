@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PHASES = {str(phase): phase for phase in Phase}
 REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
 OWN = (OriginKind.TRIGGER, OriginKind.EVENT)
-"""What a schedule starts by itself; `max_runs` counts it and a pause holds it."""
+"""Origins of the schedule's own trigger; `max_runs` counts them and a pause holds them."""
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 UNSTARTED = (Phase.PENDING, Phase.CLAIMED)
@@ -100,7 +100,7 @@ class Row:
 
     @property
     def is_own(self) -> bool:
-        """Whether the schedule started it by itself."""
+        """Whether the schedule's own trigger planned it."""
         return self.origin.partition(":")[0] in OWN
 
     @property
@@ -180,7 +180,7 @@ class ScheduleState:
     completed_at: Micros | None = None
     owner: int = 0
     leads: Any = None
-    """The causation chain of what its last end sets off, packed, where a schedule follows it."""
+    """The packed causation chain of what its last end triggers, if a schedule depends on it."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

@@ -92,7 +92,7 @@ def leave_queue(uow: UnitOfWork, row: Row) -> None:
 
 
 def free_all(uow: UnitOfWork, row: Row) -> None:
-    """Give back the slot and the concurrency key of a row that is in no line any more."""
+    """Release the slot and the concurrency key of a row that is no longer queued."""
     free_slot(uow, row)
     free_key(uow, row)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that happened to a schedule or to one of its rows; an event, if a schedule listens for it."""
+    """Something that happened to a schedule or to one of its rows; an event, if a schedule subscribes to it."""
 
     event: SystemEvent
     state: ScheduleState
@@ -260,7 +260,7 @@ class UnitOfWork(ABC):
 
     @abstractmethod
     def downstream(self, state: ScheduleState) -> list[tuple[ScheduleState, bool]]:
-        """The schedules that depend on a schedule, and whether each has no trigger of its own.
+        """The schedules that depend on a schedule, and whether each has no trigger.
 
         A deleted schedule has none if a newer schedule has its id.
         """
@@ -281,11 +281,11 @@ class UnitOfWork(ABC):
 
     @abstractmethod
     def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
-        """Those topics that a schedule of the tenant listens for."""
+        """The topics that a schedule of the tenant subscribes to."""
 
     @abstractmethod
     def subscribed_tenants(self, event_type: str) -> list[str]:
-        """The tenants in which a schedule listens for an event type."""
+        """The tenants in which a schedule subscribes to an event type."""
 
     @abstractmethod
     def add_subscriptions(self, added: Sequence[tuple[ScheduleState, str, Subscription]]) -> None:

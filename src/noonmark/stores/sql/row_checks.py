@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.store")
 
 MOST_KNOWN = 10_000
-"""So many rows are remembered; of more than that, nothing is said."""
+"""The most rows that are remembered; further ones are not logged."""
 
 
 class DamageLog:
-    """From any thread. What is mended meanwhile stays in it until the process ends."""
+    """Thread-safe. Repaired rows stay in it until the process ends."""
 
     def __init__(self) -> None:
-        """Nothing was found yet."""
+        """Start empty."""
         self._told: set[tuple[str, str]] = set()
         self._lock = Lock()
 
     def note(self, table: str, key: object, problem: str) -> None:
-        """A row of a table is damaged; however often it is read, that is said once."""
+        """Record a damaged row; each is logged once."""
         row = (table, str(key))
         with self._lock:
             if row in self._told or len(self._told) >= MOST_KNOWN:

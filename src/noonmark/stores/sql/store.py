@@ -79,7 +79,7 @@ _TENANTS_OF_KEYS = """
 
 
 class SqlStore(ABC):
-    """The methods of the store, each in one transaction, or in a quick one and a careful one.
+    """The methods of the store, each in one transaction, or in an unlocked write and a locked one.
 
     A database implements the kinds of transaction.
     """
@@ -108,7 +108,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:
-        """The tenants that a careful transaction must name, found by a query with a list of values."""
+        """The tenants that a locked write must name, found by a query with a list of values."""
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}

@@ -1,4 +1,4 @@
-"""Making a database ready: a new one gets the schema, an older one is brought up to date, a newer one is refused.
+"""Prepare a database: a new one gets the schema, an older one is upgraded, a newer one is refused.
 
 A new database is made from the text of the whole schema, and a current one is only asked for its version.
 """
@@ -26,7 +26,7 @@ STEP, MOST_STEPS = 100_000, 20_000
 MOST_PROBLEMS = 20
 """How many problems of that check are reported."""
 _VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"  # noqa: S608 - our own name
-"""As bytes: text that is no UTF-8 could not be read."""
+"""As bytes: text that is not UTF-8 could not be read."""
 
 
 def make_ready(connections: Connections, *, migrates: bool = True, creates: bool = True) -> None:
@@ -51,7 +51,7 @@ def make_ready(connections: Connections, *, migrates: bool = True, creates: bool
             f"the database {connections.path} has schema version {version}, and this Noonmark knows versions up to"
             f" {VERSION}; upgrade Noonmark, or use another database"
         )
-    with connections.bare() as writer:  # nobody else in this process writes meanwhile
+    with connections.bare() as writer:  # no other thread of this process writes meanwhile
         _upgrade(connections)
         connections.checkpoints.after_commit(writer)
 

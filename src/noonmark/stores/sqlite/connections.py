@@ -1,4 +1,4 @@
-"""The connections to one SQLite file: one that writes, one that reads beside it, and one for checkpoints.
+"""The connections to one SQLite file: one for writing, one for reading, and one for checkpoints.
 
 A writer takes the lock of this process, then that of the file, for one short transaction. It waits for other processes,
 so a database that is locked for a moment is not an error.
@@ -43,7 +43,7 @@ class FileIdentity:
         self._journal = os.path.realpath(self._path) + JOURNAL  # SQLite keeps it beside the file, not beside a link
 
     def check(self) -> None:
-        """StoreUnavailable when the path leads elsewhere; costs two looks at the file system."""
+        """StoreUnavailable if the path leads to another file. Costs two calls of the file system."""
         for path in (self._path, self._journal):
             known, found = self._known.get(path), _identity(path)
             if known is None and found is not None:
@@ -117,7 +117,7 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view, beside a writer."""
+        """One consistent snapshot, concurrent with a writer."""
         with self.autocommit_connection() as connection:
             connection.execute("BEGIN")
             try:
@@ -153,7 +153,7 @@ class Connections:
                     connection.execute(f"PRAGMA busy_timeout = {_ROUND_MS}")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close all connections."""
         with self._reading, self._writing:
             if self._reader is not None:
                 self._reader.close()
@@ -265,7 +265,7 @@ class Connections:
 
 
 def _create_private(path: str) -> None:
-    """SQLite gives the files beside it the mode of the database.
+    """SQLite gives its other files the mode of the database.
 
     One that is there is not even opened: to close it again would let go of every lock that this process has on it.
     """

@@ -1,7 +1,7 @@
 """The pinger: calls the URLs that schedules name for their starts and ends, from one thread with its own event loop.
 
-It is a courtesy beside the work. Each call is repeated a few times; then a warning is logged. A node that is killed
-meanwhile does not call: whoever expects the call notices that.
+Pings never delay the work. Each call is repeated a few times; then a warning is logged. A node that is killed
+meanwhile does not call: the receiver notices the missing call.
 """
 
 from __future__ import annotations

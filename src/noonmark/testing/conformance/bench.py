@@ -1,4 +1,4 @@
-"""The bench on which a store is tried: a clock that is set by hand, and one call for each thing that a node does."""
+"""The test bench of a store: a clock that is set by hand, and one call for each step of a node."""
 
 from __future__ import annotations
 

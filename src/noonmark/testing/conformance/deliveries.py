@@ -58,7 +58,7 @@ def a_run_that_takes_longer_than_expected_is_reported_once(bench: Bench) -> None
 
 
 @case
-def what_ends_in_time_is_not_reported(bench: Bench) -> None:
+def a_run_that_ends_in_time_is_not_reported(bench: Bench) -> None:
     made = _create(bench)
     one = bench.run(made, "a")
     [late] = [expire(bench.row(one), made, now=NOW + EXPECTED)]
@@ -117,7 +117,7 @@ def _said(one: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa:
 
 
 @case
-def what_goes_on_is_told_as_its_open_run(bench: Bench) -> None:
+def a_delivery_in_progress_is_read_as_an_open_run(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     first, second = _said(one, SAID, NOW + 1), _said(one, MORE, NOW + 1)
@@ -131,7 +131,7 @@ def what_goes_on_is_told_as_its_open_run(bench: Bench) -> None:
 
 
 @case
-def an_open_run_is_told_once_in_pages(bench: Bench) -> None:
+def an_open_run_is_listed_once_in_pages(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.retry(one, bench.now)
@@ -145,7 +145,7 @@ def an_open_run_is_told_once_in_pages(bench: Bench) -> None:
 
 
 @case
-def the_end_takes_the_place_of_what_was_told(bench: Bench) -> None:
+def the_end_replaces_the_reported_progress(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -158,7 +158,7 @@ def the_end_takes_the_place_of_what_was_told(bench: Bench) -> None:
 
 
 @case
-def an_end_of_its_own_that_says_nothing_has_nothing(bench: Bench) -> None:
+def an_end_without_output_has_no_output(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -167,7 +167,7 @@ def an_end_of_its_own_that_says_nothing_has_nothing(bench: Bench) -> None:
 
 
 @case
-def a_run_that_was_lost_keeps_what_it_had_put_out(bench: Bench) -> None:
+def a_lost_run_keeps_its_output(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, MORE)]) == [True]
@@ -182,7 +182,7 @@ def a_run_that_was_lost_keeps_what_it_had_put_out(bench: Bench) -> None:
 
 
 @case
-def a_run_that_was_handed_back_or_stopped_keeps_it_too(bench: Bench) -> None:
+def a_run_that_was_handed_back_or_stopped_keeps_its_output(bench: Bench) -> None:
     made = bench.create_quiet()
     first = bench.run(made, "a")
     assert bench.store.progress([_said(first, SAID)]) == [True]
@@ -198,7 +198,7 @@ def a_run_that_was_handed_back_or_stopped_keeps_it_too(bench: Bench) -> None:
 
 
 @case
-def many_are_told_of_at_once_each_under_its_own_fence(bench: Bench) -> None:
+def progress_of_many_runs_is_written_at_once_each_under_its_fence(bench: Bench) -> None:
     made = [bench.create_quiet(f"uid-{number}") for number in range(3)]
     ones = [bench.run(one, "a") for one in made]
     stale = replace(ones[1], fence=ones[1].fence + 1)
@@ -211,7 +211,7 @@ def many_are_told_of_at_once_each_under_its_own_fence(bench: Bench) -> None:
 
 
 @case
-def what_goes_on_is_not_its_last_run(bench: Bench) -> None:
+def an_open_run_is_not_the_last_run(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -225,7 +225,7 @@ def what_goes_on_is_not_its_last_run(bench: Bench) -> None:
 
 
 @case
-def what_has_not_begun_or_is_awaited_is_not_told_of(bench: Bench) -> None:
+def progress_is_not_written_before_the_start_or_while_awaiting_completion(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.add(made, "a")
     claim = bench.claim_one()
@@ -239,7 +239,7 @@ def what_has_not_begun_or_is_awaited_is_not_told_of(bench: Bench) -> None:
 
 
 @case
-def what_was_told_is_forgotten_with_its_occurrence(bench: Bench) -> None:
+def progress_is_pruned_with_its_occurrence(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -264,7 +264,7 @@ def _accepted(bench: Bench, made: Schedule, key: str = "a", within: int = MINUTE
 
 
 @case
-def what_was_accepted_awaits_completion_with_an_open_run(bench: Bench) -> None:
+def an_accepted_delivery_awaits_completion_with_an_open_run(bench: Bench) -> None:
     made = bench.create_quiet()
     row = _accepted(bench, made)
     assert (row.phase, row.reason) == (Phase.AWAITING_COMPLETION, Reason.ACCEPTED)
@@ -276,7 +276,7 @@ def what_was_accepted_awaits_completion_with_an_open_run(bench: Bench) -> None:
 
 
 @case
-def what_was_accepted_has_no_lease(bench: Bench) -> None:
+def an_accepted_delivery_has_no_lease(bench: Bench) -> None:
     row = _accepted(bench, bench.create_quiet(), within=10 * LEASE)
     assert bench.store.next_time([ROUTE]) == NOW + 10 * LEASE
     bench.advance(LEASE)
@@ -288,7 +288,7 @@ def what_was_accepted_has_no_lease(bench: Bench) -> None:
 
 
 @case
-def what_was_accepted_keeps_its_places(bench: Bench) -> None:
+def an_accepted_delivery_keeps_its_places(bench: Bench) -> None:
     made = bench.create_quiet(concurrency=Concurrency(key="db"))
     row = _accepted(bench, made)
     bench.add(made, "b")
@@ -320,7 +320,7 @@ def its_end_completes_the_run_in_place(bench: Bench) -> None:
 
 
 @case
-def what_is_accepted_is_accepted_once(bench: Bench) -> None:
+def a_delivery_is_accepted_once(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.add(made, "a")
     started = bench.start(bench.claim_one())
@@ -332,7 +332,7 @@ def what_is_accepted_is_accepted_once(bench: Bench) -> None:
 
 
 @case
-def overdue_is_what_has_not_ended_by_its_deadline(bench: Bench) -> None:
+def a_delivery_is_overdue_from_its_deadline(bench: Bench) -> None:
     rows = [
         _accepted(bench, bench.create_quiet(uid), uid, within)
         for uid, within in (("uid-1", 3 * MINUTE), ("uid-2", MINUTE), ("uid-3", 2 * MINUTE))
@@ -348,7 +348,7 @@ def overdue_is_what_has_not_ended_by_its_deadline(bench: Bench) -> None:
 
 
 @case
-def no_completion_in_time_ends_it_or_is_tried_again(bench: Bench) -> None:
+def a_completion_timeout_ends_it_or_is_retried(bench: Bench) -> None:
     made = bench.create_quiet(retry_policy=RetryPolicy(max_attempts=2))
     _accepted(bench, made)
     bench.advance(MINUTE)
@@ -373,7 +373,7 @@ def no_completion_in_time_ends_it_or_is_tried_again(bench: Bench) -> None:
 
 
 @case
-def what_was_accepted_outlives_a_pause_and_a_delete(bench: Bench) -> None:
+def an_accepted_delivery_outlives_a_pause_and_a_delete(bench: Bench) -> None:
     made = bench.create_quiet()
     row = _accepted(bench, made)
     assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
@@ -386,7 +386,7 @@ def what_was_accepted_outlives_a_pause_and_a_delete(bench: Bench) -> None:
 
 
 @case
-def what_has_ended_has_no_deadline_any_more(bench: Bench) -> None:
+def an_ended_delivery_has_no_deadline(bench: Bench) -> None:
     row = _accepted(bench, bench.create_quiet())
     assert bench.settle(row)
     assert bench.row(row).deadline is None

@@ -1,4 +1,4 @@
-"""Sealing: secrets are kept as they were sealed, each under its name with its tenant."""
+"""Secrets are stored encrypted, by tenant and name."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _noted(bench: Bench) -> list[str]:
 
 
 @case
-def a_secret_is_told_as_it_was_sealed(bench: Bench) -> None:
+def a_secret_is_read_as_it_was_sealed(bench: Bench) -> None:
     assert bench.store.put_secret("acme", TOKEN, most=MOST) == TOKEN
     assert bench.store.secrets("acme") == [TOKEN]
     assert bench.store.find_secrets("acme", ["token", "other"]) == [TOKEN]
 
 
 @case
-def secrets_are_told_by_name_and_tenant(bench: Bench) -> None:
+def secrets_are_listed_by_name_and_tenant(bench: Bench) -> None:
     for name in ("b", "C", "a.1", "a-1"):
         bench.store.put_secret("acme", replace(TOKEN, name=name), most=MOST)
     bench.store.put_secret("other", replace(TOKEN, name="a-1", sealed="theirs"), most=MOST)
@@ -49,7 +49,7 @@ def secrets_are_told_by_name_and_tenant(bench: Bench) -> None:
 
 
 @case
-def a_secret_of_the_same_name_takes_the_place_of_the_other(bench: Bench) -> None:
+def a_secret_of_the_same_name_replaces_the_other(bench: Bench) -> None:
     bench.store.put_secret("acme", TOKEN, most=MOST)
     newer = replace(TOKEN, hosts=("b.example.com",), sealed="v1:newer", created=NOW + 5, updated=NOW + 5)
     kept = bench.store.put_secret("acme", newer, most=MOST)
@@ -70,7 +70,7 @@ def there_are_no_more_secrets_than_a_tenant_may_have(bench: Bench) -> None:
 
 
 @case
-def a_secret_that_is_forgotten_is_gone(bench: Bench) -> None:
+def a_deleted_secret_is_gone(bench: Bench) -> None:
     note = AuditEntry(at=NOW, caller="ada", operation="secret/delete")
     for tenant in ("acme", "other"):
         bench.store.put_secret(tenant, TOKEN, most=MOST)
@@ -91,7 +91,7 @@ def a_store_has_one_key_of_its_own(bench: Bench) -> None:
 
 
 @case
-def the_key_of_the_store_is_no_secret_of_a_tenant(bench: Bench) -> None:
+def the_key_of_the_store_is_not_a_secret_of_a_tenant(bench: Bench) -> None:
     key = bench.store.own_key()
     assert _names(bench) == []
     assert bench.store.forget_secret("acme", "own") is None

@@ -1,6 +1,6 @@
 """Version 0004: stored event triggers get their discriminators.
 
-Whoever wrote them may never write them again. What cannot be read has none, and is shown every event of its type.
+Their schedules may never be written again. What cannot be read has none, and is shown every event of its type.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ WAITING = """
 
 
 def count(session: Session, now: Micros, limit: int) -> Backlog:
-    """How much is due and not claimed, and how much waits."""
+    """Count due, unclaimed occurrences, and waiting ones."""
     routes = {route for query in (READY_ROUTES, LEASED_ROUTES) for route, _ in session.query(query, ALWAYS, ALWAYS)}
     routes = {route for route in routes if isinstance(route, str)}
     schedules: set[int] = set()
@@ -129,7 +129,7 @@ OLDEST = """
 
 
 def one(uow: UnitOfWork, occurrence_id: str) -> Occurrence | None:
-    """One occurrence as it stands."""
+    """Get an occurrence."""
     row = uow.row(occurrence_id)
     if row is None:
         return None
@@ -195,7 +195,7 @@ def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micr
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
-    """Delete what is old, then what is too much."""
+    """Delete old occurrences, then the excess of each schedule."""
     count = _forget(session, session.query(_OLD, before, limit))
     return count + _forget(session, _too_many(session, keep, limit - count))
 

@@ -58,8 +58,8 @@ _TOLD = ("nominal", "due", "started", "ended", "occurrence_ended")
 def execution_history(dialect: str) -> str:
     """The statement that creates the view `schedule_execution_history`.
 
-    A run that goes on and was not told of is in no table yet, so it is told from its occurrence; that it has not ended
-    finds the index.
+    A run in progress without progress reports is in no table yet, so it is derived from its occurrence; the index finds
+    it.
     """
     texts = ",\n    ".join(f"{INSTANTS[dialect].format(name)} AS {name}_at" for name in _TOLD)
     return f"""CREATE VIEW schedule_execution_history AS

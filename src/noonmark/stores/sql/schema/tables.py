@@ -215,7 +215,7 @@ index_by_key(
     "route, ready, nominal",
     "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
 )
-# Who has something due in a stretch of half a minute: whoever steps from owner to owner passes over what else they
+# Who has something due in a stretch of half a minute: a claim that steps from owner to owner skips what else they
 # have, and does not meet those who have nothing due yet.
 index(
     "occurrences_of_owners",
@@ -402,7 +402,7 @@ nodes = Table(
 )
 index("nodes_seen", nodes, "seen")
 
-# One row: who leads, and for how long. Nobody does where the node is missing, but the term stays.
+# One row: the leader, and for how long. Without a node there is no leader, but the term stays.
 leadership = Table(
     "leadership",
     metadata,
