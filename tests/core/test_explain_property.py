@@ -165,7 +165,7 @@ def test_a_ledger_that_forgets_nothing_has_an_answer_for_every_fire(declaration,
 
 @settings(max_examples=examples(100))
 @given(declarations, st.lists(steps.filter(lambda one: one[0] not in ("delete", "pause")), max_size=8), outages)
-def test_what_is_told_of_an_overdue_one_is_what_the_planner_does(declaration, history, outage):
+def test_an_overdue_one_is_explained_as_the_planner_decides(declaration, history, outage):
     ledger = Ledger.create(schedule(declaration))
     for one, value in history:
         take(ledger, one, value)

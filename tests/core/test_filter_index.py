@@ -195,6 +195,6 @@ def test_what_is_stored_stays_as_it_is():
 
 
 @pytest.mark.parametrize("text", ["garbage", "[1", "[1]", "{}", "", b"[]", None, 7])
-def test_what_names_no_fields_is_told(text):
+def test_what_names_no_fields_is_reported(text):
     assert not is_fields(text)
     assert is_fields('["a.b"]')

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonmark.core.describe.filters import mismatch
+from noonmark.core.describe.words import mismatch
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.event import parse_event
 from noonmark.core.filters.match import MAX_PROBLEMS, compile_filters, filter_problems, matches
@@ -325,7 +325,7 @@ def test_refused_with_the_place_and_what_is_allowed(filters, path, words):
         compile_filters(filters)
 
 
-def test_every_problem_is_told():
+def test_every_problem_is_reported():
     filters = {"a": {"gt": None, "bad": 1}, "b": [[], {}], "fine": 1}
     assert [path for path, _ in filter_problems(filters)] == ["a.gt", "a.bad", "b[0]", "b[1]"]
     with pytest.raises(InvalidTrigger) as error:

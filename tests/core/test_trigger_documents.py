@@ -363,7 +363,7 @@ def test_refused_with_the_place_and_what_is_allowed(document, field, words):
     str(error.value).encode()
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     document = {
         "type": "cron",
         "crons": ["61 * * * *", "0 0 * * *", "0 25 * * *"],

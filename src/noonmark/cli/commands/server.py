@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.options import AsJson
 from noonmark.cli.output import print_errors, print_json, printable
+from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
 from noonmark.server.config import SETTINGS, Loaded, load
 
@@ -35,7 +34,6 @@ def _sentence(name: str) -> str:
     return f"{meaning[0].upper()}{meaning[1:]}".replace("`", "")
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """The settings given on the command line; None for the others."""
