@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from noonmark.core.policies.options import (
         DeliveryName,
         ExecutorName,
+        ExpectedRateDocument,
         Misfire,
         MisfireDocument,
         MisfireName,
         Overlap,
         OverlapDocument,
         OverlapName,
+        PingUrlsDocument,
         RetryDocument,
         Window,
         WindowDocument,
@@ -86,6 +88,12 @@ class FurtherOptions(TypedDict, total=False):
     concurrency_key: str | None
     """The same as two options."""
     concurrency_limit: int | None
+    expected_seconds: float | timedelta | None
+    """How long a run usually takes; one that takes longer is reported, and goes on."""
+    expected_rate: ExpectedRateDocument | None
+    """How often it usually starts and succeeds; what deviates is reported."""
+    ping_urls: PingUrlsDocument | None
+    """URLs to call when an occurrence starts, succeeds and fails."""
     accepts_payload: bool | None
     """Whether callers of a server may send a payload when they ask for a run."""
 
@@ -248,6 +256,8 @@ def schedule_document(target: dict[str, Any], options: Mapping[str, Any]) -> dic
 def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each typed value as its document, and each length of time in seconds."""
     untyped = {option: seconds_of(as_document(value, option=option)) for option, value in options.items()}
+    if isinstance(rate := untyped.get("expected_rate"), Mapping):
+        untyped["expected_rate"] = {name: seconds_of(value) for name, value in rate.items()}
     if "concurrency" not in options:
         return untyped
     concurrency = options["concurrency"]

@@ -84,6 +84,22 @@ class WindowDocument(TypedDict, total=False):
     end_action: Literal["cancel", "pause", "none"]
 
 
+class ExpectedRateDocument(TypedDict, total=False):
+    """An expected rate as a document; a window may also be a `timedelta`."""
+
+    at_least: int
+    at_most: int
+    per_seconds: Required[Seconds]
+
+
+class PingUrlsDocument(TypedDict, total=False):
+    """The URLs that a schedule calls, as a document."""
+
+    start: str
+    success: str
+    failure: str
+
+
 MAX_RETRIES = MAX_ATTEMPTS - 1
 RETRY_RULE = f"must be a whole number from 0 to {MAX_RETRIES}"
 _FIELD = "policy"
