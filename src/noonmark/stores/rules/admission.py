@@ -127,6 +127,7 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
             _start(uow, row, admission, now=now, lease=lease)
         case End():
             state = uow.state_of(row)
+            row.attempt += admission.was_begun
             completion.end(uow, row, admission.phase, admission.reason, to_detail(admission.facts))
             completion.complete_if_done(uow, state)
             plan_writes.pause_if_failing(uow, state, admission.pause_after)
