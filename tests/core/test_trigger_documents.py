@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -255,6 +256,14 @@ def test_its_times_are_judged_when_they_are_known(trigger, kind, field):
     with pytest.raises(kind) as refused:
         trigger.in_zone(load_zone("Europe/Paris"))
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("zone", [None, 5, ZoneInfo, UTC, timezone(timedelta(hours=2))])
+def test_what_has_no_iana_name_is_not_a_zone(zone):
+    with pytest.raises(InvalidTrigger) as refused:
+        CronTrigger("0 0 * * *", timezone=zone)
+    assert refused.value.field == "timezone"
+    assert refused.value.message.endswith(f"such as UTC, or a ZoneInfo with such a name, not {zone!r}")
 
 
 def test_naive_and_wrong_times_are_refused():

@@ -60,7 +60,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.command.programs import ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry
 from noonmark.targets.worker_pool import MAX_THREADS
-from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name, store_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -122,7 +122,7 @@ class Scheduler:
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
         self,
-        store: str = "memory://",
+        store: str | PurePath = "memory://",
         *,
         lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
@@ -137,6 +137,8 @@ class Scheduler:
         sink: EventSink | None = None,
     ) -> None:
         """Use a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
+
+        A `Path`, and text that ends in .db, .sqlite or .sqlite3, is the path of a SQLite file.
 
         A run whose process dies is taken over when its lease, in seconds, has expired. At most `max_threads` functions
         run in threads (`max_workers` is another name for it), and at most `max_processes` in processes, by default one
@@ -164,7 +166,7 @@ class Scheduler:
         self._zone = None if timezone is None else zone_argument(timezone)
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
-        unopened = make_store(store, self._clock)
+        unopened = make_store(store_url(store), self._clock)
         self._runtime = Runtime(
             node=node_name(),
             store=unopened,

@@ -227,8 +227,9 @@ class WallTrigger(Trigger):
 def zone_argument(zone: str | ZoneInfo) -> Zone:
     """A zone given by a caller, by its name or as a `ZoneInfo` that has one."""
     name = getattr(zone, "key", None) if isinstance(zone, tzinfo) else zone
-    if isinstance(zone, tzinfo) and name is None:
-        raise InvalidTrigger(f"has no IANA name: {zone!r}; give a name such as UTC, or ZoneInfo(..)", field="timezone")
+    if not isinstance(name, str):
+        message = f"must be the IANA name of a time zone, such as UTC, or a ZoneInfo with such a name, not {zone!r}"
+        raise InvalidTrigger(message, field="timezone")
     try:
         return load_zone(name)
     except ValueError as error:
