@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, TriggerNeverFires
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.pipeline_ownership import pipeline_schedule_id
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.signatures import MAIN_TENANT
@@ -141,10 +142,12 @@ class Declarations:
         options = self._resolved(options)
         return self._put(target_schedule(target, options), options.get("trigger"))
 
-    def new(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Schedule:
-        """A schedule of a function, not stored yet."""
-        document = self._document(func, self._resolved(options))
-        schedule = self._new_schedule(document)
+    def new(self, func: Callable[..., Any], options: Mapping[str, Any], *, pipeline_of: str | None = None) -> Schedule:
+        """A schedule of a function, not stored yet; perhaps one of a pipeline that a node runs."""
+        document, expected = self._document(func, self._resolved(options)), None
+        if pipeline_of is not None:
+            expected = ExpectedId(pipeline_schedule_id(pipeline_of, fresh_id(self._clock)), None)
+        schedule = self._new_schedule(document, expected)
         self._functions.register(document["target"]["function"], func)
         return schedule
 

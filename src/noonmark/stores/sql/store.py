@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -235,6 +236,9 @@ class SqlStore(ABC):
 
     def routes(self, source: str) -> list[str]:
         return self._glance(lambda uow: schedules.routes(uow.session, source))
+
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        return self._glance(lambda uow: schedules.of_pipelines(uow, tenant, limit))
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         self._quick(lambda uow: nodes.beat(uow.session, beat, now=now))
