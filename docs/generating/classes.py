@@ -48,7 +48,7 @@ from noonmark import (
     client,
 )
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
-from noonmark.embedded.decorators import Decorator
+from noonmark.embedded.declarations import Decorator
 from noonmark.targets.function.context import Context
 from noonmark.testing import FakeClock, ManualDriver
 

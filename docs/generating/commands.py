@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import MISSING
 from typing import TYPE_CHECKING
 
 from docs.generating.words import NOTE, names
-from noonmark.cli.app import GROUPS, PROGRAM_COMMANDS, app
+from noonmark.cli.app import COMMANDS, GROUPS, PROGRAM_COMMANDS, load_command
 from noonmark.operations.errors import STATUS
 from noonmark.server.config import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from cyclopts import App
-    from cyclopts.argument import Argument
+    from noonmark.cli.parameters import Field
 
 
 SHARED = ("Trigger", "Target", "Name and policies", "Connection")
@@ -32,13 +32,13 @@ EXITS = {
 
 def cli_page() -> str:
     """Every command with its arguments and options, the shared options, and the exit codes."""
-    paths = [(name,) for name in app if not name.startswith("-") and name not in GROUPS]
+    paths: list[tuple[str, ...]] = [(name,) for name in COMMANDS]
     paths += [(group, name) for group, (_, commands) in GROUPS.items() for name in commands]
-    commands = {path: list(_app(path).assemble_argument_collection()) for path in paths}
-    shared: dict[str, dict[str, Argument]] = {}
+    commands = {path: load_command(*path).fields for path in paths}
+    shared: dict[str, dict[str, Field]] = {}
     for arguments in commands.values():
         for one in arguments:
-            if one.show and (group := _group(one)) in SHARED:
+            if (group := one.heading.name) in SHARED:
                 shared.setdefault(group, {})[one.name] = one
     exits = [
         f"| {number} | {meaning} | {names(code for code, row in STATUS.items() if row.exit == number)} |"
@@ -65,45 +65,31 @@ def cli_page() -> str:
     )
 
 
-def _app(path: tuple[str, ...]) -> App:
-    found = app
-    for name in path:
-        found = found[name]
-    return found
-
-
-def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
+def _command(path: tuple[str, ...], arguments: Sequence[Field]) -> str:
     """One command: what it does, its usage, and its own options."""
-    taken = [one for one in arguments if one.show]
-    words = "".join(f" {one.name}" if one.required else f" [{one.name}]" for one in taken if one.index is not None)
+    words = "".join(f" {one.name}" if one.is_required else f" [{one.name}]" for one in arguments if one.is_positional)
     settings = {flag for one in SETTINGS.values() for flag in one.flag.split(", ")}
-    own = [one for one in taken if _group(one) not in SHARED]
+    own = [one for one in arguments if one.heading.name not in SHARED]
     told = []
     if len(unset := [one for one in own if not settings & set(one.names)]) < len(own) - 5:
         own, told = unset, ["Every [setting](settings.md) is an option.\n"]
     for title in SHARED[:-1]:
-        options = [one.name for one in taken if _group(one) == title]
+        options = [one.name for one in arguments if one.heading.name == title]
         told += [f"[{title}](#{title.lower().replace(' ', '-')}): {names(options)}.\n"] if options else []
     call = f"noonmark {' '.join(path)}{words} [OPTIONS]" + (
         " [-- PROGRAM ARGUMENT...]" if path in PROGRAM_COMMANDS else ""
     )
-    parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(_app(path).default_command)}\n", f"    {call}\n"]
+    parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(load_command(*path).function)}\n", f"    {call}\n"]
     return "\n".join([*parts, *([_options(own)] if own else []), *told])
 
 
-def _group(argument: Argument) -> str:
-    [group] = argument.parameter.group
-    return str(group.name)
-
-
-def _options(arguments: Iterable[Argument]) -> str:
-    rows = [f"| {names(one.names)} | {one.parameter.help} {_default(one)}|" for one in arguments]
+def _options(arguments: Iterable[Field]) -> str:
+    rows = [f"| {names(one.names)} | {one.says.help} {_default(one)}|" for one in arguments]
     return "| argument | meaning |\n| --- | --- |\n" + "\n".join(rows) + "\n"
 
 
-def _default(argument: Argument) -> str:
+def _default(argument: Field) -> str:
     """The default, as `--help` shows it."""
-    default = argument.field_info.default
-    if argument.parameter.show_default is False or default in (argument.field_info.empty, None, "", (), False):
+    if argument.says.show_default is False or argument.default in (MISSING, None, "", (), False):
         return ""
-    return f"Default: `{default}`. "
+    return f"Default: `{argument.default}`. "

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.ports.clock import Clock
-    from noonmark.ports.runtime import Pinger
-    from noonmark.ports.seal import Seal
+    from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.uploads import Uploads
@@ -46,7 +45,7 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
     if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE) and "\0" not in url:
         from noonmark.stores.sqlite import SqliteStore
 
-        path = _at_home(url.removeprefix(SQLITE))
+        path = _expand_home(url.removeprefix(SQLITE))
         return SqliteStore(path, clock.micros, migrates=migrates, creates=migrates or creates_file)
     if isinstance(url, str) and url.startswith(POSTGRES):
         from noonmark.stores.postgres import PostgresStore
@@ -73,10 +72,10 @@ def file_of(url: str) -> Path | None:
     """The file that the URL of a store means; None where it means something else."""
     from pathlib import Path
 
-    return Path(_at_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
+    return Path(_expand_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
 
 
-def _at_home(path: str) -> str:
+def _expand_home(path: str) -> str:
     """The path with `~/` expanded as in a shell."""
     if not path.startswith("~/"):
         return path
@@ -120,10 +119,9 @@ def make_target(
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
     from noonmark.targets.composite import CompositeTarget
-    from noonmark.targets.event import EventEmitter
     from noonmark.targets.http.runner import HttpRunner
-    from noonmark.targets.ping import PingReceiver
     from noonmark.targets.secrets import SecretResolver
+    from noonmark.targets.store_targets import EventEmitter, PingReceiver
 
     secret_resolver = SecretResolver(store, seal)
     kinds: dict[str, Target] = {
@@ -132,7 +130,7 @@ def make_target(
         "ping": PingReceiver(store),
         "http": HttpRunner(outbound, secrets=secret_resolver),
     }
-    if os.name == "posix":  # elsewhere there are no groups of processes
+    if os.name == "posix":  # other systems have no process groups
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
 
@@ -148,7 +146,7 @@ def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:
-    """What keeps uploads in their folder; None where there is none."""
+    """The store of uploads; None without a folder."""
     folder = upload_folder(place, store)
     if folder is None or os.name != "posix":  # elsewhere, folders cannot be held open
         return None
@@ -163,7 +161,7 @@ def upload_folder(place: str | None, store: str) -> Path | None:
 
     file = file_of(store)
     beside = None if file is None else file.with_name(f"{file.name}.uploads")
-    return beside if place is None else Path(_at_home(place)).absolute()
+    return beside if place is None else Path(_expand_home(place)).absolute()
 
 
 def fresh_id(clock: Clock) -> str:

@@ -8,13 +8,13 @@ from noonmark.core import ids
 from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused, unserved
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import ENDINGS, Phase
-from noonmark.core.plans import occurrence
+from noonmark.core.occurrence import Overrides
+from noonmark.core.planner import occurrence
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, patience
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne, Terminate
 from noonmark.core.policies.overlap import Skip as SkipOverlap
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
@@ -273,7 +273,7 @@ def test_that_the_outcome_is_unknown_says_more_than_that_it_was_to_stop():
         (MissingTargetPolicy.SKIP, {"reason": Reason.LEASE_LOST}, "delivery_failed/target_missing"),
     ],
 )
-def test_what_nobody_serves_ends_as_the_policy_says_until_it_has_begun(policy, row, expected):
+def test_an_unserved_occurrence_ends_as_the_policy_says_until_it_has_begun(policy, row, expected):
     policies = {"missing_target_policy": policy, "pause_on_failure": 3}
     decision = unserved(claimed(policies=policies, **row))
     assert told(decision) == expected
@@ -290,7 +290,7 @@ def test_patience_is_the_grace_but_not_less_than_a_few_beats(grace, expected):
 # A place that is taken
 
 
-def test_whoever_replaces_the_running_one_says_how_long_it_has():
+def test_a_replacement_sets_the_stop_grace_of_the_running_one():
     claim = claimed(policies={"overlap_policy": CancelRunning(cancel_grace=7)})
     assert refused(claim, Busy(place=Place.SLOT)).cancel_grace == 7
     claim = claimed(policies={"overlap_policy": Terminate()})
@@ -338,7 +338,7 @@ def test_each_overlap_policy_has_its_own_answer(policy, waiting, expected, origi
         (CancelRunning(), "wait for queued cancels"),
     ],
 )
-def test_a_run_by_hand_obeys_overlap_and_replaces_nobody(policy, expected):
+def test_a_run_by_hand_obeys_overlap_and_replaces_no_other_run(policy, expected):
     assert overlapping(policy, waiting=1, origin=ORIGINS["manual"]) == expected
 
 

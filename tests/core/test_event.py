@@ -83,7 +83,7 @@ def test_a_wrong_event_is_refused_where_it_is_wrong(document, field, words):
     assert words in error.message
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     error = refused({"event_type": "a b", "event_id": "", "source": 5, "payload": {1}, "when": "now"})
     assert {problem.field for problem in error.problems} == {"event_type", "event_id", "source", "payload", "when"}
 

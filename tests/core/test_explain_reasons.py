@@ -513,7 +513,7 @@ OF_DECISIONS = {
     ("reason", "declared", "fields", "outcomes", "said"),
     [pytest.param(reason, *case, id=f"{reason}-{place}") for reason in TOLD for place, case in enumerate(TOLD[reason])],
 )
-def test_every_reason_is_told_with_its_numbers(reason, declared, fields, outcomes, said):
+def test_every_reason_is_shown_with_its_numbers(reason, declared, fields, outcomes, said):
     assert explained(reason, declared, fields, outcomes).summary == said
 
 

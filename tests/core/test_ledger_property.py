@@ -181,7 +181,7 @@ def work_off(ledger):
     assert not [time for time in times if time is not None and time < ledger.now]
 
 
-@settings(max_examples=200 * SCALE)
+@settings(max_examples=100 * SCALE)
 @given(declarations, st.lists(steps, min_size=3, max_size=25))
 def test_every_named_fire_is_accounted_for_exactly_once(declaration, history):
     ledger = Ledger.create(schedule(declaration))

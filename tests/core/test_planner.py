@@ -9,8 +9,7 @@ from noonmark.core.ids import TRIGGER, fraction, manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
-from noonmark.core.planner import first_plan, plan
-from noonmark.core.plans import Plan, Snapshot, projection
+from noonmark.core.planner import Plan, Snapshot, first_plan, plan, projection
 from noonmark.core.policies.delivery import MissingTargetPolicy
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread

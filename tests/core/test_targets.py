@@ -88,7 +88,7 @@ def test_a_full_document_keeps_every_field(name):
     ],
     ids=lambda document: document.get("type", document["target_kind"]),
 )
-def test_what_was_not_said_is_not_made_up(document):
+def test_an_omitted_field_is_not_invented(document):
     assert parse_target(document).to_document() == document
 
 
@@ -426,7 +426,7 @@ def test_a_wrong_document_is_refused_where_it_is_wrong(document, field, words):
     assert words in message
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     document = {
         "target_kind": "session",
         "type": "materialize_on_demand_session",
@@ -488,7 +488,7 @@ def test_an_event_without_a_payload_has_an_empty_one(document):
 
 
 @pytest.mark.parametrize("fields", [{}, {"fork_context": {"type": "full_history"}}, {"options": {}}])
-def test_a_fork_takes_the_whole_history_unless_told_otherwise(fields):
+def test_a_fork_takes_the_whole_history_by_default(fields):
     target = parse_target(spawned(type="fork_helper", source_member_id="a", **fields))
     assert target.to_document()["fork_context"] == {"type": "full_history"}
 

@@ -25,6 +25,7 @@ from noonmark.core.triggers import (
 )
 from noonmark.core.triggers.zones import load_zone
 from tests.core.oracle import utc
+from tests.soak import examples
 
 NOW = utc("2026-06-15T12:00Z")
 LATER = "2026-07-01T00:00:00Z"
@@ -424,7 +425,7 @@ def test_refused_with_the_place_and_what_is_allowed(document, field, words):
     str(error.value).encode()
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     document = {
         "type": "cron",
         "crons": ["61 * * * *", "0 0 * * *", "0 25 * * *"],
@@ -706,7 +707,7 @@ documents = st.sampled_from(list(FIELDS)).flatmap(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(documents | junk)
 def test_junk_meets_only_our_errors(document):
     only_our_errors(document)
@@ -715,7 +716,7 @@ def test_junk_meets_only_our_errors(document):
 cron_characters = st.text("0123456789*/,-?LW#H()@ \tJANMONSUNFRIDECdaily", max_size=40)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     cron_characters
     | st.lists(st.text("0123456789*/,-?LWH#", min_size=1, max_size=6), min_size=5, max_size=6).map(" ".join)
@@ -744,7 +745,7 @@ calendar_like = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(calendar_like)
 def test_a_calendar_that_is_accepted_fires_at_least_once(document):
     trigger = only_our_errors(document)

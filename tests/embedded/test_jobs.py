@@ -308,7 +308,7 @@ class TestAsking:
             keeper.list_jobs(bad)
         assert refused.value.field == "status"
 
-    def test_an_unknown_id_is_no_job(self, keeper):
+    def test_an_unknown_id_is_not_a_job(self, keeper):
         assert keeper.get_job("job_unknown") is None
 
     @pytest.mark.parametrize("bad", [None, 5, "", "a\0b"])

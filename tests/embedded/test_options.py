@@ -228,7 +228,7 @@ def test_a_trigger_as_text_is_refused_with_what_to_write(kit):
     assert kit.scheduler.schedule(fail, trigger=CronTrigger("0 9 * * *"))
 
 
-def test_what_is_no_option_is_a_mistake_of_the_programmer(kit):
+def test_an_invalid_option_is_a_mistake_of_the_programmer(kit):
     with pytest.raises(TypeError, match="unknown option 'colour' of a schedule"):
         kit.scheduler.schedule(fail, colour="red")
 

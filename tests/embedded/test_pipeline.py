@@ -127,7 +127,7 @@ class TestOrder:
 
 class TestFailures:
     @pytest.mark.parametrize("named", [True, False])
-    def test_no_later_stage_begins_and_the_stage_is_told(self, either, named):
+    def test_no_later_stage_begins_and_the_stage_is_reported(self, either, named):
         ran = []
         either.register_function("never", lambda: ran.append(1))
         never = either._functions.find("never").call
@@ -143,7 +143,7 @@ class TestFailures:
         assert raised.value.message == f"stage {raised.value.stage!r} failed (KeyError: 'missing')"
         assert ran == []
 
-    def test_all_errors_of_a_stage_are_told_in_order(self, memory):
+    def test_all_errors_of_a_stage_are_reported_in_order(self, memory):
         with pytest.raises(PipelineError, match=r"KeyError: 'missing', and 1 more") as raised:
             asyncio.run(JobPipeline(memory).add_stage(fail, one, fail_later).run())
         assert [type(error) for error in raised.value.errors] == [KeyError, ValueError]
@@ -190,7 +190,7 @@ class TestFailures:
 
 
 class TestProgress:
-    def test_every_function_that_ends_is_told(self, either):
+    def test_every_function_that_ends_is_reported(self, either):
         seen = []
         pipeline = JobPipeline(either, on_progress=seen.append).add_stage(one, two, name="first").add_stage(three)
         pipeline.run_sync()
@@ -217,7 +217,7 @@ class TestRefusals:
             JobPipeline(memory).add_stage()
 
     @pytest.mark.parametrize("bad", [5, "one", None, [one]])
-    def test_what_is_no_function(self, memory, bad):
+    def test_an_invalid_function(self, memory, bad):
         with pytest.raises(InvalidSchedule, match="must be callable"):
             JobPipeline(memory).add_stage(one, bad)
 
@@ -249,7 +249,7 @@ class TestRefusals:
 
 
 class TestStopping:
-    def test_whoever_waits_is_told_and_no_later_stage_begins(self, keeper):
+    def test_a_waiting_caller_gets_an_error_and_no_later_stage_begins(self, keeper):
         gate, ran, told = Gate(), threading.Event(), []
         keeper.register_function("gate", gate)
         keeper.register_function("ran", ran.set)

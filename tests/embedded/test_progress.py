@@ -66,7 +66,7 @@ def test_what_was_cut_off_keeps_it(scheduler):
 
 
 @pytest.mark.parametrize("fraction", [1.5, -0.1, "half", True, float("nan")])
-def test_what_is_no_fraction_is_refused(fraction):
+def test_an_invalid_fraction_is_refused(fraction):
     scheduler = Scheduler()
     job = scheduler.schedule(lambda context: context.progress(fraction), trigger=NEVER)
     with pytest.raises(ValueError, match="the fraction must be a number"):

@@ -386,11 +386,11 @@ class TestRunning:
         with pytest.raises(InvalidSchedule, match="must be a whole number from 0 on, or None for all"):
             scheduler.occurrences(job, limit=limit)
 
-    def test_a_thread_that_had_to_be_given_up_is_told(self):
+    def test_a_thread_that_had_to_be_given_up_is_reported(self):
         told, gone = [], threading.Event()
 
         class Sink:
-            def tell(self, happenings):
+            def report(self, happenings):
                 told.extend(happenings)
 
         scheduler = Scheduler(sink=Sink())
@@ -420,7 +420,7 @@ class TestRunning:
             def __init__(self):
                 self.told = []
 
-            def tell(self, happenings):
+            def report(self, happenings):
                 self.told += happenings
 
         sink = Sink()

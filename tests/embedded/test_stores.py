@@ -74,7 +74,7 @@ def test_a_relative_folder_that_is_missing_is_named(tmp_path, monkeypatch):
         Scheduler("sqlite:///data/jobs.db").start()
 
 
-def test_a_folder_is_no_database(tmp_path):
+def test_a_folder_is_not_a_database(tmp_path):
     with pytest.raises(StoreUnavailable, match="Is a directory"):
         Scheduler(f"sqlite:///{tmp_path}").start()
 

@@ -52,7 +52,7 @@ class TestRunningNow:
         assert harness("schedule/pause", schedule_id=made)["next_run_at"] is None
         assert harness("schedule/resume", schedule_id=made)["next_run_at"] == "2026-03-01T12:01:00Z"
 
-    def test_the_next_run_is_told_with_its_jitter_also_before_it_is_planned(self, harness):
+    def test_the_next_run_is_shown_with_its_jitter_also_before_it_is_planned(self, harness):
         made = harness.create(trigger={"type": "interval", "every_seconds": 3600, "jitter_seconds": 600})["schedule_id"]
         planned = harness("schedule/get", schedule_id=made)
         [row] = harness("schedule/occurrences", schedule_id=made)["occurrences"]
@@ -78,7 +78,7 @@ class TestRunningNow:
         with pytest.raises(KeyReused):
             harness("schedule/run", schedule_id=made["schedule_id"], key="k", **other)
 
-    def test_what_would_be_skipped_is_refused_unless_told_otherwise(self, harness):
+    def test_what_would_be_skipped_is_refused_by_default(self, harness):
         made = harness.create()
         running = accepted(harness, made)
         with pytest.raises(OverlapConflict) as refused:

@@ -10,7 +10,7 @@ from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.core.targets.ping import Moment
 from noonmark.driver.driver import Driver
 from noonmark.operations import pings
-from noonmark.targets.ping import PingReceiver
+from noonmark.targets.store_targets import PingReceiver
 from noonmark.testing.manual import run_inline
 from tests.operations.harness import FOREIGN, Harness
 

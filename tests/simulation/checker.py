@@ -80,7 +80,7 @@ class Checker:
                 self._note_created(args[0], answer)
             case "commit_plans":
                 self._note_plans(args[0], answer)
-            case "mend":
+            case "repair":
                 self._note_mended()
 
     def begins(self, machine, assignment):

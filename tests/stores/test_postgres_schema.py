@@ -18,9 +18,11 @@ from noonmark.core.filters.index import discriminator
 from noonmark.stores.postgres import PostgresStore, bootstrap
 from noonmark.stores.postgres import upgrade as postgres_upgrade
 from noonmark.stores.postgres.address import parse_address
+from noonmark.stores.postgres.session import column_types
 from noonmark.stores.sql import migrations
 from noonmark.stores.sql.schema import upgrade
 from noonmark.stores.sql.schema.ddl import ddl
+from noonmark.stores.sql.schema.tables import metadata
 from noonmark.stores.sql.schema.version import VERSION
 from noonmark.testing.conformance import CASES, HandClock, try_case
 from noonmark.testing.conformance.bench import Bench
@@ -31,19 +33,15 @@ from tests.stores.test_sqlite_schema import listening
 SCHEMA = files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
 NAMES = count(1)
 NODES = 6
+KINDS = {
+    "bigint": ("BigInteger", "Integer", "SmallInteger"),
+    "double precision": ("Double",),
+    "text": ("Text", "String"),
+}
 NEXT = f"{int(VERSION) + 1:04}"
-NEXT_MIGRATION = f"""
-import sqlalchemy as sa
-from alembic import op
-
-revision = "{NEXT}"
-down_revision = "{VERSION}"
-
-
-def upgrade():
-    with op.batch_alter_table("schedules") as table:
-        table.add_column(sa.Column("colour", sa.Text(), nullable=False, server_default="red"))
-    op.execute("INSERT INTO served_routes (route, seen) VALUES ('migrated', 0)")
+NEXT_MIGRATION = """
+ALTER TABLE schedules ADD COLUMN colour TEXT NOT NULL DEFAULT 'red';
+INSERT INTO served_routes (route, seen) VALUES ('migrated', 0);
 """
 # What PostgreSQL itself knows of a schema; names of sequences and constraints are as it made them.
 CATALOGUES = {
@@ -104,8 +102,8 @@ def _two_versions(tmp_path, monkeypatch):
     """A Noonmark that is one migration newer than the real one."""
     scripts = tmp_path / "migrations"
     shutil.copytree(Path(migrations.__file__).parent, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / f"v{NEXT}_next.py").write_text(NEXT_MIGRATION)
-    monkeypatch.setattr(upgrade, "SCRIPTS", str(scripts))
+    (scripts / f"{NEXT}_next.postgres.sql").write_text(NEXT_MIGRATION)
+    monkeypatch.setattr(upgrade, "SCRIPTS", scripts)
     monkeypatch.setattr(bootstrap, "VERSION", NEXT)
 
 
@@ -297,12 +295,21 @@ def test_a_schema_with_columns_of_a_newer_version_is_used(postgres, schema, case
     try_case(case, lambda clock: PostgresStore(f"{postgres.url()}?schema={schema}", clock))
 
 
-def test_opening_a_current_schema_imports_no_alembic(postgres, schema):
+def test_the_types_in_which_columns_are_sent_are_those_of_the_tables():
+    kinds = {name: kind for kind, names in KINDS.items() for name in names}
+    assert column_types(SCHEMA) == {
+        table.name: {column.name: kinds[type(column.type).__name__] for column in table.columns}
+        for table in metadata.tables.values()
+    }
+
+
+def test_neither_a_new_nor_an_older_schema_needs_sqlalchemy(postgres, schema):
     script = (
-        "import sys; from noonmark.stores.postgres import PostgresStore; store = PostgresStore(sys.argv[1])\n"
-        "store.open()\n"
-        "print('alembic' in sys.modules)"
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "from noonmark.stores.postgres import PostgresStore; store = PostgresStore(sys.argv[1]).open()"
     )
-    for _ in range(2):
-        command = [sys.executable, "-W", "ignore", "-c", script, f"{postgres.url()}?schema={schema}"]
-        assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "False\n"
+    postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
+    for name in (schema, f"{schema}_new"):
+        command = [sys.executable, "-W", "ignore", "-c", script, f"{postgres.url()}?schema={name}"]
+        subprocess.run(command, check=True)
+    assert catalogue(postgres, schema) == catalogue(postgres, f"{schema}_new")

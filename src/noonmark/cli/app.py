@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+import click
 
 import noonmark
-from noonmark.cli.help import HelpFormatter
 from noonmark.cli.output import print_error_json, print_errors
+from noonmark.cli.parameters import CommandGroup, ExtraArguments, FunctionCommand, suggestion
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError
 from noonmark.operations.errors import STATUS, error_document
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 COMMANDS = {
     "preview": (
@@ -26,7 +28,7 @@ COMMANDS = {
     "apply": ("files:apply", "Create and change schedules as files declare them.", "[OPTIONS] -f FILE"),
     "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
     "export": ("files:export", "Print schedules as a file for noonmark apply.", "[OPTIONS]"),
-    "failures": ("failures:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
+    "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
@@ -68,7 +70,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop."),
             "output": ("run:output", "Print the output of a run."),
-            "redrive": ("failures:redrive", "Run failed occurrences again."),
+            "redrive": ("run:redrive", "Run failed occurrences again."),
         },
     ),
     "backfill": (
@@ -84,10 +86,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "trigger": (
         "Create, list and test schedules that events trigger.",
         {
-            "create": ("trigger:create", "Create a schedule that an event triggers."),
-            "list": ("trigger:list_triggers", "List the schedules that events trigger."),
-            "delete": ("trigger:delete", "Delete a schedule that events trigger; its history is kept."),
-            "test": ("trigger:match_trigger", "Show which recent events would trigger it, and why others would not."),
+            "create": ("event:create", "Create a schedule that an event triggers."),
+            "list": ("event:list_triggers", "List the schedules that events trigger."),
+            "delete": ("event:delete", "Delete a schedule that events trigger; its history is kept."),
+            "test": ("event:match_trigger", "Show which recent events would trigger it, and why others would not."),
         },
     ),
     "event": (
@@ -142,33 +144,53 @@ _NEGATIVE_DURATION = re.compile(r"-[\d.]+(ms|s|m|h|d)", re.ASCII)
 _SECRET_WORD = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 
 
-def _make_app() -> App:
-    root = App(
-        name="noonmark",
-        help="Durable schedules that say what they will do, do it, and can tell you why.",
-        help_format="plaintext",
-        help_formatter=HelpFormatter(),
-        version=lambda: str(noonmark.__version__),
-        exit_on_error=False,
-        print_error=False,
-        result_action="return_int_as_exit_code_else_zero",
+def _make_app() -> CommandGroup:
+    load: dict[str, tuple[str, Callable[[], click.Command]]] = {
+        name: (summary, partial(load_command, name)) for name, (_, summary, _) in COMMANDS.items()
+    }
+    for name, (summary, _) in GROUPS.items():
+        load[name] = (summary, partial(_make_group, name))
+    root = CommandGroup("noonmark", "Durable schedules that say what they will do, do it, and can tell you why.", load)
+    root.params.append(
+        click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
     )
-    for name, (location, help_text, usage) in COMMANDS.items():
-        root.command(
-            f"noonmark.cli.commands.{location}", name=name, help=help_text, usage=f"Usage: noonmark {name} {usage}"
-        )
-    for group_name, (group_help, commands) in GROUPS.items():
-        group = App(name=group_name, help=group_help)
-        for name, (location, help_text) in commands.items():
-            group.command(
-                f"noonmark.cli.commands.{location}", name=name, help=help_text, usage=_program_usage(group_name, name)
-            )
-        root.command(group)
     return root
 
 
+@cache
+def _make_group(name: str) -> CommandGroup:
+    summary, commands = GROUPS[name]
+    return CommandGroup(
+        name,
+        summary,
+        {each: (about, partial(load_command, name, each)) for each, (_, about) in commands.items()},
+    )
+
+
+@cache
+def _load(name: str, location: str, usage: str | None) -> FunctionCommand:
+    """Import a command."""
+    module, _, function = location.partition(":")
+    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage)
+
+
+def load_command(*path: str) -> FunctionCommand:
+    """The command of these words."""
+    if len(path) == 1:
+        location, _, usage = COMMANDS[path[0]]
+        return _load(path[0], location, f"Usage: noonmark {path[0]} {usage}")
+    group, name = path
+    return _load(name, GROUPS[group][1][name][0], _program_usage(group, name))
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: object) -> None:
+    if value:
+        click.echo(noonmark.__version__)
+        ctx.exit()
+
+
 def _program_usage(group: str, name: str) -> str | None:
-    """The usage of a command that may start programs; None lets the app write it."""
+    """The usage of a command that may start programs; None for the usual one."""
     before = PROGRAM_COMMANDS.get((group, name))
     return before and f"Usage: noonmark {group} {name} [OPTIONS] {before} [-- PROGRAM ARGUMENT...]"
 
@@ -181,26 +203,23 @@ def run(arguments: Sequence[str]) -> int:
     words, rest = _split_at_dashes(_expand_upload(_options_last(arguments)))
     as_json = "--json" in words
     try:
-        code: int = app([*_join_negative_durations(words), *_program_arguments(words, rest)])
-    except UnusedCliTokensError as error:
-        return _fail(_too_many_arguments(error), as_json=as_json)
-    except CycloptsError as error:
+        parsed = [*_join_negative_durations(words), *_program_arguments(words, rest)]
+        with app.make_context("noonmark", parsed) as context:
+            code: int = app.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except ExtraArguments as error:
+        return _fail(InvalidRequest(error.message), as_json=as_json)
+    except click.UsageError as error:
         return _fail(InvalidRequest(f"{_usage_error(error, words)} See noonmark --help."), as_json=as_json)
     except NoonmarkError as error:
         return _fail(error, as_json=as_json)
     return code
 
 
-def _too_many_arguments(error: UnusedCliTokensError) -> InvalidRequest:
-    """The error without the extra arguments themselves: one may be a secret."""
-    command = " ".join(["noonmark", *(error.command_chain or ())])
-    count = len(error.unused_tokens or ())
-    return InvalidRequest(f"{count} too many {'argument' if count == 1 else 'arguments'}; see {command} --help")
-
-
-def _usage_error(error: CycloptsError, words: list[str]) -> str:
+def _usage_error(error: click.UsageError, words: list[str]) -> str:
     """What is wrong with the arguments; `noonmark secret` repeats only options, which are never secret."""
-    text = str(error)
+    text = _usage_text(error)
     if words[:1] == ["secret"] and any(word in text for word in words[1:] if not _SECRET_WORD.fullmatch(word)):
         return "Unknown command or option of noonmark secret."
     return text
@@ -214,6 +233,18 @@ def _options_last(arguments: Sequence[str]) -> list[str]:
         leading += [words.pop(0) for _ in range(min(len(words), 1 + takes_value))]
     before, rest = _split_at_dashes(words)
     return [*before, *leading, *rest]
+
+
+def _usage_text(error: click.UsageError) -> str:
+    match error:
+        case click.NoSuchOption():
+            return f"Unknown option: {error.option_name}.{suggestion(error.option_name, error.possibilities or ())}"
+        case click.MissingParameter(param=click.Parameter() as parameter):
+            name = parameter.metavar if isinstance(parameter, click.Argument) else parameter.opts[0]
+            return f"{name} is required."
+        case click.BadParameter(param=click.Parameter() as parameter):
+            return f"Invalid value for {parameter.opts[0]}: {error.message}"
+    return error.format_message()
 
 
 def _expand_upload(arguments: Sequence[str]) -> list[str]:

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 import textwrap
-from typing import TYPE_CHECKING
-
-from cyclopts.help.formatters.plain import PlainFormatter
-
-if TYPE_CHECKING:
-    from cyclopts.help import HelpEntry
-    from rich.console import Console
 
 VALUES = {
     "ADDRESS": "host",
@@ -51,47 +44,35 @@ VALUES = {
 }
 """What the values of options are, and the options that have such a value."""
 _OF_OPTION = {f"--{option}": value for value, options in VALUES.items() for option in options.split()}
-_OF_TYPE = {"STR": "TEXT", "INT": "NUMBER", "FLOAT": "NUMBER"}
-_TYPED = re.compile(rf" ({'|'.join(_OF_TYPE)})(\.\.\.)?$")
 LABELS = 28
 """The width of the first column; what is longer has a line of its own."""
-NARROW = 40
+_INDENT = 2
+_NARROWEST, _WIDEST = 60, 100
 
 
-class HelpFormatter(PlainFormatter):
-    """Plain text in two columns."""
-
-    def _format_parameter_entry(self, options: tuple[str, ...], desc: str, console: Console, entry: HelpEntry) -> None:
-        parts = [desc] if desc else []
-        if entry.choices:
-            parts.append(f"One of {', '.join(entry.choices)}.")
-        if entry.default is not None:
-            parts.append(f"Default: {entry.default}.")
-        if entry.required and not entry.positional_label:
-            parts.append("Required.")
-        self._print_row(console, _with_value(", ".join(options), entry.names), " ".join(parts))
-
-    def _format_command_entry(
-        self, names: tuple[str, ...], shorts: tuple[str, ...], desc: str, console: Console
-    ) -> None:
-        self._print_row(console, ", ".join((*names, *shorts)), desc)
-
-    def _print_row(self, console: Console, label: str, text: str) -> None:
-        width, indent = max(NARROW, console.width - self.indent_width - LABELS), " " * LABELS
-        lines = textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False) or [""]
-        if len(label) > LABELS - 2:
-            lines = [label, *(indent + line for line in lines)]
-        else:
-            lines = [label.ljust(LABELS) + lines[0], *(indent + line for line in lines[1:])]
-        for line in lines:
-            console.print(f"{self.indent}{line}".rstrip(), highlight=False, markup=False, soft_wrap=True)
+def width() -> int:
+    """How wide the text is: as the terminal, within limits."""
+    return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
 
 
-def _with_value(label: str, names: tuple[str, ...]) -> str:
-    """The names of an option with what its value is, instead of its Python type."""
-    found = _TYPED.search(label)
-    if found is None:
-        return label
-    known = [_OF_OPTION[name] for name in names if name in _OF_OPTION]
-    value = "JSON" if any(name.endswith("-json") for name in names) else (*known, _OF_TYPE[found[1]])[0]
-    return f"{label[: found.start()]} {value}{found[2] or ''}"
+def value_of(names: tuple[str, ...], otherwise: str) -> str:
+    """What the value of an option is."""
+    if any(name.endswith("-json") for name in names):
+        return "JSON"
+    return next((_OF_OPTION[name] for name in names if name in _OF_OPTION), otherwise)
+
+
+def entry(label: str, text: str) -> list[str]:
+    """The lines of one option, argument or command."""
+    column = _INDENT + LABELS
+    lines = textwrap.wrap(text, width() - column, break_long_words=False, break_on_hyphens=False) or [""]
+    label = " " * _INDENT + label
+    if len(label) > column - 2:
+        return [label, *(" " * column + line for line in lines)]
+    return [(label.ljust(column) + lines[0]).rstrip(), *(" " * column + line for line in lines[1:])]
+
+
+def paragraphs(text: str) -> list[str]:
+    """The lines of a text, with an empty one between its paragraphs."""
+    wrapped = [textwrap.wrap(" ".join(each.split()), width(), break_on_hyphens=False) for each in text.split("\n\n")]
+    return [line for paragraph in wrapped for line in (*paragraph, "")][:-1]

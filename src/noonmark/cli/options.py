@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from cyclopts import Group, Parameter
+from noonmark.cli.parameters import Group, Parameter
 
-TRIGGER = Group("Trigger", sort_key=1)
-TARGET = Group("Target", sort_key=2)
-POLICIES = Group("Name and policies", sort_key=3)
-SELECTION = Group("Selection", sort_key=4)
-CONNECTION = Group("Connection", sort_key=9)
+TRIGGER = Group("Trigger", 1)
+TARGET = Group("Target", 2)
+POLICIES = Group("Name and policies", 3)
+SELECTION = Group("Selection", 4)
+CONNECTION = Group("Connection", 9)
 
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
@@ -30,7 +30,6 @@ Confirm = Annotated[
 ]
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Connection:
     """The server or store to use, and how to print the answer."""
@@ -47,7 +46,6 @@ class Connection:
     ] = False
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OccurrenceSelection:
     """Which occurrences of all schedules."""
@@ -69,7 +67,6 @@ class OccurrenceSelection:
     ] = ()
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSelection:
     """Which schedules a command acts on, instead of one by its id."""
@@ -88,7 +85,6 @@ class ScheduleSelection:
     ] = False
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OnceOptions:
     """A single instant, absolute or relative to now."""
@@ -97,7 +93,6 @@ class OnceOptions:
     delay: Annotated[Text, Parameter(name="--in", group=TRIGGER, help="Once, after this delay: 30m.")] = None
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class EventOptions:
     """The events that trigger a schedule."""
@@ -110,7 +105,6 @@ class EventOptions:
     )
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TriggerOptions(EventOptions, OnceOptions):
     """When a schedule fires: one kind of trigger and its bounds."""
@@ -127,7 +121,6 @@ class TriggerOptions(EventOptions, OnceOptions):
     jitter: Annotated[Text, Parameter(group=TRIGGER, help="Delay each fire by up to this long, spread evenly.")] = None
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions:
     """What a schedule starts: exactly one kind of target."""
@@ -156,7 +149,6 @@ class TargetOptions:
     ] = None
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PolicyOptions:
     """The name, the labels and the policies of a schedule."""

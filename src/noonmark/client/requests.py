@@ -68,7 +68,7 @@ class Fields(TypedDict, total=False):
 
 
 class NewFields(Fields, total=False):
-    """What a new schedule declares besides."""
+    """Further fields of a new schedule."""
 
     schedule_id: str
     user_id: str
@@ -113,7 +113,7 @@ class Selection(TypedDict, total=False):
     limit: int
     """A selection of more schedules is refused: 1,000 by default."""
     dry_run: bool
-    """Only say what is selected."""
+    """Only report what is selected."""
     reason: str
 
 
@@ -466,7 +466,7 @@ def delete_secret(name: str) -> Request[Secret]:
 
 
 def ping_url(schedule_id: str) -> Request[PingUrl]:
-    """Get the URL that the job of a schedule calls; whoever has it can call it."""
+    """Get the URL that the job of a schedule calls; anyone who has it can call it."""
     return ask("ping/url", _one(PingUrl), given(schedule_id=schedule_id))
 
 

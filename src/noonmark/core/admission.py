@@ -1,4 +1,4 @@
-"""Admission: what becomes of a claimed occurrence at its due time.
+"""Admission: what happens to a claimed occurrence at its due time.
 
 Window, misfire, dependencies, overlap and limits are decided here, in that order, and never at the claim. The decision
 is a value; the store carries it out on condition that the claim still holds, and takes the places it needs (the
@@ -119,7 +119,7 @@ class Busy:
     waiting: int = 0
     """How many occurrences of the schedule wait for the slot already."""
     holder: str | None = field(default=None, compare=False)
-    """The id of the occurrence in the slot, for those who ask why."""
+    """The id of the occurrence in the slot, for explanations."""
 
 
 def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
@@ -162,7 +162,7 @@ def times_in_question(claim: Claim) -> tuple[Micros, Micros]:
 
 
 def after_upstreams(claim: Claim, standings: Standings, *, now: Micros) -> End | Wait | None:
-    """Decide at the due time what its upstreams mean for it; None when they do not stand in its way."""
+    """Apply the dependencies at the due time; None if they do not hold it back."""
     after, until = times_in_question(claim)
     upstreams = [one.between(after, until) for one in standings.each]
     first_due, rule = claim.occurrence.first_due, claim.schedule.declaration.window
@@ -242,7 +242,7 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
 
 
 def _keeps_its_place(occurrence: Occurrence) -> bool:
-    """Whether it waits, whatever the policy says about newcomers.
+    """Whether it waits under every policy.
 
     What was caught up is in a line that was fixed before, and so are those of a backfill; and what began, or was let
     into the queue before, is not turned away because another one was quicker.
@@ -257,7 +257,7 @@ def _was_replaced(occurrence: Occurrence, busy: Busy) -> bool:
 
 
 def _is_regular(occurrence: Occurrence) -> bool:
-    """Whether it came about by itself; the others were asked for."""
+    """Whether a trigger planned it; others were requested."""
     return kind_of(occurrence.origin) in (OriginKind.TRIGGER, OriginKind.EVENT)
 
 

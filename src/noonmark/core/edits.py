@@ -1,4 +1,4 @@
-"""Edits: what becomes of a schedule's projections when it is changed, paused, resumed or deleted.
+"""Edits: what happens to a schedule's projections when it is changed, paused, resumed or deleted.
 
 Each is a plan like any other, on condition of revision and watermark. Times up to now belong to the rule that was in
 force until now, so they are accounted for first; what lies ahead is the new rule's. What was started finishes as it
@@ -11,37 +11,38 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import (
+    Plan,
     accounted,
     close_overdue,
     follow,
+    gap_row,
     in_force_after,
     is_used_up,
     look_ahead,
+    occurrence,
     owed,
     plan,
     timed_trigger,
     unaccounted,
 )
-from noonmark.core.plans import Plan, gap_row, occurrence
 from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, Pause
+from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Declaration, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Until:
-    """The account up to now: what was closed, and what the rule in force still wants to run, oldest first."""
+    """The account up to now: what was closed, and what the rule in force still runs, oldest first."""
 
     closing: Plan
     wanted: tuple[Occurrence, ...] = ()
@@ -50,9 +51,9 @@ class _Until:
 def edit(
     snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead: Micros, source: str | None = None
 ) -> Plan:
-    """Put a new declaration in force. One that changes nothing that runs keeps the revision and the projections.
+    """Apply a new declaration. One that changes nothing that runs keeps the revision and the projections.
 
-    With a source, all of it comes from there now, whoever created the schedule.
+    With a source, all of it comes from there now, no matter who created the schedule.
     """
     before = snapshot.schedule
     after = replace(before, declaration=declaration, updated=now, source=source or before.source)
@@ -73,7 +74,7 @@ def edit(
 
 
 def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
-    """Nothing of the trigger starts from now on; what was due and not yet started is one `skipped/paused` row.
+    """Pause: the trigger starts nothing; what was due and not started is one `skipped/paused` row.
 
     One that is paused already gets the new reason, author, time and end.
     """
@@ -118,7 +119,7 @@ def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
 
 
 def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
-    """Nothing of the trigger starts from now on; its projections end as `cancelled/deleted`."""
+    """Delete: the trigger starts nothing; its projections end as `cancelled/deleted`."""
     deleted = replace(_step(snapshot.schedule, SchedulePhase.DELETED, now), deleted=now, pause=None)
     withdrawn = _withdraw(snapshot, Phase.CANCELLED, Reason.DELETED, now=now)
     ahead = dict.fromkeys(one.id for one in snapshot.projections if one.nominal > now)

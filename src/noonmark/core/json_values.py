@@ -132,7 +132,7 @@ def _scalar_problem(value: object) -> str | None:
 
 
 def text_of(low: int, high: int, *, multiline: bool = False) -> Callable[[object], str]:
-    """The conversion that lets text of a bounded length pass, and no control characters."""
+    """The conversion for text of a bounded length without control characters."""
     return lambda value: text_value(value, low, high, multiline=multiline)
 
 

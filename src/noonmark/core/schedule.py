@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import drafted
+from noonmark.core.frozen import fast_evolve
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -41,6 +41,27 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One change that a caller made."""
+
+    at: Micros
+    caller: str
+    operation: str
+    schedule_id: str | None = None
+    uid: str | None = None
+    """The schedule itself: after it is deleted, another one may have its id."""
+    revision_before: int | None = None
+    """None where there was none, as before a schedule is created."""
+    revision_after: int | None = None
+    reason: str | None = None
+    """What the caller gave for one; of a worker, which node it was."""
+    request_id: str | None = None
+    key: int | None = None
+    """Its number once it is stored; later entries of a tenant have higher numbers."""
+
+
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
@@ -48,9 +69,9 @@ MAX_TIMEOUT_SECONDS = 31_622_400
 RESERVED_IDS = (".", "..", "count", "preview", "upsert")
 """Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
-"""The source of schedules that a program has made for itself; it could do by itself whatever they do."""
+"""The source of schedules that a program created in its own process; they may do whatever the program may."""
 BY_ITSELF = "noonmark"
-"""The author of pauses and resumptions that nobody asked for."""
+"""The author of automatic pauses and resumptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +155,7 @@ class Pause:
 
     at: Micros
     by: str | None = None
-    """The caller; `noonmark` if it came by itself."""
+    """The caller; `noonmark` if it was automatic."""
     reason: str | None = None
     until: Micros | None = None
 
@@ -144,7 +165,7 @@ class Pause:
         return {"reason": self.reason, "by": self.by, "at_utc": to_text(self.at), "until_utc": until}
 
 
-@drafted
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A stored declaration. `uid` is internal and never reused; `schedule_id` is the public name."""
@@ -192,7 +213,7 @@ def declare_again(document: object, stored: Schedule, *, now: datetime, keeps_pa
 
 
 def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
-    """A ping target keeps the URL that it has, whatever a document says: only a rotation replaces it."""
+    """A ping target keeps its URL, whatever a document says: only a rotation replaces it."""
     target = declared.target
     if not isinstance(target, PingTarget) or not isinstance(before, PingTarget):
         return declared

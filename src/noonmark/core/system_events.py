@@ -20,12 +20,11 @@ from noonmark.core.reasons import Explained
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
 
 LATE: Micros = SECOND
 """What starts later than that after its due time is late."""
@@ -39,7 +38,7 @@ class SystemEvent(Explained):
     COMPLETED = "occurrence.completed", "The work was done."
     FAILED = "occurrence.failed", "The work failed, and no attempt is left."
     TIMED_OUT = "occurrence.timed_out", "The last attempt took too long."
-    CANCELLED = "occurrence.cancelled", "Somebody cancelled it, or its schedule was deleted."
+    CANCELLED = "occurrence.cancelled", "A caller cancelled it, or its schedule was deleted."
     SKIPPED = "occurrence.skipped", "A policy kept it from starting: overlap, a pause, a window, what it depends on."
     MISFIRED = "occurrence.misfired", "It was missed: one fire, or a whole gap of them with its count."
     DELIVERY_FAILED = "occurrence.delivery_failed", "The target was out of reach, or it is not known how it ended."
@@ -48,13 +47,13 @@ class SystemEvent(Explained):
     OVERDUE = "occurrence.overdue", "It is still running after `expected_seconds`."
     SCHEDULE_CREATED = "schedule.created", "A schedule is new."
     SCHEDULE_UPDATED = "schedule.updated", "Something about a schedule was declared anew."
-    SCHEDULE_PAUSED = "schedule.paused", "Somebody paused a schedule, or it failed as often as `pause_on_failure` says."
+    SCHEDULE_PAUSED = "schedule.paused", "A caller paused a schedule, or it failed as often as `pause_on_failure` says."
     SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
     SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
     SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
     PING_UNEXPECTED = "ping.unexpected", "A ping came that no occurrence expected: too early, too late, or once more."
-    NODE_LOST = "node.lost", "A node was not heard of for two leases, and had not said that it stops."
+    NODE_LOST = "node.lost", "A node sent no heartbeat for two leases, without having stopped."
 
 
 ENDS = {
@@ -92,7 +91,7 @@ def change(before: Schedule, after: Schedule) -> SystemEvent:
 def of_occurrence(
     fact: SystemEvent, schedule: Schedule, one: Occurrence, *, run: Run | None = None, waited_for: Reason | None = None
 ) -> Event | None:
-    """Tell of an occurrence as it is now, of its last run if that has just ended, and of what it had waited for.
+    """The event about an occurrence as it is now, its last run if that has just ended, and what it waited for.
 
     Every such fact has the same fields, so that a message which names them never lacks one. None when its chain has no
     room for it.
@@ -126,7 +125,7 @@ def of_occurrence(
 
 
 def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | None = None, failures: int = 0) -> Event:
-    """Tell of a schedule as it is now, who asked for that, or after how many failures in a row it came by itself."""
+    """The event about a schedule as it is now: who asked for the change, or how many failures in a row caused it."""
     payload = {
         **_schedule(schedule),
         "trigger_type": None if schedule.declaration.trigger is None else schedule.declaration.trigger.type,
@@ -144,7 +143,7 @@ def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | Non
 
 
 def of_ping(fact: SystemEvent, schedule: Schedule, key: str, fields: Mapping[str, Any]) -> Event:
-    """Tell of a ping that counts later, or for nothing."""
+    """The event about a ping that counts later, or not at all."""
     payload = {**_schedule(schedule), **fields, "depth": FIRST_FACT.depth, "chain": [schedule.schedule_id]}
     return _event(fact, payload, key)
 
@@ -162,7 +161,7 @@ def unexpected_ping_id(uid: str, at: Micros) -> str:
 def of_lost_node(
     name: str, *, seen: Micros, started: Micros, version: str, load: int, routes: tuple[str, ...]
 ) -> Event:
-    """Tell that a node was last heard of then."""
+    """The event about a lost node, with its last heartbeat."""
     payload = {
         "node": name,
         "seen_at": to_text(seen),

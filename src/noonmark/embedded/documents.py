@@ -1,4 +1,4 @@
-"""The documents that a call in Python stands for: of a schedule, and of its target. The core's parser judges them."""
+"""Documents of schedules and targets, built from the arguments of a call. The core's parser checks them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _RETRIES_RULE = f"{RETRY_RULE}, a Retry or a mapping"
 
 
 class FurtherOptions(TypedDict, total=False):
-    """The options that `schedule` takes beside its own arguments; each has the name of its field in a document."""
+    """The further options of `schedule`; each has the name of its field in a document."""
 
     description: str | None
     pause_on_failure: int | None
@@ -91,7 +91,7 @@ class FurtherOptions(TypedDict, total=False):
 
 
 class CommonOptions(FurtherOptions, total=False):
-    """The options of any schedule, beside its target and its dependencies; `schedule` describes them."""
+    """The options of any schedule, without its target and its dependencies; `schedule` describes them."""
 
     name: str | None
     trigger: Trigger | None
@@ -118,7 +118,7 @@ class TargetOptions(HttpOptions, total=False):
 
 
 class FunctionOptions(CommonOptions, total=False):
-    """The options of a schedule of a function, beside its dependencies."""
+    """The options of a schedule of a function, without its dependencies."""
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any] | None
@@ -243,7 +243,7 @@ def _as_json(value: object) -> object:
 
 
 def schedule_document(target: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The document that the arguments of `schedule` stand for."""
+    """The document for the arguments of `schedule`."""
     return _schedule_document(target, **_untyped(options))
 
 

@@ -37,8 +37,7 @@ from noonmark.embedded.arguments import (
     limit_argument,
     signing_key_argument,
 )
-from noonmark.embedded.declarations import OWNER, Declarations
-from noonmark.embedded.decorators import daily_at, interval_of
+from noonmark.embedded.declarations import OWNER, Declarations, daily_at, interval_of
 from noonmark.embedded.documents import (
     check_options,
     command_target,
@@ -48,12 +47,12 @@ from noonmark.embedded.documents import (
     target_route,
 )
 from noonmark.embedded.jobs import Job, read_job, read_jobs, status_argument
-from noonmark.embedded.process_hooks import register_fork
-from noonmark.embedded.references import check_callable, check_name, reference_to_be
+from noonmark.embedded.references import check_callable, check_name, future_reference
 from noonmark.embedded.run_now import any_runner, read_request, run_now
+from noonmark.embedded.runners import register_fork
 from noonmark.operations import events, schedule_edits
-from noonmark.operations.fires import fires_of, fires_of_schedule
 from noonmark.operations.models.arguments import MAX_PREVIEW
+from noonmark.operations.preview import fires_of, fires_of_schedule
 from noonmark.operations.service import Caller, Service
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.runtime import Runtime, Timing
@@ -86,8 +85,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.embedded.answers import EventMatches, Explanation, Redrive
-    from noonmark.embedded.declarations import ExpectedId
-    from noonmark.embedded.decorators import Decorator, JobFunction
+    from noonmark.embedded.declarations import Decorator, ExpectedId, JobFunction
     from noonmark.embedded.documents import (
         FunctionOptions,
         FurtherOptions,
@@ -112,7 +110,7 @@ _REDRIVER = Caller(owner=OWNER, name="embedded", source="embedded", operation="o
 
 
 class Scheduler:
-    """Keeps schedules in a store, and runs what is due between `start` and `stop`.
+    """Stores schedules, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
     may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
@@ -392,13 +390,13 @@ class Scheduler:
         return read_job(self._store, self._find(job_id))
 
     def add_dependency(self, job_id: str | Job, depends_on: Sequence[Upstream]) -> None:
-        """Let a schedule depend on others too, each given by its id or name, as `Job`, `Dependency` or a mapping."""
+        """Add dependencies to a schedule, each given by its id or name, as `Job`, `Dependency` or a mapping."""
         self._open()
         self._declarations.add_dependencies(job_id, depends_on)
         self._runners.wake()
 
     def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
-        """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes by itself."""
+        """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes automatically."""
         schedule = self._find(job_id).schedule
         ends = None if until is None else instant_argument("until", self._aware(until))
         schedule_edits.pause(self._store, schedule.uid, by=schedule.owner.user, reason=reason, until=ends)
@@ -417,7 +415,7 @@ class Scheduler:
             return False
         self._runners.wake()
         if asked:
-            self._runners.attend()
+            self._runners.check_stop_requests()
         return True
 
     def delete(self, job_id: str | Job, *, stop_running: bool = False) -> int:
@@ -430,7 +428,7 @@ class Scheduler:
         stopped = schedule_edits.stop_runs(self._store, uid) if stop_running else 0
         self._runners.wake()
         if stopped:
-            self._runners.attend()
+            self._runners.check_stop_requests()
         return stopped
 
     # Run.
@@ -798,7 +796,7 @@ class Scheduler:
 
         def decorate(func: Callable[P, T], /) -> JobFunction[P, T]:
             # The function gets its name in its module only when the decorator has returned.
-            reference = options.get("function_name") or reference_to_be(self._functions, func)
+            reference = options.get("function_name") or future_reference(self._functions, func)
             name = options.get("name") or reference
             if name is not None and self._decorated.get(name) is func:
                 message = f"{name} is declared twice; give each of its schedules a name of its own with name=..."
@@ -822,7 +820,7 @@ class Scheduler:
         _set_job_id(func, self._declarations.declare(func, options, expected))
         self._runners.wake()
         if options["name"] is not None and options["name"] == options["function_name"]:
-            self._declarations.warn_of_twin(func, options["name"])
+            self._declarations.warn_of_same_name(func, options["name"])
 
     def _aware(self, instant: T) -> T | datetime:
         """A naive datetime in the zone of the scheduler, if it has one; anything else as it is."""
@@ -868,7 +866,7 @@ class Scheduler:
         return HttpTargetSettings(is_offered=False, keys=self._keys)
 
     def _after_fork(self) -> None:
-        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        """Reset in a forked process, which has no threads and may have locks that are never released."""
         self._open_lock = threading.RLock()
         self._runners.after_fork()
         self._functions.after_fork()

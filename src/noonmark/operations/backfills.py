@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.ids import backfill
 from noonmark.core.lifecycle import FINAL, Phase
-from noonmark.operations import audit, occurrences, schedule_edits
+from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.models.arguments import Cancellation
 from noonmark.operations.serializers import text
+from noonmark.operations.service import record_audit_entry
 from noonmark.ports.records import BackfillChange
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def _change(service: Service, caller: Caller, arguments: BackfillAction, change:
     service.store.change_backfill(schedule.uid, arguments.backfill_id, change)
     if change is BackfillChange.CANCEL:
         _cancel_accepted(service, caller, schedule, arguments)
-    audit.record(service, caller, arguments.reason, schedule=schedule)
-    service.attend()
+    record_audit_entry(service, caller, arguments.reason, schedule=schedule)
+    service.check_stop_requests()
     service.wake(None)
     return _document(schedule, _find(service, schedule, arguments.backfill_id))
 

@@ -11,7 +11,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.operations.models.arguments import DoctorRequest
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import Condition, Damaged, Position

@@ -28,7 +28,7 @@ MAX_LIVE = 1_000
 
 
 def get_ping_url(service: Service, caller: Caller, arguments: OneSchedule) -> dict[str, Any]:
-    """Get the URL that the job of a schedule calls; whoever has it can call it."""
+    """Get the URL that the job of a schedule calls; anyone who has it can call it."""
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
     _target(stored.schedule)
     return {"schedule_id": arguments.schedule_id, "ping_url": url_of(service, stored.schedule)}
@@ -59,7 +59,7 @@ def url_of(service: Service, schedule: Schedule) -> str | None:
 
 
 def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
-    """Let a ping count for the occurrence that expects it; NotFound if the token is unknown."""
+    """Count a ping for the occurrence that expects it; NotFound if the token is unknown."""
     schedule = _pinged(service, token)
     while True:
         live = service.store.occurrences(schedule.uid, MAX_LIVE, phases=LIVE)
@@ -74,7 +74,7 @@ def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
             continue  # it has just ended, or its node has just taken it over
         answer = _keep(service, schedule, occurrence, ping, now=now)
         seen = service.store.occurrence(occurrence.id)
-        # Whoever opens it from now on finds the event; one that was opened before may not have.
+        # A reader that opens it from now on finds the event; one that opened it before may not.
         if seen is None or not is_delivering(seen) or _count(service, schedule, seen, ping, now=now):
             service.wake(occurrence.due)
             return answer

@@ -29,13 +29,11 @@ from noonmark.operations.models.arguments import (
     ScheduleQuery,
 )
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
-from noonmark.operations.pages import read_page
 from noonmark.operations.pings import url_of
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
-from noonmark.operations.serializers import schedule_document
-from noonmark.operations.served_routes import schedule_warnings
-from noonmark.operations.target_policy import check_declaration
+from noonmark.operations.serializers import read_page, schedule_document
+from noonmark.operations.target_policy import check_declaration, schedule_warnings
 from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import StoredSchedule
 
 KEY_LIFETIME: Micros = DAY_SECONDS * SECOND
-"""How long an idempotency key stands for the same request."""
+"""How long an idempotency key is remembered."""
 READ_ONLY = frozenset(
     {
         "phase",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan
+    from noonmark.core.planner import Plan
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
 
@@ -156,5 +156,5 @@ DriverEvent = (
 class EventSink(Protocol):
     """Receives events after the fact, in the driver's thread. It should be quick and must not raise."""
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Receive events, in order."""

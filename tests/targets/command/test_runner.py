@@ -18,7 +18,7 @@ from noonmark.core.policies.overlap import CancelRunning, Terminate
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.targets import stop
+from noonmark.targets import process_control
 from noonmark.targets.command import process
 from noonmark.targets.command.output import MAX_JSON, MAX_OUTPUT, OutputTail
 from noonmark.targets.command.runner import MAX_COMMANDS
@@ -52,7 +52,7 @@ def runner():
 @pytest.fixture
 def brief(monkeypatch):
     """Shorten the grace period."""
-    monkeypatch.setattr(stop, "STOP_GRACE", SECOND // 10)
+    monkeypatch.setattr(process_control, "STOP_GRACE", SECOND // 10)
 
 
 def pid_in(path):

@@ -25,7 +25,7 @@ from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import Executor
-from noonmark.targets import stop, worker_pool
+from noonmark.targets import process_control, worker_pool
 from noonmark.targets.function import process_pool, process_worker
 from noonmark.targets.function.process_pool import WorkerProcess
 from tests.targets.assignments import SOON, function_assignment
@@ -263,7 +263,7 @@ class TestUndeliverable:
     def test_stop_during_the_import_is_a_cancellation(self, monkeypatch, tmp_path):
         text = f"import pathlib; pathlib.Path({str(tmp_path / 'begun')!r}).touch(); import threading"
         function = loaded_elsewhere(monkeypatch, tmp_path, f"{text}; threading.Event().wait(60)")
-        monkeypatch.setattr(stop, "STOP_GRACE", SECOND // 10)
+        monkeypatch.setattr(process_control, "STOP_GRACE", SECOND // 10)
 
         async def scenario(harness):
             assignment = await harness.deliver(function, executor=Executor.PROCESS)
@@ -444,7 +444,7 @@ class TestDeadlines:
             assert await still_works(harness) != first
 
         run_scenario(scenario)
-        assert (tmp_path / ("tidied" if errand is worker_functions.hangs else "clung")).exists()
+        assert (tmp_path / ("normalize_placeholders" if errand is worker_functions.hangs else "clung")).exists()
 
     def test_closing_window_cuts_off_the_run(self, tmp_path):
         async def scenario(harness):
@@ -509,11 +509,11 @@ class TestStopping:
         ("reason", "outcome"), [(Reason.CANCELLED, Outcome.CANCELLED), (Reason.LEASE_LOST, Outcome.LEASE_LOST)]
     )
     def test_function_that_does_not_stop_is_killed(self, reason, outcome, tmp_path, monkeypatch):
-        monkeypatch.setattr(stop, "STOP_GRACE", SECOND // 10)
+        monkeypatch.setattr(process_control, "STOP_GRACE", SECOND // 10)
         delivered = self.scenario(worker_functions.hangs, folder=tmp_path, reason=reason)
         assert delivered.outcome is outcome
         assert delivered.error == "its process was killed: it did not end within 0.1 s of being asked to"
-        assert (tmp_path / "tidied").exists()
+        assert (tmp_path / "normalize_placeholders").exists()
         assert not self.is_kept
 
     def test_replaced_function_has_the_grace_period_of_its_policy(self, tmp_path):

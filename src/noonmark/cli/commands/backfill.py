@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from noonmark.cli.options import Connection, Reason, ScheduleId
 from noonmark.cli.output import print_answer, print_json, print_line
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
 from noonmark.core.documents import present
 

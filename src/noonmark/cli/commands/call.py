@@ -6,11 +6,10 @@ import json
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.inputs import parse_json
 from noonmark.cli.options import Connection
 from noonmark.cli.output import print_json
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.json_values import shown

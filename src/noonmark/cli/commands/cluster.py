@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.options import Connection, Limit
 from noonmark.cli.output import one_line, print_json
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
 

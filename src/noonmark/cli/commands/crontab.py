@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.commands.files import Prune, apply_files, print_file
 from noonmark.cli.inputs import MAX_BYTES, read_bytes
 from noonmark.cli.local_zone import flag_zone
 from noonmark.cli.options import Connection
 from noonmark.cli.output import print_errors
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.schedule_files import STANDARD_INPUT, ScheduleFiles, escape_variables
 from noonmark.core.changes import owner_name
 from noonmark.core.crontab import LineNote, read_crontab

@@ -7,11 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
-
 from noonmark.cli.commands.schedule import is_confirmed, schedule_filter
 from noonmark.cli.options import Confirm, Connection, Texts
 from noonmark.cli.output import EXIT_FAILED, print_errors, print_json, print_line
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import MAX_PAGE, connect
 from noonmark.cli.schedule_files import escape_variables, read_files
 from noonmark.clocks import SystemClock

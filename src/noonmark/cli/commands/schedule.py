@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
-
 from noonmark.cli.document_builder import (
     MERGED_FIELDS,
     TARGET_OPTIONS,
@@ -34,6 +32,7 @@ from noonmark.cli.options import (
     TriggerOptions,
 )
 from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json, print_line, print_warning
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound

@@ -6,11 +6,10 @@ import sys
 from getpass import getpass
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.inputs import read_bytes
 from noonmark.cli.options import AsJson, Connection, Texts
 from noonmark.cli.output import one_line, print_answer, print_json
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.secret import MAX_VALUE, secret_name

@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.options import AsJson
 from noonmark.cli.output import print_errors, print_json, printable
+from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
 from noonmark.server.config import SETTINGS, Loaded, load
 
@@ -43,7 +42,6 @@ def _default(name: str) -> str:
     return f" Default: {('no', 'yes')[default] if isinstance(default, bool) else default}."
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """The settings given on the command line; None for the others."""
@@ -63,7 +61,7 @@ class ServerOptions:
         Parameter(
             name="--function",
             negative=(),
-            metavar="NAME=MODULE:FUNCTION...",
+            value="NAME=MODULE:FUNCTION",
             help="A function of this node, by its name; repeatable.",
         ),
     ] = None

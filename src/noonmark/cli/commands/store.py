@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.options import Connection
 from noonmark.cli.output import EXIT_FAILED, one_line, print_json, print_line
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present

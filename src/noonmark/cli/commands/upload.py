@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from noonmark.cli.options import Connection, Limit
 from noonmark.cli.output import print_answer, print_json, print_line
+from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.errors import InvalidRequest
 

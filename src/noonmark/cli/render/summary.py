@@ -22,7 +22,7 @@ from noonmark.core.triggers import EventTrigger
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from noonmark.cli.upcoming import Upcoming
+    from noonmark.cli.render.fires import Upcoming
     from noonmark.core.policies import MisfirePolicy
     from noonmark.core.schedule import Declaration
     from noonmark.core.targets import Target

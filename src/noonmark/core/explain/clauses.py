@@ -108,7 +108,7 @@ def _policy(what: str, name: str, *, is_known: bool) -> str:
 
 
 def _alone(reason: Reason) -> Callable[[Case], str]:
-    """Of a reason that says everything by itself."""
+    """The clause of a reason without numbers."""
     return lambda _: plain(reason)
 
 
@@ -258,7 +258,7 @@ def _succeeded(case: Case) -> str:
 
 
 def _failed(reason: Reason) -> Callable[[Case], str]:
-    """Of a failure: what the target said, or what the reason says, and which attempt it was."""
+    """For a failure: the report of the target, or the sentence of the reason, and the number of the attempt."""
 
     def told(case: Case) -> str:
         return f"{plain(reason)}{error(case)} (attempt {attempts(case)}){_no_retry(case)}"
@@ -370,4 +370,4 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.UNREADABLE: _unreadable,
     }
 )
-"""What is said of each reason."""
+"""The clause for each reason."""

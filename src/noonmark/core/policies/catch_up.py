@@ -1,4 +1,4 @@
-"""Catching up: which fires of a gap still run, decided for all of them at once.
+"""Catch-up: which fires of a gap still run, decided for all of them at once.
 
 Due times keep the order of the nominal ones, so the fires in grace are the newest of a gap, and what runs is always
 its newest end. Everything older is one stretch, told by its count and its two ends. So a gap of any length costs a

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
-from noonmark.core.documents import named
+from noonmark.core.documents import named, read_notation
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
-from noonmark.core.policies.notation import read_notation
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpOne:
-    """The newest fire runs, however late it is, and it alone."""
+    """Only the newest fire runs, however late it is."""
 
     kind: ClassVar[MisfireKind] = MisfireKind.CATCH_UP_ONE
     grace: Micros = GRACE

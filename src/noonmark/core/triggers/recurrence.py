@@ -55,17 +55,17 @@ WILDCARD = DstRule(Gap.SKIP, Fold.BOTH)
 
 @dataclass(frozen=True, slots=True)
 class DstOverride:
-    """What a trigger says of its own; `None` leaves that half to the rule for its kind."""
+    """The daylight saving rules of a trigger; `None` leaves that half to the default of its type."""
 
     gap: Gap | None = None
     fold: Fold | None = None
 
     def over(self, rule: DstRule) -> DstRule:
-        """The rule with this said on top."""
+        """The rule with these values on top."""
         return DstRule(self.gap or rule.gap, self.fold or rule.fold) if self.gap or self.fold else rule
 
     def to_document(self) -> dict[str, str]:
-        """Only what was said."""
+        """Only the given values."""
         return {name: str(half) for name, half in (("gap", self.gap), ("fold", self.fold)) if half is not None}
 
 

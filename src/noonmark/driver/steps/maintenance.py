@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
@@ -69,8 +69,8 @@ async def reap_once(node: Node) -> ReapReport:
         return ReapReport(adopted=adopted)
     await beat_once(node)
     # Right after a leap of the clock, no route seems to be served.
-    orphans = await _end_orphans(node) if node.hears_others else 0
-    abandoned = await _delete_abandoned(node) if node.hears_others else 0
+    orphans = await _end_orphans(node) if node.all_nodes_reported else 0
+    abandoned = await _delete_abandoned(node) if node.all_nodes_reported else 0
     return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans, abandoned=abandoned)
 
 
@@ -84,11 +84,11 @@ async def prune_once(node: Node) -> PruneReport:
     before, limit = node.now - timing.keep_for, timing.batch
     forgotten = await node.executor.call(node.store.prune, before=before, keep=timing.keep_count, limit=limit)
     events = await node.executor.call(node.store.prune_events, before=before, keep=timing.keep_events, limit=limit)
-    notes = await node.executor.call(node.store.prune_notes, before=before, limit=limit)
+    notes = await node.executor.call(node.store.prune_audit_entries, before=before, limit=limit)
     keys = await node.executor.call(node.store.prune_keys, before=node.now - KEY_LIFETIME, limit=limit)
     counts = (forgotten, events, notes, keys)
     if any(counts):
-        node.tell([Pruned(*counts)])
+        node.report([Pruned(*counts)])
     return PruneReport(forgotten=forgotten, events=events, notes=notes, keys=keys, more=limit in counts)
 
 
@@ -113,13 +113,13 @@ async def rewind_once(node: Node) -> RewindReport:
     if moment - last[1] < timing.lease:
         return RewindReport()
     rewound = await _rewind_all(node)
-    mended = await node.executor.call(node.store.mend, now=node.now, after=node.now + LEAP, lease=timing.lease)
-    await _give_back_far(node)
+    mended = await node.executor.call(node.store.repair, now=node.now, after=node.now + LEAP, lease=timing.lease)
+    await _release_far(node)
     node.must_rewind, node.remembers_ahead = False, None
     return RewindReport(rewound=rewound, mended=mended)
 
 
-async def _give_back_far(node: Node) -> None:
+async def _release_far(node: Node) -> None:
     """Release what was claimed by a false time; it is claimed again when it is due."""
     far = [claim for claim in node.held.values() if claim.occurrence.due > node.now + LEAP]
     if far:
@@ -140,7 +140,7 @@ async def _rewind_all(node: Node) -> int:
         done = [plan for plan, is_written in zip(plans, written, strict=True) if is_written]
         for plan in done:
             logs.rewound(plan.snapshot.schedule, plan)
-        node.tell([Planned(plan) for plan in done])
+        node.report([Planned(plan) for plan in done])
         count += len(done)
         if len(page) < limit:
             return count
@@ -175,7 +175,7 @@ async def _end_overdue(node: Node) -> int:
             continue
         logs.failed(schedules[settled.occurrence.id], settled)
         node.ping(schedules[settled.occurrence.id], settled.occurrence, MOMENTS.get(settled.phase))
-    node.tell(
+    node.report(
         [Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended if not one.is_overdue]
     )
     return len(ended)
@@ -232,7 +232,7 @@ async def _end_orphans(node: Node) -> int:
         if isinstance(answer, Admitted):
             ended.append(answer.occurrence)
             logs.unserved(node.warned, claim.schedule, answer.occurrence, now=now)
-    node.tell([Ended(one) for one in ended])
+    node.report([Ended(one) for one in ended])
     done = {one.id for one in ended}
     left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]
     if left:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.driver.node import Node
 
 
@@ -44,7 +44,7 @@ async def plan_once(node: Node) -> PlanReport:
                 logs.unserved(node.warned, one.snapshot.schedule, row, now=now)
             else:
                 logs.ended(one.snapshot.schedule, row)
-    node.tell([Planned(one) for one, done in zip(plans, written, strict=True) if done])
+    node.report([Planned(one) for one, done in zip(plans, written, strict=True) if done])
     planned = sum(written)
     return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)
 

@@ -45,10 +45,10 @@ class Pause:
 
     reason: str | None
     by: str | None
-    """The caller; `noonmark` if it came by itself."""
+    """The caller; `noonmark` if it was automatic."""
     at_utc: datetime
     until_utc: datetime | None
-    """When it resumes by itself."""
+    """When it resumes automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come, from 0 to 1, as it said last."""
+    """The progress of a run, from 0 to 1, as last reported."""
 
     fraction: float
     message: str

@@ -160,7 +160,7 @@ class PauseRequest(ScheduleAction):
     """What pauses a schedule."""
 
     until: Instant | None = None
-    """When it resumes by itself; default: when it is resumed."""
+    """When it resumes automatically; by default never."""
 
 
 class Deletion(ScheduleAction):

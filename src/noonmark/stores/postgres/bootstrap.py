@@ -35,7 +35,7 @@ def make_ready(connection: Connection, address: Address, *, migrates: bool = Tru
     if version is None:
         version = _create_once(connection, address)
     if version < VERSION:
-        from noonmark.stores.postgres.upgrade import upgrade  # noqa: PLC0415 - it takes a second to import
+        from noonmark.stores.postgres.upgrade import upgrade  # noqa: PLC0415 - only for an upgrade
 
         upgrade(address, VERSION, lock=_LOCK.format(address.schema))
         version = _version(connection, address) or VERSION

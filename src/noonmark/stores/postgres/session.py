@@ -2,19 +2,17 @@
 
 There are three kinds of transaction. One that reads sees a snapshot. A *quick* one never waits: it skips the rows that
 others are changing. A *careful* one first waits for other careful ones of the same tenants, and then locks every record
-that it reads. Quick ones never wait and careful ones run one at a time, so there are no deadlocks.
+that it reads. Unlocked writes never wait and locked ones run one at a time, so there are no deadlocks.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Double, Integer, SmallInteger
-
 from noonmark.stores.postgres.dumpers import ARRAYS, Array
-from noonmark.stores.sql.schema.tables import metadata
 from noonmark.stores.sql.session import varying_places
 
 if TYPE_CHECKING:
@@ -31,7 +29,10 @@ _WORDS = re.compile(
 )
 _COLLATED = {"text": ' COLLATE "C"'}
 """Text is compared as the columns compare theirs."""
-_INTEGERS = (BigInteger, Integer, SmallInteger)
+_TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.DOTALL)
+_COLUMN = re.compile(r"^    (?P<name>[a-z_]+) (?P<type>[A-Z]+)", re.MULTILINE)
+_SENT_AS = {"TEXT": "text", "VARCHAR": "text", "DOUBLE": "double precision"}
+"""Other types are integers."""
 
 
 class PostgresSession:
@@ -39,11 +40,11 @@ class PostgresSession:
 
     is_narrow = True
 
-    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
+    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, locks_rows: bool = False) -> None:
         """Without a clock, the server's is used."""
         self._connection, self._clock = connection, clock
-        self._lock = " FOR UPDATE" if is_careful else ""
-        self._lock_of = " FOR UPDATE OF {}" if is_careful else ""
+        self._lock = " FOR UPDATE" if locks_rows else ""
+        self._lock_of = " FOR UPDATE OF {}" if locks_rows else ""
         self._now: Micros | None = None
 
     def now(self) -> Micros:
@@ -104,13 +105,15 @@ class PostgresSession:
         return sorted(row[0] for row in self._connection.fetch(text, (count,)))
 
 
-def _type_of(column: Any) -> str:  # noqa: ANN401 - of whichever type
-    if isinstance(column.type, _INTEGERS):
-        return "bigint"
-    return "double precision" if isinstance(column.type, Double) else "text"
+def column_types(schema: str) -> dict[str, dict[str, str]]:
+    """The types in which the columns of each table of a schema are sent."""
+    return {
+        name: {column["name"]: _SENT_AS.get(column["type"], "bigint") for column in _COLUMN.finditer(body)}
+        for name, body in _TABLE.findall(schema)
+    }
 
 
-TYPES = {table.name: {column.name: _type_of(column) for column in table.columns} for table in metadata.tables.values()}
+TYPES = column_types(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
 """What the columns of each table travel as."""
 
 

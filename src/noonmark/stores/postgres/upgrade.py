@@ -1,23 +1,18 @@
-"""Upgrade an older schema with Alembic. The import is slow; import this module only to upgrade."""
+"""Upgrade an older schema."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-from sqlalchemy import NullPool, create_engine
-from sqlalchemy.exc import DBAPIError
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres.connections import connect_libpq, summary
 from noonmark.stores.sql.schema.upgrade import WAY_OUT, run
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from noonmark.stores.postgres.address import Address
 
-_VERSION = "SELECT coalesce(max(version_num), '') FROM alembic_version"
 _PATIENT = ("SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = '60s'")
 """Changing a large table takes longer than any statement of a node may."""
 _RETRYABLE = ("40P01", "55P03")
@@ -31,32 +26,35 @@ def upgrade(address: Address, version: str, *, lock: str) -> None:
         try:
             _upgrade(address, version, lock)
             break
-        except DBAPIError as error:
-            if attempt < ATTEMPTS and getattr(error.orig, "sqlstate", None) in _RETRYABLE:
+        except psycopg.Error as error:
+            if attempt < ATTEMPTS and error.sqlstate in _RETRYABLE:
                 continue
             raise StoreUnavailable(
                 f"the schema {address.schema} of {address.shown} could not be brought up to date, and is as it was:"
-                f" {summary(error.orig or error)}; {WAY_OUT}"
+                f" {summary(error)}; {WAY_OUT}"
             ) from error
 
 
 def _upgrade(address: Address, version: str, lock: str) -> None:
-    engine = create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: psycopg.Connection(connect_libpq(address)),
-        poolclass=NullPool,
-        # The text of views and functions is executed as it is: a % in it is no placeholder.
-        execution_options={"no_parameters": True},
-    )
-    try:
-        with engine.begin() as connection:
-            _run(connection, version, lock)
-    finally:
-        engine.dispose()
+    with psycopg.Connection(connect_libpq(address)) as connection:
+        for statement in (*_PATIENT, lock):
+            connection.execute(statement)
+        run(_Database(connection), version)
 
 
-def _run(connection: Connection, version: str, lock: str) -> None:
-    for statement in (*_PATIENT, lock):
-        connection.exec_driver_sql(statement)
-    if str(connection.exec_driver_sql(_VERSION).scalar_one()) < version:
-        run(connection, version)
+class _Database:
+    dialect = "postgres"
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, *parameters: object) -> None:
+        # Without parameters, the text of views and functions is executed as it is: a % in it is no placeholder.
+        self._connection.execute(*_sent(statement, parameters))
+
+    def query(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(*_sent(statement, parameters)).fetchall()
+
+
+def _sent(statement: str, parameters: tuple[object, ...]) -> tuple[Any, tuple[object, ...] | None]:
+    return (statement.replace("?", "%s"), parameters) if parameters else (statement, None)

@@ -196,7 +196,7 @@ def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
     if decided.replaces:
         # Only what the schedule started by itself gives way. Manual rows, rows that have begun and rows that were
         # caught up go on waiting.
-        rivals = [other for other in slots.slot_line(uow, state) if _gives_way(other)]
+        rivals = [other for other in slots.slot_queue(uow, state) if _gives_way(other)]
         for rival in rivals:
             if rival.turn < row.turn:
                 completion.end(uow, rival, Phase.SKIPPED, Reason.REPLACED)

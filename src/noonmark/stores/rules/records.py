@@ -9,19 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chain import read_chain
+from noonmark.core.event import read_chain
 from noonmark.core.frozen import construct
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.occurrence import Occurrence
-from noonmark.core.plans import Projection
-from noonmark.core.policies.overrides import Overrides, read_overrides
+from noonmark.core.occurrence import Occurrence, Overrides, read_overrides
+from noonmark.core.planner import Projection
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noonmark.core.chain import Chain
+    from noonmark.core.event import Chain
     from noonmark.core.instants import Micros
 
     Pack = Callable[[object], Any]
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 PHASES = {str(phase): phase for phase in Phase}
 REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
 OWN = (OriginKind.TRIGGER, OriginKind.EVENT)
-"""What a schedule starts by itself; `max_runs` counts it and a pause holds it."""
+"""Origins of the schedule's own trigger; `max_runs` counts them and a pause holds them."""
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 UNSTARTED = (Phase.PENDING, Phase.CLAIMED)
@@ -101,7 +100,7 @@ class Row:
 
     @property
     def is_own(self) -> bool:
-        """Whether the schedule started it by itself."""
+        """Whether the schedule's own trigger planned it."""
         return self.origin.partition(":")[0] in OWN
 
     @property
@@ -181,7 +180,7 @@ class ScheduleState:
     completed_at: Micros | None = None
     owner: int = 0
     leads: Any = None
-    """The causation chain of what its last end sets off, packed, where a schedule follows it."""
+    """The packed causation chain of what its last end triggers, if a schedule depends on it."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

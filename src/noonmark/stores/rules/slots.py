@@ -77,7 +77,7 @@ def wait(uow: UnitOfWork, row: Row, decided: Wait) -> None:
         hand_over_key(uow, key)
 
 
-def leave_line(uow: UnitOfWork, row: Row) -> None:
+def leave_queue(uow: UnitOfWork, row: Row) -> None:
     """Take a row out of the line it is in; the caller gives it a time or an end."""
     if row.wanted is not None:
         key = uow.concurrency_key_of(row.wanted)
@@ -92,7 +92,7 @@ def leave_line(uow: UnitOfWork, row: Row) -> None:
 
 
 def free_all(uow: UnitOfWork, row: Row) -> None:
-    """Give back the slot and the concurrency key of a row that is in no line any more."""
+    """Release the slot and the concurrency key of a row that is no longer queued."""
     free_slot(uow, row)
     free_key(uow, row)
 
@@ -154,15 +154,15 @@ def hand_over_key(uow: UnitOfWork, key: ConcurrencyKey) -> None:
 
 def wake(uow: UnitOfWork, row: Row) -> None:
     """Make a waiting row ready now. It keeps its `waiting_for` until it starts, so that it cannot misfire."""
-    leave_line(uow, row)
+    leave_queue(uow, row)
     row.ready = uow.now()
     uow.wakes_nodes = True
     uow.changed(row)
 
 
-def slot_line(uow: UnitOfWork, state: ScheduleState) -> list[Row]:
+def slot_queue(uow: UnitOfWork, state: ScheduleState) -> list[Row]:
     """The rows that wait for the slot, in the order of their turns."""
-    return uow.slot_line(state) if state.queued else []
+    return uow.slot_queue(state) if state.queued else []
 
 
 def _first_for_key(uow: UnitOfWork, key: ConcurrencyKey) -> Row | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.plans import Gap, Snapshot
+from noonmark.core.planner import Gap, Snapshot
 from noonmark.ports.records import Counters
 from noonmark.stores.rules import dependencies
 from noonmark.stores.rules.records import PHASES, Unreadable, to_projection
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Projection
+    from noonmark.core.planner import Projection
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import Row, ScheduleState
     from noonmark.stores.rules.unit_of_work import UnitOfWork

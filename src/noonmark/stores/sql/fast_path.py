@@ -120,7 +120,7 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
 
 
 def _is_plain(start: Start) -> bool:
-    """Whether it takes nothing but the slot, and nobody has to be told how long it takes."""
+    """Whether it takes only the slot, and has no expected duration to watch."""
     is_expected = start.claim.schedule.declaration.expected is not None
     return start.concurrency is None and start.max_runs is None and not is_expected
 

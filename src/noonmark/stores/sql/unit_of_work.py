@@ -13,7 +13,7 @@ from noonmark.core.ids import TRIGGER
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
-from noonmark.stores.sql import dependencies, events, nodes, salvage, schedule_documents, subscriptions
+from noonmark.stores.sql import dependencies, events, nodes, row_checks, schedule_documents, subscriptions
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
@@ -27,18 +27,16 @@ from noonmark.stores.sql.records import (
     state_values,
     to_json,
 )
-from noonmark.stores.sql.row_checks import describe_problems
-from noonmark.stores.sql.salvage import KEYS, ROWS, STATES
+from noonmark.stores.sql.row_checks import KEYS, ROWS, STATES, describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.stores.rules.records import EventStream, Unreadable
     from noonmark.stores.rules.unit_of_work import (
         FireQuestion,
@@ -144,7 +142,7 @@ class UnitOfWork(rules.UnitOfWork):
     def live_rows(self, state: ScheduleState) -> list[Row]:
         return self.find("schedule = ? AND ended IS NULL ORDER BY key", state.schedule)
 
-    def slot_line(self, state: ScheduleState) -> list[Row]:
+    def slot_queue(self, state: ScheduleState) -> list[Row]:
         return self.find(f"{_IN_SLOT_LINE} ORDER BY due, nominal, id", state.schedule)
 
     def first_for_slot(self, state: ScheduleState) -> Row | None:
@@ -341,8 +339,8 @@ class UnitOfWork(rules.UnitOfWork):
     def add_events(self, tenant: str, added: Sequence[Event]) -> None:
         events.add(self.session, tenant, added)
 
-    def streams_behind(self, limit: int) -> list[EventStream]:
-        streams, self.damaged_streams = events.streams_behind(self.session, limit)
+    def pending_streams(self, limit: int) -> list[EventStream]:
+        streams, self.damaged_streams = events.pending_streams(self.session, limit)
         return streams
 
     def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
@@ -357,7 +355,7 @@ class UnitOfWork(rules.UnitOfWork):
     def changed_streams(self, streams: Iterable[EventStream]) -> None:
         events.write_streams(self.session, streams)
 
-    def miss_node(self, node: str, seen: Micros) -> bool:
+    def mark_node_lost(self, node: str, seen: Micros) -> bool:
         return nodes.miss(self.session, node, seen)
 
     # Writing
@@ -429,7 +427,7 @@ class UnitOfWork(rules.UnitOfWork):
             row = Row(*columns)
             row.stored = columns
             if problems := ROWS.problems(columns, narrow=self.session.is_narrow):
-                salvage.mend_row(row, problems, self.now())
+                row_checks.repair_row(row, problems, self.now())
                 self._report("occurrences", row.key, problems)
             self._rows[row.key] = self._by_id[row.id] = row
 
@@ -437,7 +435,7 @@ class UnitOfWork(rules.UnitOfWork):
         self._keys[columns[0]] = key = ConcurrencyKey(*columns)
         key.stored = columns
         if problems := KEYS.problems(columns, narrow=self.session.is_narrow):
-            salvage.mend_key(self.session, key)
+            row_checks.repair_key(self.session, key)
             self._report("concurrency_keys", key.key, problems)
         return key
 
@@ -447,7 +445,7 @@ class UnitOfWork(rules.UnitOfWork):
                 self._states[columns[0]] = state = ScheduleState(*columns)
                 state.stored = columns
                 if problems := STATES.problems(columns, narrow=self.session.is_narrow):
-                    salvage.mend_state(self.session, state, problems)
+                    row_checks.repair_state(self.session, state, problems)
                     self._report("schedule_states", state.schedule, problems)
 
     def _report(self, table: str, key: int, problems: Mapping[str, str]) -> None:

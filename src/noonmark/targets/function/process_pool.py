@@ -29,9 +29,8 @@ from noonmark.targets.function.context import logger
 from noonmark.targets.function.process_worker import EXIT_GRACE, MAX_ANSWER
 from noonmark.targets.function.registry import main_origin
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
-from noonmark.targets.prctl import is_process_hidden
+from noonmark.targets.process_control import StopSignal, is_process_hidden, stop_grace
 from noonmark.targets.serialization import error_from_document
-from noonmark.targets.stop import StopSignal, stop_grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whoever waits stands in line, and is handed what becomes free in the transaction that frees it."""
+"""Waiting occurrences form a queue. The transaction that frees a slot or a place hands it to the next."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Start, Wait, admit, refused
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Plan, occurrence
+from noonmark.core.planner import Plan, occurrence, plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.limits import Concurrency, Horizon
@@ -56,7 +55,7 @@ def a_waiting_row_has_no_time(bench: Bench) -> None:
 
 
 @case
-def an_end_hands_the_slot_to_the_first_in_line(bench: Bench) -> None:
+def an_end_hands_the_slot_to_the_first_in_the_queue(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     for key, after in (("d", 3), ("b", 1), ("c", 2)):
@@ -77,7 +76,7 @@ def an_end_hands_the_slot_to_the_first_in_line(bench: Bench) -> None:
 
 
 @case
-def nobody_overtakes_the_line(bench: Bench) -> None:
+def the_queue_is_not_overtaken(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     bench.add(made, "b")
@@ -89,7 +88,7 @@ def nobody_overtakes_the_line(bench: Bench) -> None:
 
 
 @case
-def whoever_waits_for_what_is_free_by_now_has_its_turn_at_once(bench: Bench) -> None:
+def waiting_for_something_free_ends_at_once(bench: Bench) -> None:
     made = bench.create_quiet(concurrency=DB)
     running = bench.run(made, "a")
     bench.add(made, "b")
@@ -198,7 +197,7 @@ def what_is_caught_up_runs_in_line_under_every_policy(bench: Bench) -> None:
 
 
 @case
-def whoever_cancels_does_not_take_the_turn_of_what_is_caught_up(bench: Bench) -> None:
+def cancel_running_does_not_overtake_a_catch_up(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     line = bench.add(made, "b", 1, caught_up=NOW)
@@ -228,7 +227,7 @@ def an_older_one_that_comes_late_is_the_one_replaced(bench: Bench) -> None:
 
 
 @case
-def whoever_cancels_asks_the_holder_to_stop(bench: Bench) -> None:
+def cancel_running_asks_the_holder_to_stop(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     bench.add_event(made, "b")
@@ -249,7 +248,7 @@ def what_waits_for_others_is_in_no_line_for_a_place(bench: Bench) -> None:
 
 
 @case
-def whoever_cancels_takes_the_turn_of_what_nobody_delivers(bench: Bench) -> None:
+def cancel_running_takes_the_turn_of_an_idle_holder(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     assert bench.retry(running, bench.now + MINUTE)
@@ -300,7 +299,7 @@ def a_retry_gives_its_place_back_and_keeps_its_slot(bench: Bench) -> None:
 
 
 @case
-def whoever_waits_for_the_slot_keeps_no_place_from_others(bench: Bench) -> None:
+def waiting_for_the_slot_holds_no_concurrency_place(bench: Bench) -> None:
     made, other = bench.create_quiet("uid-1", concurrency=DB), bench.create_quiet("uid-2", concurrency=DB)
     holder = bench.run(other, "a")
     for of, key, after in ((made, "b", 1), (made, "c", 2), (other, "d", 3)):
@@ -390,7 +389,7 @@ def a_removed_projection_leaves_the_line_and_its_turn(bench: Bench) -> None:
 
 
 @case
-def another_rule_lets_everything_that_waits_be_decided_again(bench: Bench) -> None:
+def another_rule_makes_waiting_ones_be_decided_again(bench: Bench) -> None:
     made = bench.create_quiet(overlap_policy=overlap.Queue())
     bench.run(made, "a")
     for key in ("b", "c"):

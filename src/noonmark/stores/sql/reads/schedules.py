@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.json_values import storable
 from noonmark.core.pipeline_ownership import BEYOND, PREFIX
-from noonmark.ports.records import StoredSchedule
+from noonmark.ports.records import StoredSchedule, lowered
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.snapshots import counters, of_sound, readable
 from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.schedule_documents import label_line
-from noonmark.stores.text_case import lowered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import ScheduleFilter
     from noonmark.stores.rules.records import ScheduleState

@@ -1,38 +1,50 @@
-"""Bringing an older schema up to date with Alembic. Importing this takes long: do so only when there is need."""
+"""Upgrade an older schema: execute the statements of each newer version, in the transaction of the caller."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import NullPool, create_engine, event
+from noonmark.stores.sql.migrations import discriminators
+from noonmark.stores.sql.schema.version import NOTHING, TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
+    from importlib.resources.abc import Traversable
 
-    from sqlalchemy import Connection
+    from noonmark.stores.sql.migrations import Database
 
-WAY_OUT = "if its schema is not of the version that its table alembic_version says, restore it from a backup"
-SCRIPTS = "noonmark.stores.sql:migrations"
+WAY_OUT = f"if its schema is not of the version that its table {TABLE} says, restore it from a backup"
+SCRIPTS: Traversable = files("noonmark.stores.sql.migrations")
+"""The folder of the statements."""
 
-
-def upgrade(connect: Callable[[], Any], version: str) -> None:
-    """Bring an SQLite database to a version, in one transaction; of several processes, the others find it done."""
-    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
-    # The driver must not begin transactions of its own: this one takes the lock at once.
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-    try:
-        with engine.begin() as connection:
-            run(connection, version)
-    finally:
-        engine.dispose()
+CONVERSIONS: Mapping[str, Callable[[Database], None]] = {"0004": discriminators.fill_in}
+"""What a version does to the data, after its statements."""
 
 
-def run(connection: Connection, version: str) -> None:
-    """Apply the migrations in the transaction of a connection."""
-    config = Config()
-    config.set_main_option("script_location", SCRIPTS)
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    command.upgrade(config, version)
+def run(database: Database, version: str) -> None:
+    """Apply the migrations up to a version; without effect where another process has done it."""
+    current = stored(database)
+    for number, script in scripts(database.dialect):
+        if not current < number <= version:
+            continue
+        for statement in script.read_text(encoding="utf-8").split(";\n"):
+            if statement.strip():
+                database.execute(statement)
+        if number in CONVERSIONS:
+            CONVERSIONS[number](database)
+        database.execute(f"DELETE FROM {TABLE}")  # noqa: S608 - our own name
+        database.execute(f"INSERT INTO {TABLE} (version_num) VALUES (?)", number)  # noqa: S608 - likewise
+
+
+def stored(database: Database) -> str:
+    """The version that the database says it has."""
+    rows = database.query(f"SELECT version_num FROM {TABLE}")  # noqa: S608 - our own name
+    return str(rows[0][0]) if rows else NOTHING
+
+
+def scripts(dialect: str) -> Iterator[tuple[str, Traversable]]:
+    """The versions, oldest first, each with its statements for a kind of database."""
+    for script in sorted(SCRIPTS.iterdir(), key=lambda each: each.name):
+        if script.name.endswith(f".{dialect}.sql"):
+            yield script.name.partition("_")[0], script

@@ -1,0 +1,315 @@
+CREATE TABLE IF NOT EXISTS alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+CREATE TABLE concurrency_keys (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    taken INTEGER DEFAULT 0 NOT NULL,
+    waiting INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY (key),
+    CONSTRAINT places_are_counts CHECK (taken >= 0 AND waiting >= 0)
+);
+CREATE UNIQUE INDEX concurrency_keys_by_name ON concurrency_keys (tenant, name);
+CREATE TABLE dependency_graphs (
+    tenant TEXT COLLATE "C" NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (tenant)
+);
+CREATE TABLE nodes (
+    name TEXT COLLATE "C" NOT NULL,
+    routes TEXT COLLATE "C" NOT NULL,
+    capacity INTEGER NOT NULL,
+    load INTEGER NOT NULL,
+    version TEXT COLLATE "C" NOT NULL,
+    started BIGINT NOT NULL,
+    lease BIGINT NOT NULL,
+    seen BIGINT NOT NULL,
+    left_at BIGINT,
+    PRIMARY KEY (name)
+);
+CREATE INDEX nodes_seen ON nodes (seen);
+CREATE TABLE leadership (
+    key SMALLINT NOT NULL,
+    term BIGINT NOT NULL,
+    node TEXT COLLATE "C",
+    until BIGINT NOT NULL,
+    PRIMARY KEY (key),
+    CONSTRAINT one_leader CHECK (key = 1),
+    CONSTRAINT terms_are_counted CHECK (term >= 1)
+);
+CREATE TABLE schedules (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    username TEXT COLLATE "C" NOT NULL,
+    schedule_id TEXT COLLATE "C" NOT NULL,
+    declared_id TEXT COLLATE "C",
+    name TEXT COLLATE "C",
+    description TEXT COLLATE "C" NOT NULL,
+    labels TEXT COLLATE "C",
+    trigger_type TEXT COLLATE "C" NOT NULL,
+    trigger_document TEXT COLLATE "C",
+    terms_document TEXT COLLATE "C" NOT NULL,
+    source TEXT COLLATE "C" NOT NULL,
+    route TEXT COLLATE "C" NOT NULL,
+    created BIGINT NOT NULL,
+    anchored BIGINT,
+    deleted BIGINT,
+    is_listed SMALLINT NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_listed = 1;
+CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
+CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
+CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
+CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;
+CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
+CREATE TABLE served_routes (
+    route TEXT COLLATE "C" NOT NULL,
+    seen BIGINT NOT NULL,
+    PRIMARY KEY (route)
+);
+CREATE TABLE dependencies (
+    schedule BIGINT NOT NULL,
+    position INTEGER NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    upstream_id TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (schedule, position)
+);
+CREATE INDEX dependencies_by_upstream ON dependencies (tenant, upstream_id);
+CREATE TABLE event_listeners (
+    tenant TEXT COLLATE "C" NOT NULL,
+    event_type TEXT COLLATE "C" NOT NULL,
+    schedule BIGINT NOT NULL,
+    PRIMARY KEY (tenant, event_type, schedule)
+);
+CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
+CREATE TABLE event_streams (
+    tenant TEXT COLLATE "C" NOT NULL,
+    newest BIGINT NOT NULL,
+    matched_until BIGINT NOT NULL,
+    cursor BIGINT DEFAULT 0 NOT NULL,
+    matched INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant),
+    CONSTRAINT matched_is_a_count CHECK (matched >= 0)
+);
+CREATE INDEX event_streams_behind ON event_streams (matched_until, tenant) WHERE newest > matched_until;
+CREATE INDEX event_streams_by_count ON event_streams (matched);
+CREATE TABLE events (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    event_id TEXT COLLATE "C" NOT NULL,
+    event_type TEXT COLLATE "C" NOT NULL,
+    source TEXT COLLATE "C" NOT NULL,
+    payload TEXT COLLATE "C" NOT NULL,
+    emitted BIGINT NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
+CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE INDEX events_by_age ON events (emitted);
+CREATE TABLE occurrences (
+    key BIGSERIAL NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    schedule BIGINT NOT NULL,
+    revision INTEGER NOT NULL,
+    origin TEXT COLLATE "C" NOT NULL,
+    phase TEXT COLLATE "C" NOT NULL,
+    route TEXT COLLATE "C" NOT NULL,
+    nominal BIGINT NOT NULL,
+    due BIGINT NOT NULL,
+    first_due BIGINT NOT NULL,
+    attempt INTEGER DEFAULT 0 NOT NULL,
+    fence INTEGER DEFAULT 0 NOT NULL,
+    reason TEXT COLLATE "C",
+    detail TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    missed_count INTEGER DEFAULT 0 NOT NULL,
+    missed_first BIGINT,
+    missed_last BIGINT,
+    caught_up BIGINT,
+    losses INTEGER DEFAULT 0 NOT NULL,
+    waiting_for TEXT COLLATE "C",
+    holds_slot SMALLINT DEFAULT 0 NOT NULL,
+    payload TEXT COLLATE "C",
+    own TEXT COLLATE "C",
+    ready BIGINT,
+    held SMALLINT DEFAULT 0 NOT NULL,
+    node TEXT COLLATE "C",
+    lease_end BIGINT,
+    started BIGINT,
+    stop TEXT COLLATE "C",
+    deadline BIGINT,
+    place BIGINT,
+    wanted BIGINT,
+    wanted_limit INTEGER,
+    awaits_after BIGINT,
+    ended BIGINT,
+    owner BIGINT NOT NULL,
+    PRIMARY KEY (key),
+    CONSTRAINT ended_when_final CHECK ((ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))),
+    CONSTRAINT leased_by_a_node CHECK ((lease_end IS NOT NULL) = (phase IN ('claimed', 'dispatching'))),
+    CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
+    CONSTRAINT counts_are_counts CHECK (attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0),
+    CONSTRAINT final_has_a_reason CHECK (ended IS NULL OR reason IS NOT NULL),
+    UNIQUE (id)
+);
+CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
+CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
+CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
+CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal, key) WHERE lease_end IS NOT NULL;
+CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
+CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
+CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
+CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
+CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
+CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal, key) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
+CREATE INDEX occurrences_wanting ON occurrences (wanted, held, due, nominal, id) WHERE wanted IS NOT NULL;
+CREATE INDEX occurrences_with_deadline ON occurrences (deadline, id) WHERE deadline IS NOT NULL AND phase IN ('dispatching', 'awaiting_completion');
+CREATE TABLE schedule_states (
+    schedule BIGINT NOT NULL,
+    uid TEXT COLLATE "C" NOT NULL,
+    phase TEXT COLLATE "C" NOT NULL,
+    revision INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    updated BIGINT NOT NULL,
+    watermark BIGINT NOT NULL,
+    plan_at BIGINT,
+    exhausted SMALLINT DEFAULT 0 NOT NULL,
+    sent_back SMALLINT DEFAULT 0 NOT NULL,
+    fault TEXT COLLATE "C",
+    patience BIGINT NOT NULL,
+    newest BIGINT,
+    fences INTEGER DEFAULT 0 NOT NULL,
+    holder BIGINT,
+    live INTEGER DEFAULT 0 NOT NULL,
+    history INTEGER DEFAULT 0 NOT NULL,
+    queued INTEGER DEFAULT 0 NOT NULL,
+    total INTEGER DEFAULT 0 NOT NULL,
+    successful INTEGER DEFAULT 0 NOT NULL,
+    failed INTEGER DEFAULT 0 NOT NULL,
+    missed INTEGER DEFAULT 0 NOT NULL,
+    skipped INTEGER DEFAULT 0 NOT NULL,
+    admitted INTEGER DEFAULT 0 NOT NULL,
+    failures_in_row INTEGER DEFAULT 0 NOT NULL,
+    last_started BIGINT,
+    last_phase TEXT COLLATE "C",
+    news INTEGER DEFAULT 0 NOT NULL,
+    followed SMALLINT DEFAULT 0 NOT NULL,
+    ended_at BIGINT,
+    completed_at BIGINT,
+    owner BIGINT NOT NULL,
+    PRIMARY KEY (schedule),
+    CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
+    CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),
+    UNIQUE (uid)
+)
+ WITH (fillfactor = 70);
+CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL;
+CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
+CREATE TABLE runs (
+    occurrence BIGINT NOT NULL,
+    fence INTEGER NOT NULL,
+    schedule BIGINT NOT NULL,
+    attempt INTEGER NOT NULL,
+    node TEXT COLLATE "C" NOT NULL,
+    started BIGINT NOT NULL,
+    ended BIGINT,
+    outcome TEXT COLLATE "C",
+    result TEXT COLLATE "C",
+    error TEXT COLLATE "C",
+    tokens BIGINT,
+    cost_usd DOUBLE PRECISION,
+    PRIMARY KEY (occurrence, fence)
+);
+CREATE INDEX runs_of_schedule ON runs (schedule, started);
+CREATE TABLE notes (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    noted BIGINT NOT NULL,
+    caller TEXT COLLATE "C" NOT NULL,
+    operation TEXT COLLATE "C" NOT NULL,
+    schedule_id TEXT COLLATE "C",
+    uid TEXT COLLATE "C",
+    revision_before INTEGER,
+    revision_after INTEGER,
+    reason TEXT COLLATE "C",
+    request_id TEXT COLLATE "C",
+    PRIMARY KEY (key)
+);
+CREATE INDEX notes_in_order ON notes (tenant, key);
+CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, key);
+CREATE INDEX notes_by_age ON notes (noted);
+CREATE TABLE idempotency_keys (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    fingerprint TEXT COLLATE "C" NOT NULL,
+    created BIGINT NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE UNIQUE INDEX idempotency_keys_by_name ON idempotency_keys (tenant, name);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created);
+CREATE VIEW schedule_execution_history AS
+SELECT
+    history.*,
+    CAST(ended - started AS DOUBLE PRECISION) / 1000000 AS duration_seconds,
+    to_char(to_timestamp(nominal / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(nominal % 1000000 AS TEXT), 6, '0') || 'Z' AS nominal_at,
+    to_char(to_timestamp(due / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(due % 1000000 AS TEXT), 6, '0') || 'Z' AS due_at,
+    to_char(to_timestamp(started / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(started % 1000000 AS TEXT), 6, '0') || 'Z' AS started_at,
+    to_char(to_timestamp(ended / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(ended % 1000000 AS TEXT), 6, '0') || 'Z' AS ended_at,
+    to_char(to_timestamp(occurrence_ended / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || '.' || lpad(CAST(occurrence_ended % 1000000 AS TEXT), 6, '0') || 'Z' AS occurrence_ended_at
+FROM (
+SELECT
+    schedules.schedule_id,
+    schedules.name AS schedule_name,
+    schedules.tenant,
+    schedules.username,
+    occurrences.id AS occurrence_id,
+    occurrences.origin,
+    occurrences.phase,
+    occurrences.reason,
+    occurrences.missed_count,
+    occurrences.nominal,
+    occurrences.due,
+    occurrences.ended AS occurrence_ended,
+    occurrences.id || '-' || CAST(runs.fence AS TEXT) AS run_id,
+    runs.attempt,
+    runs.node,
+    runs.started,
+    runs.ended,
+    runs.outcome,
+    runs.error,
+    runs.tokens,
+    runs.cost_usd
+FROM schedules
+JOIN occurrences ON occurrences.schedule = schedules.key
+LEFT JOIN runs ON runs.occurrence = occurrences.key
+WHERE occurrences.phase <> 'dispatching' OR runs.occurrence IS NOT NULL
+UNION ALL
+SELECT
+    schedules.schedule_id,
+    schedules.name AS schedule_name,
+    schedules.tenant,
+    schedules.username,
+    occurrences.id AS occurrence_id,
+    occurrences.origin,
+    occurrences.phase,
+    occurrences.reason,
+    occurrences.missed_count,
+    occurrences.nominal,
+    occurrences.due,
+    occurrences.ended AS occurrence_ended,
+    occurrences.id || '-' || CAST(occurrences.fence AS TEXT),
+    occurrences.attempt,
+    occurrences.node,
+    CASE WHEN occurrences.started < occurrences.due THEN occurrences.due ELSE occurrences.started END,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL
+FROM schedules
+JOIN occurrences ON occurrences.schedule = schedules.key
+WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL
+) AS history;

@@ -1,0 +1,325 @@
+CREATE TABLE IF NOT EXISTS alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+CREATE TABLE concurrency_keys (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    taken INTEGER DEFAULT 0 NOT NULL,
+    waiting INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY ("key"),
+    CONSTRAINT places_are_counts CHECK (taken >= 0 AND waiting >= 0)
+);
+CREATE UNIQUE INDEX concurrency_keys_by_name ON concurrency_keys (tenant, name);
+CREATE TABLE dependency_graphs (
+    tenant TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (tenant)
+);
+CREATE TABLE nodes (
+    name TEXT NOT NULL,
+    routes TEXT NOT NULL,
+    capacity INTEGER NOT NULL,
+    load INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    started BIGINT NOT NULL,
+    lease BIGINT NOT NULL,
+    seen BIGINT NOT NULL,
+    left_at BIGINT,
+    PRIMARY KEY (name)
+);
+CREATE INDEX nodes_seen ON nodes (seen);
+CREATE TABLE leadership (
+    "key" SMALLINT NOT NULL,
+    term BIGINT NOT NULL,
+    node TEXT,
+    until BIGINT NOT NULL,
+    PRIMARY KEY ("key"),
+    CONSTRAINT one_leader CHECK (key = 1),
+    CONSTRAINT terms_are_counted CHECK (term >= 1)
+);
+CREATE TABLE schedules (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    username TEXT NOT NULL,
+    schedule_id TEXT NOT NULL,
+    declared_id TEXT,
+    name TEXT,
+    description TEXT NOT NULL,
+    labels TEXT,
+    trigger_type TEXT NOT NULL,
+    trigger_document TEXT,
+    terms_document TEXT NOT NULL,
+    source TEXT NOT NULL,
+    route TEXT NOT NULL,
+    created BIGINT NOT NULL,
+    anchored BIGINT,
+    deleted BIGINT,
+    is_listed SMALLINT NOT NULL,
+    PRIMARY KEY ("key")
+);
+CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_listed = 1;
+CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
+CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
+CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
+CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;
+CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
+CREATE TABLE served_routes (
+    route TEXT NOT NULL,
+    seen BIGINT NOT NULL,
+    PRIMARY KEY (route)
+);
+CREATE TABLE dependencies (
+    schedule BIGINT NOT NULL,
+    position INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    upstream_id TEXT NOT NULL,
+    PRIMARY KEY (schedule, position),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX dependencies_by_upstream ON dependencies (tenant, upstream_id);
+CREATE TABLE event_listeners (
+    tenant TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    schedule BIGINT NOT NULL,
+    PRIMARY KEY (tenant, event_type, schedule),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
+CREATE TABLE event_streams (
+    tenant TEXT NOT NULL,
+    newest BIGINT NOT NULL,
+    matched_until BIGINT NOT NULL,
+    cursor BIGINT DEFAULT 0 NOT NULL,
+    matched INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant),
+    CONSTRAINT matched_is_a_count CHECK (matched >= 0)
+);
+CREATE INDEX event_streams_behind ON event_streams (matched_until, tenant) WHERE newest > matched_until;
+CREATE INDEX event_streams_by_count ON event_streams (matched);
+CREATE TABLE events (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    source TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    emitted BIGINT NOT NULL,
+    PRIMARY KEY ("key")
+);
+CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
+CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE INDEX events_by_age ON events (emitted);
+CREATE TABLE occurrences (
+    "key" INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    schedule BIGINT NOT NULL,
+    revision INTEGER NOT NULL,
+    origin TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    route TEXT NOT NULL,
+    nominal BIGINT NOT NULL,
+    due BIGINT NOT NULL,
+    first_due BIGINT NOT NULL,
+    attempt INTEGER DEFAULT 0 NOT NULL,
+    fence INTEGER DEFAULT 0 NOT NULL,
+    reason TEXT,
+    detail TEXT DEFAULT '' NOT NULL,
+    missed_count INTEGER DEFAULT 0 NOT NULL,
+    missed_first BIGINT,
+    missed_last BIGINT,
+    caught_up BIGINT,
+    losses INTEGER DEFAULT 0 NOT NULL,
+    waiting_for TEXT,
+    holds_slot SMALLINT DEFAULT 0 NOT NULL,
+    payload TEXT,
+    own TEXT,
+    ready BIGINT,
+    held SMALLINT DEFAULT 0 NOT NULL,
+    node TEXT,
+    lease_end BIGINT,
+    started BIGINT,
+    stop TEXT,
+    deadline BIGINT,
+    place BIGINT,
+    wanted BIGINT,
+    wanted_limit INTEGER,
+    awaits_after BIGINT,
+    ended BIGINT,
+    owner BIGINT NOT NULL,
+    PRIMARY KEY ("key"),
+    CONSTRAINT ended_when_final CHECK ((ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))),
+    CONSTRAINT leased_by_a_node CHECK ((lease_end IS NOT NULL) = (phase IN ('claimed', 'dispatching'))),
+    CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
+    CONSTRAINT counts_are_counts CHECK (attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0),
+    CONSTRAINT final_has_a_reason CHECK (ended IS NULL OR reason IS NOT NULL),
+    FOREIGN KEY(place) REFERENCES concurrency_keys ("key"),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key"),
+    FOREIGN KEY(wanted) REFERENCES concurrency_keys ("key"),
+    UNIQUE (id)
+);
+CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
+CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
+CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
+CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
+CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
+CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
+CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
+CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
+CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
+CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
+CREATE INDEX occurrences_wanting ON occurrences (wanted, held, due, nominal, id) WHERE wanted IS NOT NULL;
+CREATE INDEX occurrences_with_deadline ON occurrences (deadline, id) WHERE deadline IS NOT NULL AND phase IN ('dispatching', 'awaiting_completion');
+CREATE TABLE schedule_states (
+    schedule INTEGER NOT NULL,
+    uid TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    updated BIGINT NOT NULL,
+    watermark BIGINT NOT NULL,
+    plan_at BIGINT,
+    exhausted SMALLINT DEFAULT 0 NOT NULL,
+    sent_back SMALLINT DEFAULT 0 NOT NULL,
+    fault TEXT,
+    patience BIGINT NOT NULL,
+    newest BIGINT,
+    fences INTEGER DEFAULT 0 NOT NULL,
+    holder BIGINT,
+    live INTEGER DEFAULT 0 NOT NULL,
+    history INTEGER DEFAULT 0 NOT NULL,
+    queued INTEGER DEFAULT 0 NOT NULL,
+    total INTEGER DEFAULT 0 NOT NULL,
+    successful INTEGER DEFAULT 0 NOT NULL,
+    failed INTEGER DEFAULT 0 NOT NULL,
+    missed INTEGER DEFAULT 0 NOT NULL,
+    skipped INTEGER DEFAULT 0 NOT NULL,
+    admitted INTEGER DEFAULT 0 NOT NULL,
+    failures_in_row INTEGER DEFAULT 0 NOT NULL,
+    last_started BIGINT,
+    last_phase TEXT,
+    news INTEGER DEFAULT 0 NOT NULL,
+    followed SMALLINT DEFAULT 0 NOT NULL,
+    ended_at BIGINT,
+    completed_at BIGINT,
+    owner BIGINT NOT NULL,
+    PRIMARY KEY (schedule),
+    CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
+    CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key"),
+    UNIQUE (uid)
+);
+CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL;
+CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
+CREATE TABLE runs (
+    occurrence BIGINT NOT NULL,
+    fence INTEGER NOT NULL,
+    schedule BIGINT NOT NULL,
+    attempt INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    started BIGINT NOT NULL,
+    ended BIGINT,
+    outcome TEXT,
+    result TEXT,
+    error TEXT,
+    tokens BIGINT,
+    cost_usd DOUBLE,
+    PRIMARY KEY (occurrence, fence),
+    FOREIGN KEY(occurrence) REFERENCES occurrences ("key"),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX runs_of_schedule ON runs (schedule, started);
+CREATE TABLE notes (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    noted BIGINT NOT NULL,
+    caller TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    schedule_id TEXT,
+    uid TEXT,
+    revision_before INTEGER,
+    revision_after INTEGER,
+    reason TEXT,
+    request_id TEXT,
+    PRIMARY KEY ("key")
+);
+CREATE INDEX notes_in_order ON notes (tenant, "key");
+CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, "key");
+CREATE INDEX notes_by_age ON notes (noted);
+CREATE TABLE idempotency_keys (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    created BIGINT NOT NULL,
+    PRIMARY KEY ("key")
+);
+CREATE UNIQUE INDEX idempotency_keys_by_name ON idempotency_keys (tenant, name);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created);
+CREATE VIEW schedule_execution_history AS
+SELECT
+    history.*,
+    CAST(ended - started AS DOUBLE PRECISION) / 1000000 AS duration_seconds,
+    strftime('%Y-%m-%dT%H:%M:%S', nominal / 1000000, 'unixepoch') || printf('.%06dZ', nominal % 1000000) AS nominal_at,
+    strftime('%Y-%m-%dT%H:%M:%S', due / 1000000, 'unixepoch') || printf('.%06dZ', due % 1000000) AS due_at,
+    strftime('%Y-%m-%dT%H:%M:%S', started / 1000000, 'unixepoch') || printf('.%06dZ', started % 1000000) AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%S', ended / 1000000, 'unixepoch') || printf('.%06dZ', ended % 1000000) AS ended_at,
+    strftime('%Y-%m-%dT%H:%M:%S', occurrence_ended / 1000000, 'unixepoch') || printf('.%06dZ', occurrence_ended % 1000000) AS occurrence_ended_at
+FROM (
+SELECT
+    schedules.schedule_id,
+    schedules.name AS schedule_name,
+    schedules.tenant,
+    schedules.username,
+    occurrences.id AS occurrence_id,
+    occurrences.origin,
+    occurrences.phase,
+    occurrences.reason,
+    occurrences.missed_count,
+    occurrences.nominal,
+    occurrences.due,
+    occurrences.ended AS occurrence_ended,
+    occurrences.id || '-' || CAST(runs.fence AS TEXT) AS run_id,
+    runs.attempt,
+    runs.node,
+    runs.started,
+    runs.ended,
+    runs.outcome,
+    runs.error,
+    runs.tokens,
+    runs.cost_usd
+FROM schedules
+JOIN occurrences ON occurrences.schedule = schedules.key
+LEFT JOIN runs ON runs.occurrence = occurrences.key
+WHERE occurrences.phase <> 'dispatching' OR runs.occurrence IS NOT NULL
+UNION ALL
+SELECT
+    schedules.schedule_id,
+    schedules.name AS schedule_name,
+    schedules.tenant,
+    schedules.username,
+    occurrences.id AS occurrence_id,
+    occurrences.origin,
+    occurrences.phase,
+    occurrences.reason,
+    occurrences.missed_count,
+    occurrences.nominal,
+    occurrences.due,
+    occurrences.ended AS occurrence_ended,
+    occurrences.id || '-' || CAST(occurrences.fence AS TEXT),
+    occurrences.attempt,
+    occurrences.node,
+    CASE WHEN occurrences.started < occurrences.due THEN occurrences.due ELSE occurrences.started END,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL
+FROM schedules
+JOIN occurrences ON occurrences.schedule = schedules.key
+WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL
+) AS history;

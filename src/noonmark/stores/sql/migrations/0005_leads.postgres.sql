@@ -1,0 +1,2 @@
+ALTER TABLE schedule_states ADD COLUMN leads TEXT COLLATE "C";
+ALTER TABLE occurrences ADD COLUMN behind TEXT COLLATE "C";

@@ -1,0 +1,49 @@
+"""Version 0004: stored event triggers get their discriminators.
+
+Their schedules may never be written again. What cannot be read has none, and is shown every event of its type.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.filters.index import NONE, Discriminator, discriminator
+from noonmark.core.filters.match import filter_problems
+
+if TYPE_CHECKING:
+    from noonmark.stores.sql.migrations import Database
+
+_AT_ONCE = 1_000
+_LISTENING = """
+    SELECT key, trigger_document FROM schedules WHERE key > ? AND trigger_type = 'event' AND is_listed = 1
+    ORDER BY key LIMIT ?
+"""
+_FILL = {
+    "sqlite": """
+        UPDATE event_listeners SET fields = json_extract(j.value, '$[1]'), wanted = json_extract(j.value, '$[2]')
+        FROM json_each(?) AS j WHERE schedule = json_extract(j.value, '$[0]')
+    """,
+    "postgres": """
+        UPDATE event_listeners SET fields = j.value ->> 1, wanted = j.value ->> 2
+        FROM json_array_elements(CAST(? AS json)) AS j(value) WHERE schedule = CAST(j.value ->> 0 AS bigint)
+    """,
+}
+
+
+def fill_in(database: Database) -> None:
+    """Write the discriminator of every trigger. The statements before this lock the triggers."""
+    last = -1
+    while found := database.query(_LISTENING, last, _AT_ONCE):
+        last = found[-1][0]
+        rows = [(key, *_discriminator(document)) for key, document in found]
+        database.execute(_FILL[database.dialect], json.dumps(rows))
+
+
+def _discriminator(document: str | None) -> Discriminator:
+    try:
+        read: Any = json.loads(document or "null")
+        filters = read["filters"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return NONE
+    return NONE if filter_problems(filters) else discriminator(filters)

@@ -1,1 +1,0 @@
-"""One module per version of the schema; what is released is never changed."""
