@@ -10,13 +10,14 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from noonmark.telemetry.schedule_times import METRICS_LABEL, ScheduleTimesReader
+
 from bench.report import Table, bar, duration
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase
 from noonmark.operations.service import LOCAL
 from noonmark.ports.records import OccurrenceFilter
-from noonmark.telemetry.schedule_times import METRICS_LABEL, ScheduleTimesReader
 from tests.servers.postgres import running
 
 if TYPE_CHECKING:

@@ -130,6 +130,7 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
             return replace(_admitted(uow, row, claimed), alert=alert)
         case End():
             state = uow.state_of(row)
+            row.attempt += admission.was_begun
             completion.end(uow, row, admission.phase, admission.reason, to_detail(admission.facts))
             completion.complete_if_done(uow, state)
             plan_writes.pause_if_failing(uow, state, admission.pause_after)
