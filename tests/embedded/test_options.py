@@ -278,3 +278,24 @@ def test_a_schedule_that_starts_too_often_or_too_rarely_is_reported(kit, caplog)
     kit.scheduler.pause(quiet.job_id)
     kit.run_for(300)
     assert len(told) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window": 60}, "window: must be a Window, such as Window(60), or a mapping, not 60"),
+        ({"window": timedelta(60)}, "or a mapping, not datetime.timedelta(days=60)"),
+        ({"labels": {"team": None}}, "labels.team: must be text, not None"),
+        ({"labels": 5}, "labels: must be a mapping, not 5"),
+        ({"depends_on": [None]}, "depends_on[0]: must be a mapping, not None"),
+        ({"retries": None}, "a Retry or a mapping, not None"),
+        ({"accepts_payload": "yes"}, 'accepts_payload: must be True or False, not "yes"'),
+        ({"trigger": CronTrigger}, "not the class CronTrigger; call it: CronTrigger(..)"),
+        ({"misfire": Skip()}, "misfire: must be a misfire policy such as SkipMissed() or CatchUpAll(), not Skip()"),
+        ({"overlap": SkipMissed()}, "overlap: must be an overlap policy such as Skip() or Queue(), not SkipMissed()"),
+    ],
+)
+def test_errors_speak_of_python_values(kit, options, message):
+    with pytest.raises(InvalidSchedule) as refused:
+        kit.scheduler.schedule(fail, **options)
+    assert message in str(refused.value)

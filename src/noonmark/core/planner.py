@@ -224,7 +224,7 @@ def in_force_after(schedule: Schedule, instant: Micros) -> Micros:
     trigger, grace = schedule.declaration.trigger, schedule.declaration.misfire_policy.grace
     if trigger is None:
         return instant + 1  # what ended before does not count, not even in the same moment
-    if isinstance(trigger, IntervalTrigger) and instant < schedule.created:
+    if isinstance(trigger, IntervalTrigger) and (instant < schedule.created or instant == schedule.anchored):
         return _before_start(trigger, grace, instant)
     if isinstance(trigger, OnceTrigger) and trigger.due is not None and trigger.due >= instant - grace:
         # One that lies in the past, but within its grace, was accepted and must run.
@@ -232,14 +232,14 @@ def in_force_after(schedule: Schedule, instant: Micros) -> Micros:
     return instant
 
 
-def _before_start(trigger: IntervalTrigger, grace: Micros, created: Micros) -> Micros:
+def _before_start(trigger: IntervalTrigger, grace: Micros, instant: Micros) -> Micros:
     """The watermark of a new interval: a start that has just passed fires at once, as in "every minute from now on".
 
-    Of several times since then, the newest stands for it.
+    Of several times since then, the newest stands for it. An edit to other times is a new interval as well.
     """
-    newest = trigger.previous_micros(created + 1)
-    is_in_grace = trigger.start is not None and trigger.start >= created - grace
-    return newest - 1 if newest is not None and is_in_grace else created
+    newest = trigger.previous_micros(instant + 1)
+    is_in_grace = trigger.start is not None and trigger.start >= instant - grace
+    return newest - 1 if newest is not None and is_in_grace else instant
 
 
 def plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:

@@ -18,6 +18,7 @@ from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
+from noonmark.operations.doctor import unreadable_schedules
 from noonmark.operations.errors import MAX_PROBLEMS
 from noonmark.operations.models.arguments import (
     KINDS,
@@ -429,7 +430,8 @@ def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -
     if arguments.workflow_id is not None:
         wanted = replace(wanted, target="workflow")
     page, following = _page(service, caller, arguments, wanted, deleted=deleted)
-    return {"schedules": page, "next_cursor": following}
+    unreadable = unreadable_schedules(service, caller) if arguments.cursor is None and not deleted else []
+    return {"schedules": page, "next_cursor": following} | present(warnings=unreadable or None)
 
 
 def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:

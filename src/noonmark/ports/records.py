@@ -334,6 +334,8 @@ class Damaged:
     """The primary key of its row."""
     column: str
     problem: str
+    schedule_id: str | None = None
+    """The schedule that it is about, where that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

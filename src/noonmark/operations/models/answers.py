@@ -474,6 +474,7 @@ class DamagedRow:
     table: str
     key: str
     column: str
+    schedule_id: str | None
     problem: str
     advice: str
 
@@ -512,9 +513,10 @@ class _Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage(_Page):
-    """A page of schedules."""
+    """A page of schedules; the first one has a warning for each schedule that cannot be read."""
 
     schedules: list[Schedule]
+    warnings: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

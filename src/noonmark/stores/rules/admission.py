@@ -130,6 +130,7 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
             return replace(_admitted(uow, row, claimed), alert=alert)
         case End():
             state = uow.state_of(row)
+            row.attempt += admission.was_begun
             completion.end(uow, row, admission.phase, admission.reason, to_detail(admission.facts))
             completion.complete_if_done(uow, state)
             plan_writes.pause_if_failing(uow, state, admission.pause_after)
@@ -208,6 +209,8 @@ def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
         if any(rival.turn > row.turn for rival in rivals):
             completion.end(uow, row, Phase.SKIPPED, Reason.REPLACED)
             return
+    if decided.joins_line and row.caught_up is None:
+        row.caught_up = now
     if decided.cancel_grace is not None and (holder := slots.slot_holder(uow, state)) is not None:
         _stop(uow, holder, by=now + decided.cancel_grace)
     slots.wait(uow, row, decided)

@@ -72,6 +72,7 @@ def archive(uow: UnitOfWork, row: Row, run: Run | None = None) -> None:
     uow.changed(row)
     uow.changed_state(state)
     slots.free_all(uow, row)
+    slots.hand_over_slot(uow, state)  # it may have kept those behind it in its line waiting without the slot
     dependencies.note_end(uow, state, row)
 
 

@@ -333,6 +333,7 @@ def _write_rows(uow: UnitOfWork, state: ScheduleState, plan: Plan) -> None:
         # A row that the plan saw and that is gone has ended since, and was pruned.
         if one.id not in seen or uow.loaded_row(one.id) is not None:
             _put(uow, state, one)
+    slots.hand_over_slot(uow, state)  # a row that is gone may have kept those behind it in its line waiting
 
 
 def _give_times(uow: UnitOfWork, state: ScheduleState) -> None:

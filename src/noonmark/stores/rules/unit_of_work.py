@@ -141,6 +141,10 @@ class UnitOfWork(ABC):
         """The first row in line for the slot of a schedule that is not held by a pause."""
 
     @abstractmethod
+    def late_fire_before(self, row: Row) -> Row | None:
+        """The oldest live fire of the trigger before a row that is in the same gap; see `Row.is_in_gap`."""
+
+    @abstractmethod
     def first_for_key(self, key: ConcurrencyKey) -> Row | None:
         """The first row in line for a concurrency key that is not held by a pause."""
 
