@@ -260,6 +260,7 @@ def test_that_the_outcome_is_unknown_says_more_than_that_it_was_to_stop():
     policies = {"delivery": Delivery.AT_MOST_ONCE}
     claim = claimed(110, found_in=Phase.DISPATCHING, losses=1, stop=Reason.CANCELLED, policies=policies)
     assert told(admitted(claim)) == "delivery_failed/outcome_unknown"
+    assert admitted(claim).was_begun
 
 
 @pytest.mark.parametrize(

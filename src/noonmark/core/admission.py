@@ -71,7 +71,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """It ends without having been delivered."""
+    """It ends without being delivered again."""
 
     claim: Claim
     phase: Phase
@@ -79,6 +79,8 @@ class End:
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     pause_after: int | None = None
     """Pause the schedule after this many consecutive failures."""
+    was_begun: bool = False
+    """Its lost delivery is its last attempt, and counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +298,14 @@ def _after_loss(claim: Claim) -> End | None:
     else:
         return None
     pause_after = declaration.pause_on_failure
-    return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=reason, facts=facts, pause_after=pause_after)
+    return End(
+        claim=claim,
+        phase=Phase.DELIVERY_FAILED,
+        reason=reason,
+        facts=facts,
+        pause_after=pause_after,
+        was_begun=True,
+    )
 
 
 def _stopped(claim: Claim) -> End | None:

@@ -29,6 +29,7 @@ from noonmark.core.planner import (
     unaccounted,
 )
 from noonmark.core.policies.catch_up import Missed
+from noonmark.core.policies.expected_rate import close, count_ping
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
@@ -106,7 +107,7 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
     schedule = snapshot.schedule
     ends = None if schedule.pause is None else schedule.pause.until
     if schedule.phase is not SchedulePhase.PAUSED or ends is None or ends > now:
-        return plan(snapshot, now=now, lookahead=lookahead)
+        return _judge_rate(plan(snapshot, now=now, lookahead=lookahead), now=now)
     resumed = resume(snapshot, now=max(ends, schedule.updated), lookahead=lookahead)
     note = AuditEntry(
         at=now,
@@ -119,6 +120,25 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
         reason=f"it was paused until {to_text(ends)}",
     )
     return replace(resumed, note=note)
+
+
+def _judge_rate(made: Plan, *, now: Micros) -> Plan:
+    """Judge the window of the expected rate, if it has ended."""
+    rate, window = made.snapshot.schedule.declaration.expected_rate, made.snapshot.rate_window
+    if rate is None or window is None or now < window.ends:
+        return made
+    judged = close(rate, window, now=now)
+    return replace(made, rate_window=judged.window, rate_alert=judged.alert)
+
+
+def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, lookahead: Micros) -> Plan | None:
+    """Count a ping for the expected rate; None if there is nothing to count it for."""
+    rate, window = snapshot.schedule.declaration.expected_rate, snapshot.rate_window
+    if rate is None or window is None:
+        return None
+    counted = count_ping(rate, window, is_start=is_start, is_success=is_success, now=now)
+    made = plan(snapshot, now=now, lookahead=lookahead)
+    return replace(made, rate_window=counted.window, rate_alert=counted.alert)
 
 
 def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:

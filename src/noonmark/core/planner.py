@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.policies.catch_up import CatchUp, Missed
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.policies.expected_rate import RateAlert, RateWindow
     from noonmark.core.policies.jitter import Fires
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.triggers import Trigger
@@ -103,6 +104,8 @@ class Snapshot:
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
     upstreams: Standings | None = None
     """The schedules it depends on, if it has no trigger."""
+    rate_window: RateWindow | None = None
+    """What was counted for its expected rate, if it has one and is active."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,10 @@ class Plan:
     """The caller's audit entry, if any, written with the plan."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
+    rate_window: RateWindow | None = None
+    """The new window of the expected rate, if the plan judges one that has ended or counts a ping."""
+    rate_alert: RateAlert | None = None
+    """What is reported of the expected rate."""
 
     @property
     def gone(self) -> frozenset[str]:

@@ -221,6 +221,8 @@ def _occurrence(
     why = None if said is None else said.sentence
     if said is None and unserved is not None and occurrence.phase is Phase.PENDING:
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
+    elif said is None and occurrence.phase is Phase.DISPATCHING:
+        why = "It is running."
     if (paused := backfill_pause_words(occurrence)) is not None:
         waiting_for, why = Reason.PAUSED, f"{paused[0].upper()}{paused[1:]}."
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
-    from noonmark.core.schedule import AuditEntry, Pause
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -538,6 +538,9 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
 
     def routes(self, source: str) -> list[str]:
         """The distinct routes of the schedules from that source that are not deleted, in order."""
+
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        """The tenant's schedules of pipelines that are not deleted, by id; without those that are unreadable."""
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Record that a node is alive now, what it says of itself, and the routes that it serves.

@@ -284,13 +284,22 @@ def _no_retry(case: Case) -> str:
     """Why no other attempt followed although one was left."""
     match case.detail:
         case {"is_final": True}:
-            return "; a failure of this kind is never retried"
+            return _final(case)
         case {"window_closes_at": closes_at}:
             return f"; the next attempt would have come after its window, which closed at {shown(closes_at)}"
         case {"delivery": delivery}:
             return f"; it may still have been at work, and `{delivery}` forbids another attempt then"
         case _:
             return ""
+
+
+def _final(case: Case) -> str:
+    """Why a failure is not retried, whatever the retry policy says."""
+    result = case.runs[-1].result if case.runs else None
+    status = result.get("status") if isinstance(result, dict) and case.declaration.target.kind == "http" else None
+    if status is None:
+        return "; a failure of this kind is never retried"
+    return f"; an answer with status {status} is not retried unless `retry_statuses` has it"
 
 
 def _timed_out(case: Case) -> str:
@@ -318,6 +327,10 @@ def _not_retried(case: Case) -> str:
 def _lease_lost(case: Case) -> str:
     due = instant_words(case.occurrence.due)
     return f"the node that held it stopped, or was lost, so it is delivered again, from {due} on"
+
+
+def _outcome_unknown(case: Case) -> str:
+    return f"{plain(Reason.OUTCOME_UNKNOWN)} (attempt {attempts(case)})"
 
 
 def _poison(case: Case) -> str:
@@ -367,7 +380,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.NOT_RETRIED: _not_retried,
         Reason.LEASE_LOST: _lease_lost,
         Reason.POISON: _poison,
-        Reason.OUTCOME_UNKNOWN: _alone(Reason.OUTCOME_UNKNOWN),
+        Reason.OUTCOME_UNKNOWN: _outcome_unknown,
         Reason.UNREADABLE: _unreadable,
     }
 )

@@ -201,6 +201,8 @@ class ScheduleState:
     owner: int = 0
     leads: Any = None
     """The packed causation chain of what its last end triggers, if a schedule depends on it."""
+    rate_window: Any = None
+    """What was counted for its expected rate, packed."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

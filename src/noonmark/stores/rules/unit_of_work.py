@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
@@ -53,6 +54,8 @@ class Fact:
     """Who asked for it."""
     failures: int = 0
     """After how many failures in a row a schedule was paused."""
+    alert: RateAlert | None = None
+    """How a schedule missed its expected rate."""
 
 
 class FireQuestion(NamedTuple):

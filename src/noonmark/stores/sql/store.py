@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
-    from noonmark.core.schedule import AuditEntry, Pause
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -239,6 +239,9 @@ class SqlStore(ABC):
 
     def routes(self, source: str) -> list[str]:
         return self._autocommit(lambda uow: schedules.routes(uow.session, source))
+
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        return self._autocommit(lambda uow: schedules.of_pipelines(uow, tenant, limit))
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         self._write_unlocked(lambda uow: nodes.beat(uow.session, beat, now=now))
