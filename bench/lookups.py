@@ -10,14 +10,13 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from noonmark.telemetry.schedule_times import METRICS_LABEL, ScheduleTimesReader
-
 from bench.report import Table, bar, duration
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase
 from noonmark.operations.service import LOCAL
 from noonmark.ports.records import OccurrenceFilter
+from noonmark.telemetry.metrics import METRICS_LABEL, ScheduleTimesReader
 from tests.servers.postgres import running
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def tables(settings: Settings) -> Iterator[Table]:
     """The time of each read, on both databases."""
     count = min(MOST, max(settings.stored))
     table = Table(
-        f"Reads across {count:,} schedules with a failure each",
+        f"Lookups: {count:,} schedules with a failure each",
         ("what", "SQLite", "PostgreSQL", "bar", ""),
         notes=(
             f"The median of {ROUNDS}; the first scrape, which reads the last ends of each labelled schedule, alone.",
