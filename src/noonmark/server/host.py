@@ -274,6 +274,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         commands=_command_rules(settings),
         base_url=_base_url(settings),
         pinger=worker.pinger,
+        report=metrics.report,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,
