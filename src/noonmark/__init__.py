@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         Terminate,
         Window,
     )
-    from noonmark.core.run import Run
+    from noonmark.core.run import Run, RunProgress
     from noonmark.core.schedule import parse_schedule
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import (
@@ -127,7 +127,7 @@ _HOMES = {
         "Terminate",
         "Window",
     ),
-    "noonmark.core.run": ("Run",),
+    "noonmark.core.run": ("Run", "RunProgress"),
     "noonmark.core.schedule": ("parse_schedule",),
     "noonmark.core.secret": ("Secret",),
     "noonmark.core.triggers": (
@@ -203,6 +203,7 @@ __all__ = [
     "RevisionConflict",
     "Run",
     "RunFailed",
+    "RunProgress",
     "Scheduler",
     "Secret",
     "Skip",

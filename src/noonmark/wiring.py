@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
+FILES = (".db", ".sqlite", ".sqlite3")
 POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -52,8 +53,20 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
 
         # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
         return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros, migrates=migrates)
+    if isinstance(url, str) and url and "://" not in url:
+        raise InvalidSchedule(f"{url!r} is a path, not the URL of a store; write {SQLITE}{url}", field="store")
     known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def store_url(store: object) -> object:
+    """The URL of a store that a program names, perhaps by the path of a SQLite file: a `Path`, or text such as jobs.db.
+
+    Other text is not taken for a path: a typo would create a file.
+    """
+    if isinstance(store, os.PathLike) or (isinstance(store, str) and "://" not in store and store.endswith(FILES)):
+        return f"{SQLITE}{store}"
+    return store
 
 
 def file_of(url: str) -> Path | None:

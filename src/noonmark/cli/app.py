@@ -212,7 +212,7 @@ app = _make_app()
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
-    words, rest = _split_at_dashes(_expand_upload(arguments))
+    words, rest = _split_at_dashes(_expand_upload(_options_last(arguments)))
     as_json = "--json" in words
     try:
         parsed = [*_join_negative_durations(words), *_program_arguments(words, rest)]
@@ -235,6 +235,16 @@ def _usage_error(error: click.UsageError, words: list[str]) -> str:
     if words[:1] == ["secret"] and any(word in text for word in words[1:] if not _SECRET_WORD.fullmatch(word)):
         return "Unknown command or option of noonmark secret."
     return text
+
+
+def _options_last(arguments: Sequence[str]) -> list[str]:
+    """Move `--server URL`, `--store URL` and `--json` from before the command to its end, before any `--`."""
+    words, leading = list(arguments), list[str]()
+    while words and words[0].partition("=")[0] in ("--server", "--store", "--json"):
+        takes_value = "=" not in words[0] and words[0] != "--json"
+        leading += [words.pop(0) for _ in range(min(len(words), 1 + takes_value))]
+    before, rest = _split_at_dashes(words)
+    return [*before, *leading, *rest]
 
 
 def _usage_text(error: click.UsageError) -> str:

@@ -208,7 +208,24 @@ class PolicyOptions:
     ] = None
     window: Annotated[Text, Parameter(group=POLICIES, help="Run only within this long of the due time: 2h.")] = None
     timeout: Annotated[Text, Parameter(group=POLICIES, help="The maximum duration of a run.")] = None
+    expected: Annotated[
+        Text, Parameter(group=POLICIES, help="How long a run usually takes: 10m. One that takes longer is reported.")
+    ] = None
+    at_least: Annotated[Number, Parameter(group=POLICIES, help="Report when fewer runs succeed within --per.")] = None
+    at_most: Annotated[Number, Parameter(group=POLICIES, help="Report when more runs start within --per.")] = None
+    per: Annotated[Text, Parameter(group=POLICIES, help="The window of --at-least and --at-most: 1d.")] = None
     retries: Annotated[Number, Parameter(group=POLICIES, help="How often a failed run is retried.")] = None
+    retry_on: Annotated[
+        Texts, Parameter(group=POLICIES, help="Retry a function only after this exception, by name; repeatable.")
+    ] = ()
+    retry_not_on: Annotated[
+        Texts, Parameter(group=POLICIES, help="Never retry a function after this exception; repeatable.")
+    ] = ()
+    ping_start: Annotated[Text, Parameter(group=POLICIES, help="A URL to call when an occurrence starts.")] = None
+    ping_success: Annotated[Text, Parameter(group=POLICIES, help="A URL to call when it succeeded.")] = None
+    ping_failure: Annotated[
+        Text, Parameter(group=POLICIES, help="A URL to call when it failed, after the last attempt.")
+    ] = None
     max_runs: Annotated[Number, Parameter(group=POLICIES, help="Complete the schedule after this many runs.")] = None
     depends_on: Annotated[
         Texts, Parameter(group=POLICIES, help="Run after this schedule has completed; repeatable.")

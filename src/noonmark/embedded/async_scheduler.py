@@ -70,7 +70,7 @@ class AsyncScheduler:
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
         self,
-        store: str = "memory://",
+        store: str | PurePath = "memory://",
         *,
         lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
-from zoneinfo import ZoneInfo
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
@@ -60,12 +59,13 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.command.programs import ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry
 from noonmark.targets.worker_pool import MAX_THREADS
-from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name, store_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import PurePath
     from types import FrameType, TracebackType
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
@@ -120,7 +120,7 @@ class Scheduler:
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
         self,
-        store: str = "memory://",
+        store: str | PurePath = "memory://",
         *,
         lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
@@ -136,14 +136,17 @@ class Scheduler:
     ) -> None:
         """Use a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
+        A `Path`, and text that ends in .db, .sqlite or .sqlite3, is the path of a SQLite file.
+
         A run whose process dies is taken over when its lease, in seconds, has expired. At most `max_threads` functions
         run in threads (`max_workers` is another name for it), and at most `max_processes` in processes, by default one
         per processor. The newest `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at
         most. Secrets are encrypted with `secret_key`, as printed by `noonmark secret key`. Requests are signed with
         `signing_key`, or else with a key that the store has generated.
 
-        Instants are aware datetimes. With a `timezone`, `once`, `preview` and `explain` also take naive ones, which
-        are local times there.
+        Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
+        ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
+        shows twice is the first of the two.
         """
         from noonmark.embedded.runners import RunnerPool
 
@@ -158,10 +161,10 @@ class Scheduler:
             _thread_limit(max_threads, max_workers),
             None if max_processes is None else count_argument("max_processes", max_processes),
         )
-        self._zone = None if timezone is None else ZoneInfo(zone_argument(timezone).name)
+        self._zone = None if timezone is None else zone_argument(timezone)
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
-        unopened = make_store(store, self._clock)
+        unopened = make_store(store_url(store), self._clock)
         self._runtime = Runtime(
             node=node_name(),
             store=unopened,
@@ -172,7 +175,7 @@ class Scheduler:
             version=__version__,
             timing=timing,
         )
-        self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead)
+        self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead, self._zone)
         self._decorated: dict[str, Callable[..., Any]] = {}
         self._undeclared: deque[tuple[Callable[..., Any], dict[str, Any], ExpectedId]] = deque()
         """Decorated functions that are declared when the store is opened, with their options and expected ids."""
@@ -220,8 +223,10 @@ class Scheduler:
 
         Further options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency` (a
         `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and
-        `concurrency_limit`), `window` (a `Window`), and `accepts_payload` (callers of a server on the same store may
-        send a payload when they ask for a run).
+        `concurrency_limit`), `window` (a `Window`), `expected_seconds` (a run that takes longer is reported, and goes
+        on), `expected_rate` (`at_least` successes and `at_most` starts in `per_seconds`, or it is reported),
+        `ping_urls` (URLs to call on `start`, `success` and `failure`), and `accepts_payload` (callers of a server on
+        the same store may send a payload when they ask for a run).
 
         Instead of a function, give a target document such as `{"target_kind": "command", "argv": ["ls"]}`: a program, a
         request or an event, as `schedule_command`, `schedule_http` and `schedule_event` declare them.
@@ -358,7 +363,7 @@ class Scheduler:
 
     def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
         """Fire once, at an instant."""
-        return self._decorator(lambda: OnceTrigger(self._aware(at)), options)
+        return self._decorator(lambda: OnceTrigger(at), options)
 
     def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time such as 09:00 or 09:00:30."""
@@ -395,7 +400,7 @@ class Scheduler:
     def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
         """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes automatically."""
         schedule = self._find(job_id).schedule
-        ends = None if until is None else instant_argument("until", until)
+        ends = None if until is None else instant_argument("until", self._aware(until))
         schedule_edits.pause(self._store, schedule.uid, by=schedule.owner.user, reason=reason, until=ends)
         self._runners.wake()  # others may have waited for it
 
@@ -579,6 +584,7 @@ class Scheduler:
             message = f"must be a schedule or a trigger, not {type(job).__name__}"
             raise InvalidSchedule(message, field="job")
         # What it leaves relative counts from now.
+        job = self._declarations.zoned(job)
         return fires_of(parse_trigger(job.to_document(), now=from_micros(now)), wanted, after=since, now=now)
 
     def explain(self, job_id: str | Job, at: datetime | str | None = None) -> Explanation:
@@ -608,7 +614,7 @@ class Scheduler:
         if isinstance(wanted, str | Job):
             arguments: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
-            arguments = {"trigger": trigger_argument(wanted).to_document()}
+            arguments = {"trigger": self._declarations.zoned(trigger_argument(wanted)).to_document()}
         request = MatchRequest.read({**arguments, "limit": limit})
         return EventMatches.from_document(matched(self._store, OWNER.tenant, request))
 
@@ -786,7 +792,7 @@ class Scheduler:
 
     def _decorator(self, make: Callable[[], Trigger], options: Options) -> Decorator:
         check_options(options, ("timezone", "dst", *UNITS))  # first: a misspelt one may be missing in the trigger
-        trigger = make()
+        trigger = self._declarations.zoned(make())
         if options.get("trigger") is not None:
             raise InvalidSchedule("the decorator has a trigger already", field="trigger")
 
@@ -820,9 +826,12 @@ class Scheduler:
 
     def _aware(self, instant: T) -> T | datetime:
         """A naive datetime in the zone of the scheduler, if it has one; anything else as it is."""
-        if isinstance(instant, datetime) and instant.tzinfo is None and self._zone is not None:
-            return instant.replace(tzinfo=self._zone)
-        return instant
+        if not isinstance(instant, datetime) or instant.tzinfo is not None or self._zone is None:
+            return instant
+        try:
+            return from_micros(self._zone.instant(instant))
+        except ValueError as error:
+            raise InvalidSchedule(str(error)) from None
 
     def _with_runner(self, work: Callable[[Runner], T]) -> T:
         """Do something with the runner that is started, or else with a new one."""

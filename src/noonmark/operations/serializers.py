@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noonmark.core.api_key import Scope
+from noonmark.core.explain.clauses import backfill_pause_words
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -222,6 +223,10 @@ def _occurrence(
     why = None if said is None else said.sentence
     if said is None and unserved is not None and occurrence.phase is Phase.PENDING:
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
+    elif said is None and occurrence.phase is Phase.DISPATCHING:
+        why = "It is running."
+    if (paused := backfill_pause_words(occurrence)) is not None:
+        waiting_for, why = Reason.PAUSED, f"{paused[0].upper()}{paused[1:]}."
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
     return {
         "occurrence_id": occurrence.id,

@@ -16,7 +16,7 @@ from noonmark.core.causation import (
     why_not_requested,
 )
 from noonmark.core.errors import Conflict, NotAllowed, StoreUnavailable
-from noonmark.core.interruption import failure_line
+from noonmark.core.interruption import failure_line, rate_line
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.signatures import KeySettings, chain_key, proven_occurrence
@@ -24,13 +24,15 @@ from noonmark.core.targets.ping import MOMENTS
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.serializers import audit_document
+from noonmark.ports.events import RateExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from noonmark.core.event import Chain, Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.models.arguments import AuditQuery
+    from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads
@@ -122,6 +125,8 @@ class Service:
     """The API keys that this process has read lately."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
+    report: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)
+    """Counts driver events that happen in this process outside its driver."""
 
     def report_end(self, schedule: Schedule, settlement: Settlement, *, source: str) -> None:
         """Log the failure of a run that ended elsewhere, and call the URL that its schedule names for such an end."""
@@ -137,6 +142,12 @@ class Service:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:
                 self.pinger.ping(schedule, occurrence, moment)
+
+    def report_rate(self, schedule: Schedule, alert: RateAlert) -> None:
+        """Log and count that a job which pings runs too often."""
+        logger.warning("%s", rate_line(schedule, alert), extra={"schedule_id": schedule.schedule_id})
+        self.report([RateExceeded(schedule.schedule_id, alert)])
+        self.wake(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -386,6 +386,15 @@ _ROWS = (
         other_route="POST /schedules/preview",
     ),
     Operation(
+        "schedule/check",
+        "schedules.check_schedules",
+        READ,
+        "POST /schedule-checks",
+        takes.ScheduleCheck,
+        answers.CheckedSchedules,
+        body=Body.REQUIRED,
+    ),
+    Operation(
         "schedule/occurrences",
         "occurrences.list_occurrences",
         READ,

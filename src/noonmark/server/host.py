@@ -388,6 +388,7 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         key_cache=parts.key_cache,
         base_url=_base_url(settings),
         pinger=worker.pinger,
+        report=parts.metrics.report,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,

@@ -245,8 +245,11 @@ async def _carry_out(
     for decision, answer in zip(decisions, answers, strict=True):
         claim = decision.claim
         match answer:
-            case Admitted(occurrence=occurrence):
+            case Admitted(occurrence=occurrence, alert=alert):
                 node.drop(claim)
+                if alert is not None:
+                    logs.rate(claim.schedule, alert)
+                    driver_events.append(events.RateExceeded(claim.schedule.schedule_id, alert))
                 if isinstance(decision, Start):
                     assignment = _assign(node, claim, occurrence)
                     assignment.upstream = results.get(occurrence.id)
