@@ -12,7 +12,8 @@ import uvicorn
 from noonmark import Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
-from noonmark.operations.service import LOCAL, Limits, Service
+from noonmark.core.quotas import UNLIMITED
+from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.table import perform
 from noonmark.server.app import create_app
 from noonmark.server.requests import HttpSettings
@@ -112,7 +113,7 @@ def serving(
         wake=lambda _: scheduler._runners.wake(),
         check_stop_requests=scheduler._runners.check_stop_requests,
         worker=driver,
-        limits=limits or Limits(),
+        task_limits=limits or UNLIMITED,
         uploads=uploads,
         seal=make_seal(SEALING_KEY),
     )

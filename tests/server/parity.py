@@ -418,6 +418,7 @@ WRONG = (
     _wrong("key/revoke", {"key_id": "nm_live_000000"}, _on("key", "revoke"), "not_found", "key_id"),
     _wrong("key/rotate", {"key_id": "nm_live_000000"}, _on("key", "rotate"), "not_found", "key_id"),
     _wrong("whoami", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("limits/get", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("ping/url", GONE, _on("schedule", "ping-url")),
     _wrong("ping/rotate", GONE, _on("schedule", "ping-url", "--rotate")),

@@ -18,6 +18,7 @@ from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.json_values import shown
+from noonmark.core.quotas import EVERY_OTHER, Limits, Resource
 from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
@@ -28,7 +29,7 @@ from noonmark.embedded.worker import Worker
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
-from noonmark.operations.service import LOCAL, Limits, Service
+from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
@@ -355,6 +356,16 @@ def _permissions(settings: Settings) -> TargetPermissions | None:
     return TargetPermissions(functions=settings.tenant_functions, commands=settings.tenant_commands)
 
 
+def _limits(settings: Settings) -> Limits:
+    """The limits of callers whose key is of one tenant."""
+    return Limits(
+        per_user={Resource.SCHEDULES: settings.limit_schedules},
+        per_tenant={Resource.SCHEDULES: settings.tenant_limit_schedules},
+        min_interval=settings.min_interval,
+        max_budget_usd=settings.limit_budget,
+    )
+
+
 def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
     return HttpSettings(
         host=settings.host,
@@ -390,8 +401,10 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         pinger=worker.pinger,
         report=parts.metrics.report,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
-        limits=Limits(
-            max_per_user=settings.max_per_user,
+        limits=_limits(settings),
+        task_limits=Limits(
+            per_user={Resource.TASKS: {EVERY_OTHER: settings.max_per_user}},
+            per_tenant={},
             min_interval=settings.min_interval_minutes * 60 * SECOND,
             max_budget_usd=settings.max_budget_usd,
         ),

@@ -134,6 +134,7 @@ CREATE TABLE schedules (
 CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
 CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_listed = 1;
 CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
+CREATE INDEX schedules_by_owner ON schedules (tenant, username) WHERE is_listed = 1;
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
 CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;

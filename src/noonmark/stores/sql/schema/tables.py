@@ -106,6 +106,7 @@ schedules = Table(
 )
 index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
 index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
+index("schedules_by_owner", schedules, "tenant, username", "is_listed = 1")
 index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_listed = 1")
 index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
 index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
