@@ -19,9 +19,10 @@ from noonmark.server.openapi import documented_routes
 from noonmark.server.routes import ROUTES
 from noonmark.stores.files import UploadFolder
 from noonmark.telemetry.metrics import Metrics
+from tests.cli.runner import call as command
 from tests.embedded.waiting import SOON, eventually
 from tests.server.live_server import Keyed, bearer, new_key, serving
-from tests.server.parity import CARRIES, PAST, PINGED, SEALED, YEARLY, Stage
+from tests.server.parity import CARRIES, CHANGES, LOOKS, PAST, PINGED, SEALED, UPLOADS, YEARLY, Stage
 
 TASK = {"target_kind": "task", "query": "what is new"}
 EVENT = {"type": "event", "event_type": "seen"}
@@ -29,7 +30,7 @@ PUBLIC = {"/health", "/health/live", "/health/ready", "/ping/{token}", "/ping/{t
 GUESS = "nm_live_000000_" + "0" * 43
 
 
-def perform_for(service, tenant, operation, **arguments):
+def perform_for(service, tenant, operation, /, **arguments):
     """Perform an operation in this process, for a tenant."""
     caller = replace(LOCAL, owner=Owner(tenant=tenant, user="ada"))
     return perform(service, caller, operation, arguments)
@@ -242,6 +243,34 @@ def test_lists_have_only_what_is_the_tenants_own(tenants, intruder):
     for path in ("/schedules?limit=1", "/occurrences?limit=1", "/events?limit=1", "/audit?limit=1"):
         cursor = theirs.http.get(path).json()["next_cursor"]
         assert theirs.mark not in ours.http.get(f"{path}00&cursor={cursor}").text, path
+
+
+WITH_IDS = [row for row in (*LOOKS, *CHANGES, *UPLOADS) if row.command is not None]
+
+
+@pytest.fixture(scope="module")
+def victim(served, tenants):
+    """What the commands of the parity tests work on, in the tenant of others."""
+    _, theirs = tenants
+    stage = Stage(served.service)
+    stage.do = partial(perform_for, served.service, theirs.name)
+    stage.ids = (theirs.ids["schedule_id"], theirs.ids["occurrence_id"], theirs.ids["run_id"])
+    stage.pinged, stage.trigger = theirs.ids["ping_id"], theirs.ids["trigger_id"]
+    stage.upload = lambda: theirs.ids["upload_id"]
+    return stage
+
+
+@pytest.mark.parametrize("row", WITH_IDS, ids=lambda row: row.operation)
+def test_no_command_reaches_what_another_tenant_has(served, intruder, victim, row, monkeypatch):
+    arguments = row.arguments(victim)
+    named = [name for name in arguments if name.endswith("_id") or row.operation == "secret/delete"]
+    monkeypatch.setenv("NOONMARK_KEY", intruder.key)
+    done = command(*row.command(arguments), "--server", served.url, "--json")
+    assert "kept-by-rival" not in done.out + done.err
+    is_own = row.operation in ("schedule/create", "schedule/upsert", "event/emit", "audit/list")
+    if named and not is_own:
+        assert (done.code, done.problem["code"]) == (3, "not_found"), done
+        assert intruder.key not in done.err
 
 
 def test_names_are_taken_per_tenant_only(tenants):
