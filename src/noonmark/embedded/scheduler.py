@@ -49,7 +49,6 @@ from noonmark.embedded.documents import (
 from noonmark.embedded.jobs import Job, read_job, read_jobs, status_argument
 from noonmark.embedded.references import check_callable, check_name, future_reference
 from noonmark.embedded.run_now import any_runner, read_request, run_now
-from noonmark.embedded.runners import register_fork
 from noonmark.operations import events, schedule_edits
 from noonmark.operations.models.arguments import MAX_PREVIEW
 from noonmark.operations.preview import fires_of, fires_of_schedule
@@ -148,7 +147,7 @@ class Scheduler:
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
         shows twice is the first of the two.
         """
-        from noonmark.embedded.runners import RunnerPool
+        from noonmark.embedded.runners import RunnerPool, register_fork
 
         self._clock = clock or SystemClock()
         self._functions = FunctionRegistry()
