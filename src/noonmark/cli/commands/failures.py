@@ -39,7 +39,7 @@ def failures(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - not for --json
 
     show_failures(answer["occurrences"], more_entries(answer, limit))
 
@@ -76,7 +76,7 @@ def redrive(
 
 
 def _show_redrive(answer: dict[str, Any], *, dry_run: bool) -> None:
-    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - not for --json
 
     show_failures(answer["occurrences"], " would run again" if dry_run else " to run again")
     for refused in answer["refused"]:

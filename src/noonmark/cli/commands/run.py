@@ -190,7 +190,7 @@ def list_occurrences(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - not for --json
 
     show_occurrences(answer["occurrences"], more_entries(answer, limit))
 
@@ -202,7 +202,7 @@ def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Con
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - not for --json
 
     show_runs(answer["runs"], more_entries(answer, limit))
 
@@ -229,7 +229,7 @@ def explain(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - not for --json
 
     show_explanation(one_line(answer["summary"]), answer["steps"])
 
@@ -300,7 +300,7 @@ def _count_phases(
 
 def _show_backfill(answer: dict[str, Any], phases: dict[str, int], *, dry_run: bool) -> None:
     if dry_run:
-        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - rich is slow to load
+        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - not for --json
 
         show_occurrences(answer["occurrences"], " would run")
         return

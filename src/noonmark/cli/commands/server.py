@@ -133,7 +133,7 @@ def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False)
     if as_json:
         print_json({"settings": loaded.shown(), "file": loaded.file})
         return 0
-    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - not for --json
 
     show_settings(
         {name: (_value(setting["value"]), printable(setting["source"])) for name, setting in loaded.shown().items()}
