@@ -17,9 +17,9 @@ from noonmark.core.event import Event
 from noonmark.core.filters.index import discriminator
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.triggers import EventTrigger
+from noonmark.stores.sql.migrations.upgrade import scripts
 from noonmark.stores.sql.reads.history import CROWDED
 from noonmark.stores.sql.schema.ddl import ddl
-from noonmark.stores.sql.schema.upgrade import scripts
 from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.bootstrap import upgrade

@@ -13,6 +13,7 @@ from noonmark.cli.options import AsJson
 from noonmark.cli.output import print_errors, print_json, printable
 from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
+from noonmark.extras import require
 from noonmark.server.config import SETTINGS, Loaded, load
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def serve(*, options: ServerOptions = ServerOptions()) -> int:
     """Run a server: answer requests and run what is due."""
     from noonmark.server.transport.listener import listen  # noqa: PLC0415 - config needs no socket
 
+    require("server", "noonmark serve")
     loaded = options.load()
     listener = listen(loaded)  # first, so that a second server on the port does not become a second node
     if loaded.settings.reload:

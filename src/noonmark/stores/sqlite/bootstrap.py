@@ -72,7 +72,7 @@ def _outdated(path: str, version: str | None) -> StoreUnavailable:
 
 
 def _upgrade(connections: Connections) -> None:
-    from noonmark.stores.sql.schema.upgrade import WAY_OUT  # noqa: PLC0415 - only for an upgrade
+    from noonmark.stores.sql.migrations.upgrade import WAY_OUT  # noqa: PLC0415 - only for an upgrade
 
     try:
         upgrade(connections.connect, VERSION)
@@ -85,7 +85,7 @@ def _upgrade(connections: Connections) -> None:
 
 def upgrade(connect: Callable[[], sqlite3.Connection], version: str) -> None:
     """Upgrade a database to a version, in one transaction; of several processes, the others find it done."""
-    from noonmark.stores.sql.schema.upgrade import run  # noqa: PLC0415 - only for an upgrade
+    from noonmark.stores.sql.migrations.upgrade import run  # noqa: PLC0415 - only for an upgrade
 
     with closing(connect()) as connection:
         connection.execute("BEGIN IMMEDIATE")  # before the version is read

@@ -12,7 +12,7 @@ from noonmark.core.filters.index import NONE, Discriminator, discriminator
 from noonmark.core.filters.match import filter_problems
 
 if TYPE_CHECKING:
-    from noonmark.stores.sql.schema.upgrade import Database
+    from noonmark.stores.sql.migrations.database import Database
 
 _AT_ONCE = 1_000
 _LISTENING = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from noonmark.stores.sql.migrations import discriminators
 from noonmark.stores.sql.schema.version import NOTHING, TABLE
@@ -12,24 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from importlib.resources.abc import Traversable
 
+    from noonmark.stores.sql.migrations.database import Database
+
 WAY_OUT = f"if its schema is not of the version that its table {TABLE} says, restore it from a backup"
 SCRIPTS: Traversable = files("noonmark.stores.sql.migrations")
 """The folder of the statements."""
-
-
-class Database(Protocol):
-    """A database in a transaction. Statements have `?` for parameters."""
-
-    dialect: str
-    """`sqlite` or `postgres`."""
-
-    def execute(self, statement: str, *parameters: object) -> None:
-        """Execute a statement."""
-
-    def query(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """The rows of a statement."""
-
-
 CONVERSIONS: Mapping[str, Callable[[Database], None]] = {"0004": discriminators.fill_in}
 """What a version does to the data, after its statements."""
 
