@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache, partial
 from importlib import import_module
@@ -35,6 +36,11 @@ COMMANDS = {
     "restore": ("store:restore", "Replace a SQLite store with a backup.", "[OPTIONS] FILE"),
     "doctor": ("store:doctor", "Check a store for damage, and say how to repair it.", "[OPTIONS]"),
     "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
+    "completion": (
+        "completion:completion",
+        "Print the script that completes commands in bash, zsh or fish.",
+        "SHELL",
+    ),
     "call": ("call:call", "Call any operation by name and print its answer.", "[OPTIONS] OPERATION"),
 }
 """The single commands: where each is, what it does, and its usage."""
@@ -140,6 +146,8 @@ PROGRAM_COMMANDS = {
     ("trigger", "create"): "[BUNDLE]",
 }
 """The commands that may end in `--` and a program with its arguments, and the arguments before that."""
+COMPLETION_VARIABLE = "_NOONMARK_COMPLETE"
+"""Set by the script of a shell, which then asks what may follow the words so far."""
 _NEGATIVE_DURATION = re.compile(r"-[\d.]+(ms|s|m|h|d)", re.ASCII)
 _SECRET_WORD = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 
@@ -200,6 +208,10 @@ app = _make_app()
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from noonmark.cli.completion import answer  # noqa: PLC0415 - only a shell asks for it
+
+        return answer(app, instruction, COMPLETION_VARIABLE)
     words, rest = _split_at_dashes(_expand_upload(arguments))
     as_json = "--json" in words
     try:

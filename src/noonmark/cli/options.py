@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from noonmark.cli.parameters import Group, Parameter
 
@@ -13,13 +13,26 @@ POLICIES = Group("Name and policies", 3)
 SELECTION = Group("Selection", 4)
 CONNECTION = Group("Connection", 9)
 
+
+def _schedule_words(given: dict[str, Any], incomplete: str) -> list[str]:
+    from noonmark.cli.completion import schedule_words  # noqa: PLC0415 - only a shell asks for it
+
+    return schedule_words(given, incomplete)
+
+
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
-ScheduleId = Annotated[str, Parameter(help="The id of the schedule, or its name if no other has it.")]
+ScheduleId = Annotated[
+    str, Parameter(help="The id of the schedule, or its name if no other has it.", complete=_schedule_words)
+]
 OneOrSelection = Annotated[
     str | None,
-    Parameter(show_default=False, help="The id of the schedule, or its name if no other has it; or select several."),
+    Parameter(
+        show_default=False,
+        help="The id of the schedule, or its name if no other has it; or select several.",
+        complete=_schedule_words,
+    ),
 ]
 Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
 Limit = Annotated[int, Parameter(help="The maximum number of entries, newest first.")]
