@@ -168,7 +168,7 @@ class FunctionCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         """Call the function."""
-        return self.function(*self._positional(ctx), **self._keywords(ctx)) or 0
+        return self.function(*self._positional(ctx), **self.keywords(ctx)) or 0
 
     def _positional(self, ctx: click.Context) -> list[Any]:
         values: list[Any] = []
@@ -178,7 +178,8 @@ class FunctionCommand(click.Command):
                 values += given if field.is_variadic else [field.default if given is None else given]
         return values
 
-    def _keywords(self, ctx: click.Context) -> dict[str, Any]:
+    def keywords(self, ctx: click.Context) -> dict[str, Any]:
+        """The options of a parsed command, as its function takes them."""
         given: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for field in self.fields:
