@@ -43,7 +43,7 @@ class Reminder(BaseModel):
     seconds: float = Field(gt=0)
 
 
-async def remind(context: Any) -> str:  # noqa: ANN401 - what a run can know
+async def set_within_threadsafe(context: Any) -> str:  # noqa: ANN401 - what a run can know
     """Runs on the event loop of the server, so it must not block."""
     sent.release()
     return f"remember: {context.payload}"
@@ -53,7 +53,7 @@ async def remind(context: Any) -> str:  # noqa: ANN401 - what a run can know
 async def create(reminder: Reminder) -> dict[str, str]:
     """Keep a reminder; from now on it survives the server."""
     once = OnceTrigger(delay_seconds=reminder.seconds)
-    return {"id": await scheduler.schedule(remind, trigger=once, payload=reminder.text)}
+    return {"id": await scheduler.schedule(set_within_threadsafe, trigger=once, payload=reminder.text)}
 
 
 @app.get("/reminders")

@@ -1,23 +1,30 @@
 """What every test session needs before the first test module is imported."""
 
+import compileall
+import gc
 import itertools
 import os
 import signal
+import sys
 import tempfile
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.postgres import QUICK, Database, running
+from tests.soak import examples
 
 # The same examples every time, so that a change is judged by what it changes. A busy machine must not fail a test: no
 # deadline, and no complaint about slow generation. A failure prints the blob that replays it.
 settings.register_profile(
     "noonmark",
+    max_examples=examples(100),
     derandomize=True,
     deadline=None,
     print_blob=True,
@@ -29,6 +36,7 @@ settings.load_profile("noonmark")
 TESTS = Path(__file__).parent
 PROCESS, DOCS, STORE, QUICK_TIER = TIERS = ("process", "docs", "store", "quick")
 """Slowest first."""
+TIER_MARKS = {*TIERS, "soak"}
 SLOW_FOLDERS = {
     PROCESS: ("bench", "deployment", "examples", "frameworks", "processes", "service", "simulation"),
     DOCS: ("docs",),
@@ -38,6 +46,8 @@ SLOW_FOLDERS = {
 STARTERS = ("subprocess", "multiprocessing", "in_pipe", "NOONMARK")
 """Names that a test file imports when it starts processes."""
 TIER_OF = {folder: tier for tier, folders in SLOW_FOLDERS.items() for folder in folders}
+EXPLAINED = ("test_*.py", "conftest.py", "testing/conformance/*.py")
+"""Files whose assertions pytest explains."""
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 ROOM = 2**31
 """Bytes that all files of a session may take."""
@@ -70,16 +80,50 @@ def pytest_configure(config):
         config.add_cleanup(folder.cleanup)
 
 
-def pytest_collection():
-    """Import the core while coverage is measured: a part that is imported where it is needed might be later."""
-    core = import_module("noonmark.core")
-    for module in walk_packages(core.__path__, f"{core.__name__}."):
-        import_module(module.name)
+def pytest_collection(session):
+    """Import the core while coverage is measured: a part that is imported where it is needed might be later.
+
+    From then on coverage is measured where the core is tested, because it makes Python slower. The garbage collector
+    waits for the end of the collection: nothing of it is garbage.
+    """
+    gc.disable()
+    with coverage_in(session, is_measured=False):  # it is measured from the beginning
+        core = import_module("noonmark.core")
+        for module in walk_packages(core.__path__, f"{core.__name__}."):
+            import_module(module.name)
+    compile_share(session.config)
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
+
+def compile_share(config):
+    """Compile a share of the code, if this is a worker: in a fresh clone each of them would compile all of it."""
+    worker = getattr(config, "workerinput", None)
+    if worker is None or sys.dont_write_bytecode:
+        return
+    files = sorted((*TESTS.rglob("*.py"), *(TESTS.parent / "src").rglob("*.py")))
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        if any(file.match(pattern) for pattern in EXPLAINED):
+            compile_with_explained_assertions(file, config)
+        else:
+            compileall.compile_file(file, quiet=2)
+
+
+def compile_with_explained_assertions(file, config):
+    """Write what pytest reads instead of the file."""
+    compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
+    if not compiled.exists():
+        rewrite.try_makedirs(compiled.parent)
+        source_stat, code = rewrite._rewrite_test(file, config)
+        rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source_stat, compiled)
 
 
 def folder_of(path):
     """The folder below `tests` that a test is in."""
-    return path.relative_to(TESTS).parts[0]
+    return path.parts[len(TESTS.parts)]
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -91,24 +135,41 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_itemcollected(item):
     """Mark each test with its tier, and leave random examples out of the coverage."""
-    if not any(item.get_closest_marker(name) for name in (*TIERS, "soak")):
+    if TIER_MARKS.isdisjoint(mark.name for mark in item.iter_markers()):
         item.add_marker(tier_of(item, folder_of(item.path)))
     if is_random(item):
         item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item):
-    """Measure coverage where the rules are tested by tables, fixtures included.
+def pytest_make_collect_report(collector):
+    """Measure coverage where tables are made."""
+    with coverage_in(collector, isinstance(collector, pytest.Module) and folder_of(collector.path) == "core"):
+        return (yield)
 
-    Coverage makes Python slower, and every thread that starts meanwhile. What runs a rule in passing does not show that
-    somebody has thought about the case.
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item):
+    """Measure coverage where the rules are tested by tables.
+
+    What runs a rule in passing does not show that somebody has thought about the case.
     """
-    coverage = item.config.pluginmanager.getplugin("_cov")
-    controller = coverage and coverage.cov_controller
-    if controller and controller.started != (folder_of(item.path) == "core"):
-        controller.pause() if controller.started else controller.resume()
-    return (yield)
+    with coverage_in(item, folder_of(item.path) == "core"):
+        return (yield)
+
+
+@contextmanager
+def coverage_in(node, is_measured):
+    """Measure coverage meanwhile, and not afterwards; a test that pytest-cov leaves out would leave it on."""
+    plugin = node.config.pluginmanager.getplugin("_cov")
+    controller = plugin and plugin.cov_controller
+    if controller and is_measured:
+        controller.resume()
+    try:
+        yield
+    finally:
+        if controller and controller.started:
+            controller.pause()
 
 
 def is_random(item):
@@ -131,9 +192,9 @@ def pytest_collection_modifyitems(items):
     Outside the core a test may meet a machine that stands still for seconds. It is tried once more, and the summary
     names it.
     """
-    for item in items:
-        if folder_of(item.path) != "core":
-            item.add_marker(pytest.mark.flaky(reruns=2))
+    for module in {item.getparent(pytest.Module) for item in items}:
+        if folder_of(module.path) != "core":
+            module.add_marker(pytest.mark.flaky(reruns=2))
     position = {tier: position for position, tier in enumerate(TIERS)}
     items.sort(key=lambda item: max(position.get(mark.name, 0) for mark in item.iter_markers()))
 

@@ -4,3 +4,8 @@ import os
 
 SCALE = int(os.environ.get("NOONMARK_SOAK", "1"))
 """How many times longer than in `make test`: more kills, more fires, more random examples."""
+
+
+def examples(count):
+    """How many random examples a property is tried on: a third of them in `make test`."""
+    return max(count // 3, 20) if SCALE == 1 else count * SCALE

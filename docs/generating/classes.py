@@ -38,6 +38,7 @@ from noonmark import (
     QueueOne,
     Retry,
     Run,
+    RunProgress,
     Scheduler,
     Secret,
     Skip,
@@ -48,7 +49,7 @@ from noonmark import (
     client,
 )
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
-from noonmark.embedded.decorators import Decorator
+from noonmark.embedded.declarations import Decorator
 from noonmark.targets.function.context import Context
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -66,8 +67,8 @@ POLICIES = {
     "Other policies": (Retry, Window, Concurrency, Dependency, Delivery),
 }
 VALUES = (
-    *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, Event, Explanation, EventMatches, EventMatch),
-    *(NodeRecord, Secret, Context),
+    *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, RunProgress, Event, Explanation),
+    *(EventMatches, EventMatch, NodeRecord, Secret, Context),
 )
 
 

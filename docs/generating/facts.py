@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from docs.generating.words import NOTE
 from noonmark.core.causation import MAX_DEPTH, MAX_FACTS, MAX_OF_TYPE
-from noonmark.core.chain import MAX_STEPS
-from noonmark.core.event import NOONMARK
+from noonmark.core.event import MAX_STEPS, NOONMARK
 from noonmark.core.ids import TRIGGER
 from noonmark.core.pings import Ping, Signal, ping_fields
+from noonmark.core.policies.expected_rate import ExpectedRate, RateAlert, RateProblem
 from noonmark.core.system_events import (
     MAX_ERROR,
     MAX_LINE,
@@ -15,6 +15,7 @@ from noonmark.core.system_events import (
     of_lost_node,
     of_occurrence,
     of_ping,
+    of_rate,
     of_schedule,
 )
 from noonmark.testing import factories
@@ -49,7 +50,7 @@ OCCURRENCES = {
     "missed_from": "the first of them; else null",
     "missed_to": "the last of them; else null",
     "error": f"what went wrong, on one line of at most {MAX_LINE} characters; empty if nothing did",
-    "error_text": f"the last {MAX_ERROR:,} characters of all that was said about it",
+    "error_text": f"the last {MAX_ERROR:,} characters of its error",
     **LAST,
 }
 SCHEDULES = {
@@ -61,6 +62,16 @@ SCHEDULES = {
     "by": "who asked for it; null where it came by itself, or a program did it to its own schedule",
     "reason": "what they gave for one; `pause_on_failure` where it paused itself",
     "failures_in_row": "after how many failures in a row it paused itself; else 0",
+    **LAST,
+}
+RATES = {
+    **OF_SCHEDULES,
+    "summary": "what happened, in a sentence",
+    "expected_rate": "what was expected: `at_least`, `at_most`, `per_seconds`",
+    "count": "how many starts or, of `schedule.too_rare`, successes there were in the first of the windows",
+    "windows": "how many windows in a row it is about",
+    "window_from": "when the first of them began",
+    "window_to": "when the last of them ended or, of `schedule.too_often`, ends",
     **LAST,
 }
 PINGS = {
@@ -75,10 +86,10 @@ PINGS = {
 }
 NODES = {
     "node": "its name",
-    "seen_at": "when it was last heard of",
+    "seen_at": "the time of its last heartbeat",
     "started_at": "when it began",
     "version": "the version of Noonmark that it ran",
-    "load": "how many occurrences it held when it was last heard of",
+    "load": "how many occurrences it held at its last heartbeat",
     "routes": "what it served",
     "depth": "1",
 }
@@ -91,33 +102,35 @@ def events_page() -> str:
     ping = of_ping(SystemEvent.PING_UNEXPECTED, made, "", ping_fields(Ping(signal=Signal.START), None, now=0))
     lost = of_lost_node("", seen=0, started=0, version="", load=0, routes=())
     created = of_schedule(SystemEvent.SCHEDULE_CREATED, made)
-    examples = (of_occurrence(SystemEvent.FAILED, made, one), created, ping, lost)
-    for fields, event in zip((OCCURRENCES, SCHEDULES, PINGS, NODES), examples, strict=True):
+    alert = RateAlert(problem=RateProblem.TOO_RARE, rate=ExpectedRate(per=1, at_least=1), first=0, last=1, count=0)
+    examples = (of_occurrence(SystemEvent.FAILED, made, one), created, of_rate(made, alert), ping, lost)
+    for fields, event in zip((OCCURRENCES, SCHEDULES, RATES, PINGS, NODES), examples, strict=True):
         if event is None or list(fields) != list(event.payload):
-            raise ValueError(f"{event} has other fields than the page tells of: {list(fields)}")
+            raise ValueError(f"{event} has other fields than the page lists: {list(fields)}")
     return (
         f"{NOTE}# Events that Noonmark emits\n\n"
         "What happens to occurrences, schedules and nodes is emitted as an event, in the transaction that makes it\n"
-        "so, if a schedule of the tenant listens for its type: an [alert](../guides/alerts.md). Where nobody listens,\n"
-        "nothing is kept, except those of [pings](../guides/dead-mans-switch.md), which are always kept.\n"
-        f"The source of all of them is `{NOONMARK}`, which nobody else may use; the types are free\n"
-        "for everybody, so that an alert can be tried.\n\n"
-        "| type | told when |\n| --- | --- |\n"
+        "so, if a schedule of the tenant subscribes to its type: an [alert](../guides/alerts.md). Otherwise\n"
+        "it is not stored, except for events of [pings](../guides/dead-mans-switch.md), which always are.\n"
+        f"The source of all of them is `{NOONMARK}`, which is reserved; the types are free\n"
+        "to use, so that an alert can be tried.\n\n"
+        "| type | emitted when |\n| --- | --- |\n"
         + "".join(f"| `{fact}` | {fact.sentence} |\n" for fact in SystemEvent)
         + "\n## What ends the chain\n\n"
-        "- No schedule is set off by a fact about itself, by an event that its own run has emitted, or by an event\n"
+        "- No schedule is triggered by a fact about itself, by an event that its own run has emitted, or by an event\n"
         "  that follows from one of these.\n"
-        f"- A chain has at most {MAX_FACTS} facts: one about a run that no fact has set off, and one about a run that\n"
-        "  such a fact has set off. Events that schedules emit in between change nothing about that.\n"
+        f"- A chain has at most {MAX_FACTS} facts: one about a run that no fact has triggered, and one about a run\n"
+        "  that such a fact has triggered. Events that schedules emit in between change nothing about that.\n"
         f"- Of the events of a chain that schedules emit, at most {MAX_OF_TYPE} are of one type, with the one from\n"
         "  outside that began it.\n"
-        f"- At most {MAX_DEPTH} events set each other off, one after another.\n"
+        f"- At most {MAX_DEPTH} events trigger each other, one after another.\n"
         "- What runs because its upstreams have ended stands where they stand; if several have, with the deepest.\n\n"
         "A fact beyond that is logged, and not emitted; a run that would emit such an event is `delivery_failed`.\n"
         "The id of an event says where it stands in its chain: `evt3.1_..` is the third one, and one of the three is\n"
         f"a fact. In `evt3.1_..-..`, what precedes the hyphen stands for the last {MAX_STEPS} steps that led to it.\n"
         + _section("Of an occurrence", OCCURRENCES)
         + _section("Of a schedule", SCHEDULES)
+        + _section("Of an expected rate", RATES)
         + _section("Of a ping", PINGS)
         + _section("Of a node", NODES)
     )

@@ -66,7 +66,7 @@ Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, 
 `GET /openapi.json` has all of this for programs.
 
 - Bodies are JSON objects in UTF-8, of type `application/json`, not packed, and of 1 MiB at the most. A key that
-  comes twice, a number beyond 64 bits, NaN, NUL, half a character, too many levels and fields that nobody knows
+  comes twice, a number beyond 64 bits, NaN, NUL, half a character, too many levels and unknown fields
   are refused, as are parameters that a route does not have. A body that has not come after `request_timeout`
   (20 seconds) is given up, and an answer of which nothing is read for `send_timeout` (20 seconds).
 - Instants are RFC 3339 with `Z` or an offset, and are answered in UTC.

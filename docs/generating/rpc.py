@@ -37,7 +37,7 @@ def jsonrpc_page() -> str:
         "its params are an object, or an array in the order below.\n\n"
         + "".join(_conversation())
         + f"A batch has at most {MAX_CALLS} calls, which are carried out and answered in order. A call without an\n"
-        "`id` is a notification: it is carried out, and nobody is told what came of it. Where nothing else came, the\n"
+        "`id` is a notification: it is carried out without an answer. Where nothing else came, the\n"
         "answer is 204, without a body.\n\n"
         f"When the answers of a batch have more than {MAX_ANSWER >> 20} MiB, what comes after is not carried out:\n"
         "each call is `answer_too_large`, and for notifications among them there is one such error with id `null`. So\n"

@@ -37,7 +37,7 @@ def reasons_page() -> str:
     rows = [f"| `{reason}` | {reason.sentence} | {_phases_with(reason)} |" for reason in Reason]
     return (
         f"{NOTE}# Reasons\n\n"
-        "Every decision and every ended occurrence carries one of these codes, beside the numbers behind it.\n\n"
+        "Every decision and every ended occurrence carries one of these codes, with the numbers behind it.\n\n"
         "| code | meaning | ends an occurrence as |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
     )
 
@@ -54,7 +54,7 @@ def lifecycle_page() -> str:
         "An **occurrence** is one planned delivery of a schedule.\n\n"
         f"```mermaid\n{diagram(TRANSITIONS)}```\n\n"
         "`superseded` is the only final phase that planning may reopen: an edit moved it, and another may move it\n"
-        "back. All others are for good, each with a [reason](reasons.md):\n\n"
+        "back. All others are final, each with a [reason](reasons.md):\n\n"
         "| phase | reasons |\n| --- | --- |\n" + "\n".join(rows) + "\n\n"
         "A **schedule** is completed when it has no further fire and nothing is live; an edit of its trigger, or more\n"
         "`max_runs`, reopens it. A deleted one is kept with its history.\n\n"

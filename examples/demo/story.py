@@ -42,7 +42,7 @@ class Story:
         self.lateness: list[float] = []
         self.on_line: Callable[[Line], None] = lambda _: None
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Take note of what has happened."""
         for one in events:
             match one:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         Terminate,
         Window,
     )
-    from noonmark.core.run import Run
+    from noonmark.core.run import Run, RunProgress
     from noonmark.core.schedule import parse_schedule
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import (
@@ -129,7 +129,7 @@ _HOMES = {
         "Terminate",
         "Window",
     ),
-    "noonmark.core.run": ("Run",),
+    "noonmark.core.run": ("Run", "RunProgress"),
     "noonmark.core.schedule": ("parse_schedule",),
     "noonmark.core.secret": ("Secret",),
     "noonmark.core.triggers": (
@@ -206,6 +206,7 @@ __all__ = [
     "RevisionConflict",
     "Run",
     "RunFailed",
+    "RunProgress",
     "Scheduler",
     "Secret",
     "Skip",

@@ -27,7 +27,7 @@ class SystemClock:
         return time.monotonic_ns() // 1_000
 
     def boot(self) -> Micros:
-        """The same, but it goes on while the machine sleeps, where the system has such a clock."""
+        """The same, but it continues while the machine sleeps, if the system has such a clock."""
         return (time.monotonic_ns() if _BOOT is None else time.clock_gettime_ns(_BOOT)) // 1_000
 
 

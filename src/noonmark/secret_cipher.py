@@ -61,7 +61,7 @@ class AesSeal:
 
 
 def read_keys(text: object) -> tuple[bytes, ...]:
-    """Keys in Base64, with commas between them; a ValueError says what is allowed, and not what was said."""
+    """Keys in Base64, with commas between them; a ValueError says what is allowed, without the value."""
     refused = ValueError(
         f"must be 1 to {MAX_KEYS} keys of {KEY_BYTES} bytes in Base64, with commas between them, the newest first;"
         " `noonmark secret key` prints a fresh one"

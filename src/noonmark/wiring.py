@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.ports.clock import Clock
-    from noonmark.ports.runtime import Pinger
-    from noonmark.ports.seal import Seal
+    from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.uploads import Uploads
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
+FILES = (".db", ".sqlite", ".sqlite3")
 POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -46,7 +46,7 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
     if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE) and "\0" not in url:
         from noonmark.stores.sqlite import SqliteStore
 
-        path = _at_home(url.removeprefix(SQLITE))
+        path = _expand_home(url.removeprefix(SQLITE))
         return SqliteStore(path, clock.micros, migrates=migrates, creates=migrates or creates_file)
     if isinstance(url, str) and url.startswith(POSTGRES):
         require("postgres", "a PostgreSQL store")
@@ -54,18 +54,30 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
 
         # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
         return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros, migrates=migrates)
+    if isinstance(url, str) and url and "://" not in url:
+        raise InvalidSchedule(f"{url!r} is a path, not the URL of a store; write {SQLITE}{url}", field="store")
     known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def store_url(store: object) -> object:
+    """The URL of a store that a program names, perhaps by the path of a SQLite file: a `Path`, or text such as jobs.db.
+
+    Other text is not taken for a path: a typo would create a file.
+    """
+    if isinstance(store, os.PathLike) or (isinstance(store, str) and "://" not in store and store.endswith(FILES)):
+        return f"{SQLITE}{store}"
+    return store
 
 
 def file_of(url: str) -> Path | None:
     """The file that the URL of a store means; None where it means something else."""
     from pathlib import Path
 
-    return Path(_at_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
+    return Path(_expand_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
 
 
-def _at_home(path: str) -> str:
+def _expand_home(path: str) -> str:
     """The path with `~/` expanded as in a shell."""
     if not path.startswith("~/"):
         return path
@@ -110,10 +122,9 @@ def make_target(
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
     from noonmark.targets.composite import CompositeTarget
-    from noonmark.targets.event import EventEmitter
     from noonmark.targets.http.runner import HttpRunner
-    from noonmark.targets.ping import PingReceiver
     from noonmark.targets.secrets import SecretResolver
+    from noonmark.targets.store_targets import EventEmitter, PingReceiver
 
     secret_resolver = SecretResolver(store, seal)
     kinds: dict[str, Target] = {
@@ -122,7 +133,7 @@ def make_target(
         "ping": PingReceiver(store),
         "http": HttpRunner(outbound, secrets=secret_resolver),
     }
-    if os.name == "posix":  # elsewhere there are no groups of processes
+    if os.name == "posix":  # other systems have no process groups
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
 
@@ -138,7 +149,7 @@ def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:
-    """What keeps uploads in their folder; None where there is none."""
+    """The store of uploads; None without a folder."""
     folder = upload_folder(place, store)
     if folder is None or os.name != "posix":  # elsewhere, folders cannot be held open
         return None
@@ -153,7 +164,7 @@ def upload_folder(place: str | None, store: str) -> Path | None:
 
     file = file_of(store)
     beside = None if file is None else file.with_name(f"{file.name}.uploads")
-    return beside if place is None else Path(_at_home(place)).absolute()
+    return beside if place is None else Path(_expand_home(place)).absolute()
 
 
 def fresh_id(clock: Clock) -> str:

@@ -115,7 +115,7 @@ def test_an_unknown_suite_is_refused_with_the_known_ones():
     assert f"there is no suite 'lunch'; choose from {', '.join(SUITES)}" in refused.stderr
 
 
-def test_the_length_of_a_history_can_be_told(monkeypatch):
+def test_the_length_of_a_history_can_be_shown(monkeypatch):
     monkeypatch.delenv("BENCH_HISTORY", raising=False)
     assert history.lengths(QUICK) == QUICK.history
     monkeypatch.setenv("BENCH_HISTORY", "10000,5000000")

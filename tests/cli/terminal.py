@@ -8,6 +8,8 @@ import sys
 import termios
 from pathlib import Path
 
+from tests.servers import forked
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds that a command may take on a busy machine."""
@@ -20,10 +22,17 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 }
 
 
+def by_fork_server(command, environment):
+    """The same command without the time that imports take, unless it depends on how the interpreter starts."""
+    if command[: len(NOONMARK)] != NOONMARK or any(name.startswith("PYTHON") for name in environment):
+        return command
+    return forked.command(*command[len(NOONMARK) :])
+
+
 def in_pipe(*command, stdin=b"", **environment):
     """Run to the end; returns the output as text."""
     done = subprocess.run(
-        command,
+        by_fork_server(command, environment),
         input=stdin,
         capture_output=True,
         check=False,
@@ -38,7 +47,8 @@ def in_terminal(*command, typed=""):
     """Run to the end on a pseudo-terminal with typed input; returns the exit code and the output."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=ENVIRONMENT) as process:
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    with subprocess.Popen(by_fork_server(command, {}), cwd=ROOT, env=ENVIRONMENT, **streams) as process:
         os.close(theirs)
         os.write(ours, typed.encode())
         shown = b""

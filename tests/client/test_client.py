@@ -239,7 +239,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         "payload", [float("nan"), {1, 2}, object(), "\ud800"], ids=["NaN", "a set", "an object", "half a character"]
     )
-    def test_what_is_no_json_is_not_sent(self, client, payload):
+    def test_invalid_json_is_not_sent(self, client, payload):
         with pytest.raises(InvalidSchedule):
             client.emit("t", payload)
 

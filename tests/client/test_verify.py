@@ -68,7 +68,7 @@ def test_bodies_and_keys_may_be_any_bytes():
         (({"Noonmark-Signature": ["t=1"]}, BODY, KEY), "headers"),
     ],
 )
-def test_what_is_no_request_or_key_is_told_by_its_name(given, field):
+def test_an_invalid_request_or_key_is_shown_by_its_name(given, field):
     with pytest.raises(InvalidRequest) as refused:
         verify(*given, now=SIGNED)
     assert refused.value.field == field

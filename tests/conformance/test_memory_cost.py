@@ -7,7 +7,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.schedule import Owner
 from noonmark.ports.records import Backlog, Shares
 from noonmark.stores.memory import MemoryStore
-from noonmark.stores.memory.due_index import SLACK, DueIndex, WaitLines, take
+from noonmark.stores.memory.due_index import SLACK, DueIndex, WaitQueues, take
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
@@ -94,7 +94,7 @@ def test_a_key_that_moves_all_day_takes_no_room():
     st.integers(0, 9),
 )
 def test_lines_are_agendas_of_owners(steps, until):
-    lines, expected, filed = WaitLines(), {}, {}
+    lines, expected, filed = WaitQueues(), {}, {}
     for owner, key, time in steps:
         if (before := filed.pop(key, None)) is not None:
             before.discard(key)

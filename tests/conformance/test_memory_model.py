@@ -372,7 +372,7 @@ class TwoNodes(RuleBasedStateMachine):
     @invariant()
     def one_holds_the_slot_and_nobody_waits_for_a_free_one(self):
         for entry in self.uow.entries.values():
-            state, line = entry.state, self.uow.slot_line(entry.state)
+            state, line = entry.state, self.uow.slot_queue(entry.state)
             assert [row.key for row in entry.live.values() if row.holds_slot] == (
                 [] if state.holder is None else [state.holder]
             )
@@ -482,5 +482,5 @@ class TwoNodes(RuleBasedStateMachine):
             assert counted == trigger.count_micros(NOW - 1, state.watermark) - self.unnamed[uid]
 
 
-TwoNodes.TestCase.settings = settings(max_examples=70 * SCALE, stateful_step_count=60)
+TwoNodes.TestCase.settings = settings(max_examples=35 * SCALE, stateful_step_count=60)
 TestTwoNodes = TwoNodes.TestCase

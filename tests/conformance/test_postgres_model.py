@@ -20,7 +20,7 @@ class TwoNodesAndADatabase(TwoNodesAndATwin):
         return PostgresStore(f"{self.server.url()}?schema=model_{next(SCHEMAS)}", self.clock)
 
     def on_twin(self, work):
-        return self.twin._quick(lambda uow: work(uow.session))
+        return self.twin._write_unlocked(lambda uow: work(uow.session))
 
 
 def test_two_nodes_and_a_database(postgres):

@@ -23,5 +23,5 @@ class TwoNodesAndAFile(TwoNodesAndATwin):
         self.folder.cleanup()
 
 
-TwoNodesAndAFile.TestCase.settings = settings(max_examples=25 * SCALE, stateful_step_count=40)
+TwoNodesAndAFile.TestCase.settings = settings(max_examples=12 * SCALE, stateful_step_count=40)
 TestTwoNodesAndAFile = TwoNodesAndAFile.TestCase

@@ -7,10 +7,10 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, refused
-from noonmark.core.audit import AuditEntry
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.settlement import Delivered, settle
 from noonmark.ports.records import ScheduleFilter
 from noonmark.stores.memory import MemoryStore

@@ -6,7 +6,7 @@ import re
 from noonmark.core.explain import Rule, explain_occurrence
 from noonmark.core.frozen import evolve
 from noonmark.core.lifecycle import Phase
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from tests.core.scheduled import at, scheduled

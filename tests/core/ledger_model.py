@@ -6,8 +6,7 @@ from noonmark.core.admission import MAX_LOSSES, Busy, Claim, End, Place, Replan,
 from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
-from noonmark.core.planner import first_plan, is_used_up
-from noonmark.core.plans import Snapshot, projection
+from noonmark.core.planner import Snapshot, first_plan, is_used_up, projection
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import settle

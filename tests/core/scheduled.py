@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import SECOND, from_micros, to_micros
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.plans import Projection, Snapshot
+from noonmark.core.planner import Projection, Snapshot
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.schedule import Declaration, Owner, Schedule
 from noonmark.core.targets.work import FunctionTarget

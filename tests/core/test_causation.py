@@ -14,16 +14,15 @@ from noonmark.core.causation import (
     chain_of_requested,
     chain_of_system_event,
     concerns,
+    match,
     why_not_emitted,
     why_not_requested,
 )
-from noonmark.core.chain import Chain, mark
-from noonmark.core.event import NOONMARK, Event
+from noonmark.core.event import NOONMARK, Chain, Event, mark
 from noonmark.core.ids import TRIGGER, event, manual
 from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import Overrides
 from noonmark.core.policies import overlap
-from noonmark.core.policies.overrides import Overrides
-from noonmark.core.reactions import match
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import SystemEvent, of_lost_node, of_occurrence
 from noonmark.core.triggers import EventTrigger
@@ -150,7 +149,7 @@ def test_the_event_from_outside_that_began_it_counts_as_one_of_its_type():
         ("shop", ["schedule-of-alert"], True),
     ],
 )
-def test_no_schedule_is_set_off_by_a_fact_that_names_it(source, chain, is_set_off):
+def test_no_schedule_is_triggered_by_a_fact_that_names_it(source, chain, is_set_off):
     alert = listener("alert", "occurrence.failed")
     payload = {} if chain is None else {"chain": chain}
     told = Event(event_type="occurrence.failed", emitted=NOW, event_id="e", source=source, payload=payload)
@@ -174,7 +173,7 @@ MARKED = f"evt2_{mark('schedule-of-turn', 'turned')}-occ_1"
         ("shop", MARKED, True),
     ],
 )
-def test_no_schedule_is_set_off_by_what_its_own_run_emitted_or_has_led_to(source, event_id, is_set_off):
+def test_no_schedule_is_triggered_by_what_its_own_run_emitted_or_has_led_to(source, event_id, is_set_off):
     turn = listener("turn", "turned")
     told = Event(event_type="turned", emitted=NOW, event_id=event_id, source=source)
     assert concerns(told, turn) is not is_set_off

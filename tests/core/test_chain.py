@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from noonmark.core.chain import MAX_STEPS, Chain, chain_in, joined, mark, read_chain
+from noonmark.core.event import MAX_STEPS, Chain, chain_in, joined, mark, read_chain
 from noonmark.core.ids import MAX_ORIGIN_KEY, event, fact_id
 from noonmark.core.json_values import identifier
 

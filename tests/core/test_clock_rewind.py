@@ -6,8 +6,7 @@ import pytest
 
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Gap, Rewound, projection
+from noonmark.core.planner import Gap, Rewound, plan, projection
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger

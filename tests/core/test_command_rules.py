@@ -21,7 +21,7 @@ def test_no_other_may(name):
     )
 
 
-def test_a_star_opens_all_but_what_a_program_is_told():
+def test_a_star_opens_all_but_what_a_program_is_reported():
     rules = CommandRules(env=frozenset({"*"}), reserved=RULES.reserved)
     assert rules.env_problem("HOME") is None
     assert rules.env_problem("NOONMARK_STORE") is None

@@ -8,12 +8,11 @@ import pytest
 from noonmark.core import edits, ids
 from noonmark.core.admission import Claim, End, Wait, after_upstreams, depends_on_others, times_in_question
 from noonmark.core.causation import chain_after, chain_behind
-from noonmark.core.chain import Chain, joined
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.event import Chain, joined
 from noonmark.core.instants import MIN_INSTANT, SECOND
 from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
-from noonmark.core.planner import first_plan, owed, plan
-from noonmark.core.plans import Snapshot, occurrence
+from noonmark.core.planner import Snapshot, first_plan, occurrence, owed, plan
 from noonmark.core.policies import dependencies
 from noonmark.core.policies.dependencies import FollowUp, Standing, Standings, check_order, find_cycle, follow_up
 from noonmark.core.policies.limits import Dependency
@@ -391,7 +390,7 @@ def test_upstreams_that_are_unknown_or_make_a_cycle_are_refused(schedule_id, nam
     assert refused.value.field == field
 
 
-def test_a_cycle_is_told_by_who_depends_on_whom():
+def test_a_cycle_is_shown_by_who_depends_on_whom():
     with pytest.raises(InvalidSchedule) as refused:
         check_order("a", [Dependency(schedule_id="b")], {"a": (), "b": ("a",)})
     names = refused.value.message.removeprefix("makes a cycle: ").split(" depends on ")
@@ -402,7 +401,7 @@ def test_a_cycle_is_told_by_who_depends_on_whom():
     assert {("a", "c"), ("c", "b"), ("b", "a")} == set(itertools.pairwise(names))
 
 
-def test_a_cycle_is_told_by_names_where_there_are_any():
+def test_a_cycle_is_shown_by_names_where_there_are_any():
     with pytest.raises(InvalidSchedule) as refused:
         check_order("a", [Dependency(schedule_id="b")], {"a": (), "b": ("a",)}, {"b": "backup"})
     shown = refused.value.message.removeprefix("makes a cycle: ").split(" depends on ")

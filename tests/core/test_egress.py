@@ -193,7 +193,7 @@ def test_a_host_or_an_address_may_be_open_at_one_port_alone():
 
 
 @pytest.mark.parametrize("written", ["a.example:0", "a.example:65536", "10.0.0.0/8:80", "127.1:80", "[::1", "a b"])
-def test_what_is_no_place_cannot_be_opened(written):
+def test_an_invalid_place_cannot_be_opened(written):
     with pytest.raises(ValueError):  # noqa: PT011 - the reader of the setting says what is allowed
         egress_policy(Guard.STRICT, [written])
 

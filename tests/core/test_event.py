@@ -70,7 +70,7 @@ def test_later_changes_to_the_senders_payload_do_not_reach_the_event():
         ({"event_type": "a", "event_id": "x y"}, "event_id", "1 to 128 letters"),
         ({"event_type": "a", "source": "s" * 201}, "source", "0 to 200"),
         ({"event_type": "a", "source": "a\r\nb"}, "source", "control character"),
-        ({"event_type": "a", "source": "noonmark"}, "source", "what Noonmark tells of itself"),
+        ({"event_type": "a", "source": "noonmark"}, "source", "the source of system events"),
         ({"event_type": "a", "payload": {"x": 2**64}}, "payload", "64 bits"),
         ({"event_type": "a", "payload": "x" * 262_144}, "payload", "256 KiB"),
         ({"event_type": "a", "payload": "é" * 140_000}, "payload", "256 KiB"),
@@ -83,7 +83,7 @@ def test_a_wrong_event_is_refused_where_it_is_wrong(document, field, words):
     assert words in error.message
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_problems_are_reported_at_once():
     error = refused({"event_type": "a b", "event_id": "", "source": 5, "payload": {1}, "when": "now"})
     assert {problem.field for problem in error.problems} == {"event_type", "event_id", "source", "payload", "when"}
 

@@ -16,6 +16,7 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import CronTrigger, EventTrigger
 from tests.core.explained import ERROR, GAP, NOW, check, decisions, explained, row, run, step
 from tests.core.scheduled import at, every, scheduled
@@ -147,7 +148,7 @@ def test_policies_that_are_declared_have_their_say():
     assert step(explanation, "limits").facts == {"concurrency_key": "disk", "concurrency_limit": 2, "max_runs": 7}
 
 
-def test_a_window_that_closes_while_it_waits_is_told():
+def test_a_window_that_closes_while_it_waits_is_reported():
     waiting = {"waiting_for": Reason.QUEUED}
     declared = {"window": Window(duration=60 * SECOND)}
     assert decisions(explained(Reason.QUEUED, declared, waiting, []))["window"] == "window_closed"
@@ -190,7 +191,7 @@ def test_numbers_of_an_earlier_attempt_are_not_told_of_this_one():
         ),
     ],
 )
-def test_what_runs_is_told_with_who_runs_it(fields, said):
+def test_what_runs_is_shown_with_who_runs_it(fields, said):
     one = scheduled()
     occurrence = row(one, phase=Phase.DISPATCHING, attempt=1, **fields)
     explanation = explain_occurrence(one, occurrence, now=NOW)
@@ -198,7 +199,7 @@ def test_what_runs_is_told_with_who_runs_it(fields, said):
     assert step(explanation, "runs").facts.get("asked_to_stop") == fields.get("stop")
 
 
-def test_what_is_claimed_is_told_with_who_claimed_it():
+def test_what_is_claimed_is_shown_with_who_claimed_it():
     one = scheduled()
     claimed = row(one, 400, phase=Phase.CLAIMED, node="n1", fence=1)
     said = "It has not run yet: node `n1` has claimed it, and starts it at 2026-11-15 12:06:40 UTC."
@@ -212,7 +213,7 @@ def test_what_is_claimed_is_told_with_who_claimed_it():
         (misfire.CatchUpOne(), 0, "catch_up_one` decides whether it still runs"),
         (misfire.CatchUpAll(limit=9), 0, "catch_up_all` decides whether it still runs"),
         (misfire.CatchUpWithin(window=299 * SECOND), 0, "catch_up_within` drops it"),
-        (misfire.CatchUpWithin(window=299 * SECOND), 1, "catch_up_within` decides whether it still runs"),
+        (misfire.Skip(), 1, "skip` drops it"),
     ],
 )
 def test_of_one_that_is_overdue_it_is_told_what_can_become_of_it(policy, caught_up, fate):
@@ -235,7 +236,7 @@ def test_a_pause_holds_what_the_schedule_asked_for_and_nothing_else():
     assert by_hand.summary == "It has not run yet: it is due at 2026-11-15 12:06:40 UTC."
 
 
-def test_an_open_run_of_one_that_was_taken_over_is_told_as_running():
+def test_an_open_run_of_one_that_was_taken_over_is_shown_as_running():
     one = scheduled()
     taken = row(one, phase=Phase.CLAIMED, losses=1)
     assert step(explain_occurrence(one, taken, [run(taken, ended=None)], now=NOW), "runs").decision == "running"
@@ -260,7 +261,7 @@ def test_what_else_asked_for_it_is_told_and_rules_of_the_trigger_do_not_apply(or
 
 
 @pytest.mark.parametrize(("payload", "event_type"), [({"event_type": "uploaded"}, "uploaded"), (None, None)])
-def test_an_event_is_told_by_its_type(payload, event_type):
+def test_an_event_is_shown_by_its_type(payload, event_type):
     one = scheduled(EventTrigger("uploaded"))
     explanation = explain_occurrence(one, row(one, origin=ids.event("e1"), payload=payload), now=NOW)
     facts = step(explanation, "trigger").facts
@@ -268,7 +269,7 @@ def test_an_event_is_told_by_its_type(payload, event_type):
     assert facts["trigger"] == "When uploaded is emitted"
 
 
-def test_a_schedule_without_a_trigger_was_set_off_by_its_upstreams():
+def test_a_schedule_without_a_trigger_was_triggered_by_its_upstreams():
     one = scheduled(**UPSTREAM)
     one = evolve(one, declaration=replace(one.declaration, trigger=None))
     occurrence = row(one, waiting_for=Reason.DEPENDENCY_PENDING)
@@ -294,7 +295,7 @@ def test_a_schedule_without_a_trigger_was_set_off_by_its_upstreams():
         ("30 * * * *", "2026-10-25T01:30:00Z", "second_pass", {"utc_offset_seconds": 3_600}),
     ],
 )
-def test_what_a_change_of_the_clock_did_to_a_fire_is_told(expression, nominal, decision, told):
+def test_what_a_change_of_the_clock_did_to_a_fire_is_reported(expression, nominal, decision, told):
     one = scheduled(CronTrigger(expression, "Europe/Berlin"))
     time = parse_instant(nominal)
     explanation = explain_occurrence(one, evolve(row(one), nominal=time, due=time, first_due=time), now=NOW)
@@ -311,7 +312,7 @@ def test_a_jump_of_a_day_moves_nothing():
     assert step(explanation, "dst").decision == "ordinary"
 
 
-def test_the_missed_before_a_caught_up_one_are_told():
+def test_the_missed_before_a_caught_up_one_are_reported():
     one = scheduled(misfire_policy=ALL)
     gap = row(one, phase=Phase.MISFIRED, reason=Reason.CATCH_UP_LIMIT, **GAP)
     explanation = explain_occurrence(one, row(one, 1_200, caught_up=1_230), now=at(1_231), gap=gap)
@@ -349,25 +350,25 @@ def test_only_the_newest_runs_are_listed_and_those_of_others_never():
     }
 
 
-def test_an_edit_since_then_is_told():
+def test_an_edit_since_then_is_reported():
     one = scheduled(revision=3)
     facts = step(explain_occurrence(one, row(one, revision=1), now=NOW), "trigger").facts
     assert (facts["revision"], facts["revision_now"]) == (1, 3)
 
 
-def test_a_due_time_that_was_moved_is_told_beside_the_first():
+def test_a_due_time_that_was_moved_is_shown_beside_the_first():
     one = scheduled()
     facts = step(explain_occurrence(one, row(one, due=400, first_due=5), now=NOW), "trigger").facts
     assert (facts["due_at"], facts["first_due_at"]) == ("2026-11-15T12:06:40Z", "2026-11-15T12:00:05Z")
 
 
-def test_a_deadline_and_a_timeout_are_told():
+def test_a_deadline_and_a_timeout_are_reported():
     one = scheduled(timeout=90 * SECOND)
     facts = step(explain_occurrence(one, row(one, deadline=60, phase=Phase.AWAITING_COMPLETION), now=NOW), "runs").facts
     assert (facts["timeout_seconds"], facts["deadline"]) == (90, "2026-11-15T12:01:00Z")
 
 
-def test_a_deletion_is_told_with_its_time():
+def test_a_deletion_is_shown_with_its_time():
     one = evolve(scheduled(phase=SchedulePhase.DELETED), deleted=at(200))
     gone = row(one, 400, phase=Phase.CANCELLED, reason=Reason.DELETED)
     explanation = explain_occurrence(one, gone, now=NOW)
@@ -377,7 +378,7 @@ def test_a_deletion_is_told_with_its_time():
 
 
 @pytest.mark.parametrize("phase", sorted(set(Phase) - LIVE))
-def test_a_record_without_a_reason_is_told_as_such(phase):
+def test_a_record_without_a_reason_is_shown_as_such(phase):
     one = scheduled()
     explanation = explain_occurrence(one, row(one, phase=phase), now=NOW)
     check(explanation)
@@ -385,7 +386,7 @@ def test_a_record_without_a_reason_is_told_as_such(phase):
 
 
 @pytest.mark.parametrize("detail", ["not JSON", "[1]", '"text"'])
-def test_a_detail_that_is_no_object_is_told_as_it_is(detail):
+def test_a_detail_that_is_not_an_object_is_shown_as_it_is(detail):
     one = scheduled()
     damaged = evolve(row(one, phase=Phase.SKIPPED, reason=Reason.OVERLAP), detail=detail)
     assert step(explain_occurrence(one, damaged, now=NOW), "overlap").facts["detail"] == detail
@@ -418,7 +419,7 @@ BEGUN = "node `n1` started attempt 1 of 1 at 2026-11-15 12:00:01 UTC"
         (240, "It is running"),  # no other opens, so it is being cancelled
     ],
 )
-def test_what_is_suspended_between_two_windows_is_told_with_when_it_goes_on(now, lead):
+def test_what_is_suspended_between_two_windows_is_shown_with_when_it_goes_on(now, lead):
     one = scheduled(every(100, end=200), **WINDOWS)
     explanation = explain_occurrence(one, row(one, **GOING), now=at(now))
     check(explanation)
@@ -446,7 +447,7 @@ def test_what_goes_on_or_has_ended_is_not_suspended(declared, fields):
     assert step(explanation, "window").decision == "window_open"
 
 
-def test_a_start_that_was_committed_early_is_told_as_of_its_due_time():
+def test_a_start_that_was_committed_early_is_shown_as_of_its_due_time():
     one = scheduled()
     early = row(one, phase=Phase.DISPATCHING, attempt=1, node="n1", started=-0.015)
     explanation = explain_occurrence(one, early, now=NOW)
@@ -464,3 +465,19 @@ def test_what_was_delivered_again_says_that_its_node_was_lost(lost, often):
         f"It ran: its node stopped, or was lost, {often} before it had ended, and it was delivered again; "
         "node `n1` started it at 2026-11-15 12:00:40 UTC, and it took 2 seconds."
     )
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        ([{"result": {"status": 400}}], "an answer with status 400 is not retried unless `retry_statuses` has it"),
+        ([{"result": {"body": ""}}], "a failure of this kind is never retried"),
+        ([{"result": "no"}], "a failure of this kind is never retried"),
+        ([], "a failure of this kind is never retried"),
+    ],
+)
+def test_a_request_that_is_not_retried_says_why(runs, why):
+    one = scheduled(**TRIES, target=HttpTarget(url="https://example.com/"))
+    failed = row(one, phase=Phase.FAILED, reason=Reason.FAILED, attempt=1, facts={"is_final": True})
+    tried = [run(failed, outcome=Outcome.FAILED, **fields) for fields in runs]
+    assert explain_occurrence(one, failed, tried, now=NOW).summary.endswith(f"(attempt 1 of 3); {why}.")

@@ -72,7 +72,7 @@ def test_between_the_missed_ones_the_trigger_names_nothing():
     assert (explanation.occurrence_id, explanation.phase) == (None, None)
 
 
-def test_what_an_earlier_rule_missed_is_told_even_where_the_present_one_is_silent():
+def test_what_an_earlier_rule_missed_is_shown_even_where_the_present_one_is_silent():
     one = evolve(scheduled(revision=2), anchored=OUTAGE)
     explanation = asked(one, 550, evolve(missed(one), revision=1))
     assert explanation.summary.startswith("It did not run: 12 fires ")
@@ -118,7 +118,7 @@ def test_a_gap_leaves_its_first_time_to_what_made_up_for_it():
     assert asked(one, 0, missed(one)).occurrence_id == missed(one).id
 
 
-def test_of_what_was_asked_for_at_one_time_the_last_is_told():
+def test_of_what_was_asked_for_at_one_time_the_last_is_reported():
     one = scheduled()
     first, second = (
         ended(one, 100, origin=ids.backfill(key), id=f"occ_{key}", due=due) for key, due in (("b", 900), ("a", 950))
@@ -133,7 +133,7 @@ def test_what_an_edit_moved_away_is_not_in_a_gap_that_reaches_over_it():
     assert asked(one, 550, evolve(missed(one), revision=2), moved).occurrence_id == moved.id
 
 
-def test_the_missed_before_a_caught_up_one_are_told_with_it():
+def test_the_missed_before_a_caught_up_one_are_reported_with_it():
     one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
     late = plan(read(one, -100), now=OUTAGE, lookahead=LOOKAHEAD)
     caught_up = next(row for row in late.planned if row.caught_up is not None)
@@ -166,7 +166,7 @@ def test_the_trigger_comes_before_what_was_asked_for():
         ({"caught_up": 1_230}, True),
     ],
 )
-def test_only_what_was_missed_just_before_a_caught_up_one_is_told_with_it(between, is_told):
+def test_only_what_was_missed_just_before_a_caught_up_one_is_shown_with_it(between, is_told):
     one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
     caught_up = ended(one, 1_300, caught_up=1_230)
     explanation = asked(one, 1_300, caught_up, ended(one, 1_200, **between), missed(one), now=at(1_400))
@@ -180,7 +180,7 @@ def test_a_gap_that_reaches_over_a_caught_up_one_does_not_lie_before_it():
 
 
 @pytest.mark.parametrize(("started", "ended_at"), [(101, 160), (101, None), (150, 150)])
-def test_what_was_running_then_is_told(started, ended_at):
+def test_what_was_running_then_is_reported(started, ended_at):
     one = scheduled()
     long = ended(one, 100) if ended_at else row(one, 100, phase=Phase.DISPATCHING, attempt=1)
     explanation = asked(one, 150, ended(one, 0), long, runs=[run(long, started, ended_at)])
@@ -196,7 +196,7 @@ def test_what_ran_at_another_time_is_not(started, ended_at):
 
 
 @pytest.mark.parametrize("fields", [{"due": 150, "first_due": 130}, {"due": 130, "first_due": 150}])
-def test_what_was_due_then_is_told(fields):
+def test_what_was_due_then_is_reported(fields):
     one = scheduled()
     moved = row(one, 100, **fields)
     assert asked(one, 150, moved, now=at(120)).occurrence_id == moved.id
@@ -211,7 +211,7 @@ def test_a_run_of_another_time_says_nothing_of_one_that_the_trigger_names():
     assert explanation.summary.startswith("It has not run yet: it has been due since 2026-11-15 12:01:40 UTC")
 
 
-def test_what_an_edit_moved_away_is_told():
+def test_what_an_edit_moved_away_is_reported():
     one = evolve(scheduled(revision=2), anchored=at(20))
     moved = row(one, 50, revision=1, phase=Phase.SUPERSEDED, reason=Reason.EDITED)
     explanation = asked(one, 50, moved)
@@ -276,7 +276,7 @@ def test_one_that_was_accepted_just_after_its_time_is_within_the_life_of_its_sch
     assert step(asked(one, -11, now=at(5)), "bounds").decision == "before_creation"
 
 
-def test_the_ends_of_what_a_trigger_names_are_told():
+def test_the_ends_of_what_a_trigger_names_are_reported():
     one = scheduled(OnceTrigger(moment(100)))
     assert asked(one, 50, now=at(20)).summary.endswith("; none before it, the next one is 2026-11-15 12:01:40 UTC.")
     after = asked(one, 150, ended(one, 100), now=at(120))
@@ -284,7 +284,7 @@ def test_the_ends_of_what_a_trigger_names_are_told():
     assert after.summary.endswith("; the one before it is 2026-11-15 12:01:40 UTC, none after it.")
 
 
-def test_a_time_before_the_rule_was_in_force_is_not_told_as_the_one_before():
+def test_a_time_before_the_rule_was_in_force_is_not_shown_as_the_one_before():
     one = evolve(scheduled(every(100), revision=2), anchored=at(120))
     assert "; none before it, the next one is " in asked(one, 150).summary
 
@@ -307,7 +307,7 @@ def test_a_schedule_that_follows_others_has_no_times():
     )
 
 
-def test_a_time_to_come_is_told_as_it_would_be_planned():
+def test_a_time_to_come_is_shown_as_it_would_be_planned():
     one = scheduled(every(100, jitter=40))
     explanation = asked(one, 2_000)
     assert explanation.summary.startswith("It has not run yet: it is due at 2026-11-15 12:33:")
@@ -336,7 +336,7 @@ def test_while_it_is_paused_nothing_runs(seconds, lead):
         assert decisions(explanation)["pause"] == "paused"
 
 
-def test_what_nobody_has_accounted_for_yet_is_told_with_what_the_policy_says():
+def test_what_nobody_has_accounted_for_yet_is_shown_with_what_the_policy_says():
     for policy, fate in ((misfire.Skip(), "drops it"), (misfire.CatchUpAll(), "decides whether it still runs")):
         one = scheduled(misfire_policy=policy)
         explanation = asked(one, 1_000, row(one, 100))
@@ -385,7 +385,7 @@ def test_a_time_to_come_for_which_no_run_is_left(admitted, rows, seconds, told):
 
 
 @pytest.mark.parametrize("phase", [SchedulePhase.ACTIVE, SchedulePhase.PAUSED, SchedulePhase.DELETED])
-def test_what_is_not_kept_any_more_is_told_as_such(phase):
+def test_what_is_not_kept_any_more_is_shown_as_such(phase):
     one = evolve(scheduled(phase=phase), updated=at(1_000))
     kept = [ended(one, 900), ended(one, 800)]
     explanation = asked(one, 500, *kept)
@@ -461,7 +461,7 @@ def test_a_change_of_the_clock_is_told_where_it_is_the_reason(schedule, instant,
     assert "previous_at" in step(explanation, "trigger").facts
 
 
-def test_what_became_of_a_fire_that_was_moved_is_told():
+def test_what_became_of_a_fire_that_was_moved_is_reported():
     one = berlin("30 2 * * *")
     moved = (parse_instant("2026-03-29T01:00:00Z") - at(0)) // 1_000_000
     explanation = explain_instant(one, parse_instant("2026-03-29T01:30:00Z"), now=at(0), rows=[ended(one, moved)])

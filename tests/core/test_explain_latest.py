@@ -63,11 +63,11 @@ def told(occurrence, *, schedule=ONE, next_run=400):
     [
         (ids.TRIGGER, "of"),
         (ids.manual("m1"), "asked for at"),
-        (ids.event("e1"), "set off by an event at"),
+        (ids.event("e1"), "triggered by an event at"),
         (ids.backfill("b1"), "made up for"),
     ],
 )
-def test_it_is_told_with_its_id_its_origin_and_the_next_time(origin, came):
+def test_it_is_shown_with_its_id_its_origin_and_the_next_time(origin, came):
     one = evolve(ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED), origin=origin)
     which = f"About its last occurrence, `{one.id}`, {came} 2026-11-15 12:03:20 UTC"
     assert told(one) == f"{which}: {FAILED}; it is next due at 2026-11-15 12:06:40 UTC."

@@ -32,6 +32,7 @@ from tests.core.test_ledger_property import (
     triggers,
     windows,
 )
+from tests.soak import examples
 
 offsets = st.integers(-4_000, 4_000).map(lambda seconds: NOON + seconds * SECOND)
 # Around a change of the clock, half an hour from it at most, and the ends of time.
@@ -125,7 +126,7 @@ runs = st.builds(
 outages = st.sampled_from([3, 70, 500, 5_000])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(schedules, st.lists(occurrences, min_size=1, max_size=4), st.lists(runs, max_size=4), instants, instants)
 def test_whatever_is_stored_can_be_explained(schedule, rows, tried, at, now):
     check(explain_occurrence(schedule, rows[0], tried, now=now, gap=rows[-1]))
@@ -142,7 +143,7 @@ def fires(ledger, count=20):
         fire, count = trigger.previous_micros(fire), count - 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(declarations, st.lists(steps, min_size=3, max_size=20))
 def test_a_ledger_that_forgets_nothing_has_an_answer_for_every_fire(declaration, history):
     ledger = Ledger.create(schedule(declaration))
@@ -162,9 +163,9 @@ def test_a_ledger_that_forgets_nothing_has_an_answer_for_every_fire(declaration,
         assert step(explanation, "runs").decision != "forgotten" or not is_certain
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(declarations, st.lists(steps.filter(lambda one: one[0] not in ("delete", "pause")), max_size=8), outages)
-def test_what_is_told_of_an_overdue_one_is_what_the_planner_does(declaration, history, outage):
+def test_an_overdue_one_is_explained_as_the_planner_decides(declaration, history, outage):
     ledger = Ledger.create(schedule(declaration))
     for one, value in history:
         take(ledger, one, value)

@@ -482,9 +482,12 @@ TOLD = {
     Reason.OUTCOME_UNKNOWN: [
         (
             {},
-            {"phase": Phase.DELIVERY_FAILED, "losses": 1},
+            {"phase": Phase.DELIVERY_FAILED, "losses": 1, "attempt": 1},
             [Outcome.LEASE_LOST],
-            "It could not be delivered: delivery had begun when contact was lost, and it must not begin twice.",
+            (
+                "It could not be delivered: delivery had begun when contact was lost, and it must not begin twice "
+                "(attempt 1 of 1)."
+            ),
         ),
     ],
     Reason.UNREADABLE: [
@@ -510,7 +513,7 @@ OF_DECISIONS = {
     ("reason", "declared", "fields", "outcomes", "said"),
     [pytest.param(reason, *case, id=f"{reason}-{place}") for reason in TOLD for place, case in enumerate(TOLD[reason])],
 )
-def test_every_reason_is_told_with_its_numbers(reason, declared, fields, outcomes, said):
+def test_every_reason_is_shown_with_its_numbers(reason, declared, fields, outcomes, said):
     assert explained(reason, declared, fields, outcomes).summary == said
 
 

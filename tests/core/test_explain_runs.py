@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.explain.runs import MAX_ANSWER, run_facts
+from noonmark.core.explain.steps import MAX_ANSWER, run_facts
 from noonmark.core.frozen import evolve
 from noonmark.core.run import Outcome
 from tests.core.explained import ERROR, row, run
@@ -58,7 +58,7 @@ REFUSED = {"status": 500, "body": "no\n paper"}
         ("command", {"ended": None, "outcome": None, "result": {"output": "so far"}}, "goes on"),
     ],
 )
-def test_a_run_is_told_with_its_end_and_what_was_said(kind, fields, told):
+def test_a_run_is_shown_with_its_end_and_what_was_said(kind, fields, told):
     assert run_facts(run(ONE, **fields), target_kind=kind)["told"] == f"{BEGAN} {told}"
 
 
@@ -81,13 +81,13 @@ def test_what_a_call_and_a_program_gave_is_among_the_facts():
         (7, None),
     ],
 )
-def test_of_a_long_output_the_end_is_told(output, told):
+def test_of_a_long_output_the_end_is_reported(output, told):
     result = {"exit_code": 3, "output": output}
     facts = run_facts(run(ONE, outcome=Outcome.FAILED, result=result), target_kind="command")
     assert facts.get("last_output") == told
     assert ("wrote at last" in facts["told"]) is (told is not None)
 
 
-def test_a_run_of_nobody_is_told_without_a_node():
+def test_a_run_of_nobody_is_shown_without_a_node():
     nobody = evolve(run(ONE), node="")
     assert run_facts(nobody, target_kind="function")["told"].startswith("Attempt 1 began at")

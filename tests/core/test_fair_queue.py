@@ -67,7 +67,7 @@ def test_rounds(lines, limit, taken):
     assert "".join(rounds(lines, limit)) == taken
 
 
-def test_whoever_was_served_goes_to_the_end():
+def test_a_served_owner_goes_to_the_end():
     turns = filled("a1", "a2", "a3", "a4", "b1", "b2", "b3")
     assert [turns.take_one(9) for _ in range(3)] == ["a1", "b1", "a2"]
     turns.put("c", 1, "c1")
@@ -147,7 +147,7 @@ def taken_by(places, *owners):
     return "".join(f"{owner}{count}" for owner, count in taken.items())
 
 
-def test_nobody_has_more_places_than_are_free():
+def test_no_one_has_more_places_than_are_free():
     places = Places(256)
     assert taken_by(places, *"abcdefghi") == "a128b64c32d16e8f4g2h1i1"
     assert (places.free, places.may_have_one("j")) == (0, False)

@@ -12,6 +12,7 @@ from noonmark.core.event import Event
 from noonmark.core.filters.index import MAX_FIELDS, NONE, discriminator, discriminators, is_fields
 from noonmark.core.filters.match import compile_filters, matches
 from tests.core.test_filters import conditions, names, payloads
+from tests.soak import examples
 
 
 class Word(str, Enum):  # noqa: UP042 - its str() is not its text
@@ -66,19 +67,19 @@ def unseen(triggers, emitted):
     return [own for holds, own in triggers if own not in shown and holds(emitted.payload, **told)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(flat, st.sampled_from(["1", "true", ""]))
 def test_all_that_match_are_looked_at(payload, source):
     assert unseen(prepared(), event(payload, source=source)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(names, conditions, max_size=3), payloads, st.sampled_from(["seen", "a", ""]))
 def test_whatever_matches_is_looked_at(filters, payload, event_type):
     assert unseen([(compile_filters(filters), discriminator(filters))], event(payload, event_type)) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(flat)
 def test_what_an_event_has_is_what_a_trigger_for_it_wants(payload):
     wanted = {key: value for key, value in payload.items() if not isinstance(value, dict)}
@@ -194,6 +195,6 @@ def test_what_is_stored_stays_as_it_is():
 
 
 @pytest.mark.parametrize("text", ["garbage", "[1", "[1]", "{}", "", b"[]", None, 7])
-def test_what_names_no_fields_is_told(text):
+def test_what_names_no_fields_is_reported(text):
     assert not is_fields(text)
     assert is_fields('["a.b"]')

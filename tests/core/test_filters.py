@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonmark.core.describe.filters import mismatch
+from noonmark.core.describe.words import mismatch
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.event import parse_event
 from noonmark.core.filters.match import MAX_PROBLEMS, compile_filters, filter_problems, matches
 from noonmark.core.triggers import EventTrigger
+from tests.soak import examples
 
 PAYLOAD = {
     "path": "/datasets/a.csv",
@@ -324,7 +325,7 @@ def test_refused_with_the_place_and_what_is_allowed(filters, path, words):
         compile_filters(filters)
 
 
-def test_every_problem_is_told():
+def test_every_problem_is_reported():
     filters = {"a": {"gt": None, "bad": 1}, "b": [[], {}], "fine": 1}
     assert [path for path, _ in filter_problems(filters)] == ["a.gt", "a.bad", "b[0]", "b[1]"]
     with pytest.raises(InvalidTrigger) as error:
@@ -509,7 +510,7 @@ conditions = st.recursive(
 payloads = st.dictionaries(names, values, max_size=4) | values
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(names, conditions, max_size=3), payloads, texts, texts)
 def test_agrees_with_the_model(filters, payload, event_type, source):
     envelope = {"event_type": event_type, "source": source}
@@ -521,7 +522,7 @@ def test_agrees_with_the_model(filters, payload, event_type, source):
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(names, conditions, max_size=4), payloads, st.sampled_from(["seen", "told"]))
 def test_an_event_is_not_matched_exactly_when_there_is_a_reason(filters, payload, event_type):
     document = {"event_type": event_type, "payload": payload, "source": "tests"}
@@ -569,7 +570,7 @@ def test_the_reason_may_be_the_type_or_the_time():
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(names, conditions, payloads)
 def test_a_filter_and_its_opposite_split_the_payloads_that_have_the_field(key, condition, payload):
     both = [matches({key: each}, payload) for each in (condition, {"not": condition})]
@@ -579,7 +580,7 @@ def test_a_filter_and_its_opposite_split_the_payloads_that_have_the_field(key, c
         assert both[1] is False
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.dictionaries(names, conditions, max_size=3), payloads)
 def test_filters_survive_json(filters, payload):
     assert matches(json.loads(json.dumps(filters)), json.loads(json.dumps(payload))) == matches(filters, payload)
@@ -595,7 +596,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(junk, junk)
 def test_whatever_the_filters_only_our_error_comes_out(filters, payload):
     problems = [message for _, message in filter_problems(filters)]

@@ -33,7 +33,7 @@ def test_delivery(written, expected):
     assert read(read_delivery, {"delivery": written}, "delivery") == (expected, {})
 
 
-def test_delivery_exactly_once_is_promised_by_nobody():
+def test_delivery_exactly_once_is_not_promised():
     _, problems = read(read_delivery, {"delivery": "exactly_once"}, "delivery")
     assert problems == {"delivery": 'must be one of at_least_once, at_most_once, not "exactly_once"'}
 

@@ -4,7 +4,7 @@ import pytest
 
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
-from noonmark.core.log_summary import failure_line, log_name, log_summary
+from noonmark.core.interruption import failure_line, log_name, log_summary
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.core.targets.command import end_of_program

@@ -2,9 +2,9 @@
 
 import pytest
 
+from noonmark.core.occurrence import Overrides, read_overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency
-from noonmark.core.policies.overrides import Overrides, read_overrides
 
 TERMS = [
     (Overrides(overlap_policy=overlap.Allow()), {"overlap_policy": "allow"}),

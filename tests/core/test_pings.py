@@ -21,7 +21,7 @@ from noonmark.core.pings import (
     ping_fields,
     restore_ping,
 )
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import occurrence
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.redaction import redact_ping

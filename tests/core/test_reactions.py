@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.causation import match, unreadable
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.event import Event
@@ -11,7 +12,6 @@ from noonmark.core.ids import event as event_origin
 from noonmark.core.ids import occurrence_id
 from noonmark.core.instants import SECOND, from_micros, to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.reactions import match, unreadable
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 from noonmark.testing import factories
@@ -90,7 +90,7 @@ def test_jitter_delays_it_by_an_amount_that_never_changes():
     assert match(upload(), made, now=LATER + MINUTE) == row
 
 
-def test_nobody_waits_for_a_moment_ahead_of_the_clock():
+def test_no_one_waits_for_a_moment_ahead_of_the_clock():
     first, second = [match(upload(emitted=LATER + n, event_id=f"up-{n}"), listener(), now=NOW) for n in (1, 2)]
     assert (first.due, second.due) == (NOW, NOW)
     assert first.nominal < second.nominal
@@ -103,7 +103,7 @@ def test_what_a_clock_ahead_has_declared_listens_by_the_right_time():
     assert match(upload(), listener(created=LATER + LEAP), now=LATER) is None
 
 
-def test_an_event_without_an_id_sets_off_nothing():
+def test_an_event_without_an_id_triggers_nothing():
     with pytest.raises(InvalidSchedule):
         match(upload(event_id=None), listener(), now=NOW)
 

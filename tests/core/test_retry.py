@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark.core.exception_names import exception_names
+from noonmark.core.errors import exception_names
 from noonmark.core.instants import MAX_INSTANT, SECOND
 from noonmark.core.policies.retry import RetryDecision, RetryPolicy, next_attempt, read_retry
 from noonmark.core.reasons import Reason
@@ -183,7 +183,7 @@ def test_no_pause_is_longer_than_the_longest(number):
         assert 9_000_000 <= decision.retry_at <= 10_000_000
 
 
-def test_a_retry_at_the_end_of_time_can_be_told():
+def test_a_retry_at_the_end_of_time_can_be_shown():
     decision = next_attempt(RetryPolicy(max_attempts=2), attempt=1, failed_at=MAX_INSTANT, occurrence_id="occ_1")
     assert decision.facts()["retry_at"] == "9999-12-31T23:59:59.999999Z"
 

@@ -126,7 +126,7 @@ def test_every_policy_is_written_out_and_nothing_else():
     }
 
 
-def test_what_is_not_said_has_the_documented_default():
+def test_an_omitted_field_has_the_documented_default():
     declared = parse(MINIMAL_SCHEDULE)
     assert declared.overlap_policy == SkipOverlap()
     assert declared.misfire_policy == SkipMisfire(grace=60 * SECOND)

@@ -25,7 +25,7 @@ def test_names(name):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 64, "a b", "a/b", "é", "a\n", None, 7, f"Bearer {MARK}", [MARK]])
-def test_what_is_no_name_is_not_repeated(name):
+def test_an_invalid_name_is_not_repeated(name):
     with pytest.raises(ValueError, match="must be the name of a secret: 1 to 63 letters") as refused:
         secret_name(name)
     assert MARK not in str(refused.value)
@@ -39,7 +39,7 @@ def test_values(value):
 @pytest.mark.parametrize(
     "value", ["", "123", "x" * 8193, f"{MARK}\n", f"{MARK}\r\nX: y", f" {MARK}", f"{MARK} ", f"{MARK}é", None, 7]
 )
-def test_what_is_no_value_is_not_repeated(value):
+def test_an_invalid_value_is_not_repeated(value):
     with pytest.raises(ValueError, match="must be 4 to 8,192 printable ASCII characters") as refused:
         secret_value(value)
     assert MARK not in str(refused.value)
@@ -181,7 +181,7 @@ def test_what_is_wrong_with_the_headers_of_a_request():
     )
 
 
-def test_what_may_be_no_name_of_a_header_is_told_by_its_number():
+def test_what_may_be_no_name_of_a_header_is_shown_by_its_number():
     problems = header_problems({"A": "gone", MARK: "gone", "X-Ok": "gone"}, parse_url("https://a.example/"), {})
     assert [one.field for one in problems] == [
         "target.secret_headers.A",

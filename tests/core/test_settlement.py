@@ -9,7 +9,7 @@ from noonmark.core.errors import Conflict
 from noonmark.core.ids import fraction
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import ENDINGS, FINAL, Phase
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import occurrence
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import EndAction, Window
@@ -18,8 +18,8 @@ from noonmark.core.run import CUT_OFF, Outcome, Run, Usage, in_place_of
 from noonmark.core.settlement import (
     Accepted,
     Delivered,
+    RunInProgress,
     Settlement,
-    Underway,
     began,
     expire,
     interim,
@@ -390,7 +390,7 @@ def test_what_is_overdue_times_out_unless_it_was_asked_to_stop(row, expected):
     assert (run.node, run.started, run.ended) == ("n1", at(101), at(112))
 
 
-def test_a_delivery_whose_lease_was_lost_is_told_from_its_row():
+def test_a_delivery_whose_lease_was_lost_is_shown_from_its_row():
     row = replace(
         occurrence(scheduled(), at(100), at(100)),
         fence=4,
@@ -488,9 +488,9 @@ def test_an_attempt_comes_no_sooner_than_the_target_asked_for_but_within_a_day(s
     assert failed(retry_after=seconds * SECOND).retry_at == at(retry_at)
 
 
-def test_what_goes_on_is_told_as_an_open_run():
+def test_what_goes_on_is_shown_as_an_open_run():
     row = replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING, attempt=2, fence=4)
-    told = interim(row, Underway(started=at(101), result={"output": "a"}), node="n1")
+    told = interim(row, RunInProgress(started=at(101), result={"output": "a"}), node="n1")
     run = Run(id=f"{row.id}-4", occurrence_id=row.id, attempt=2, node="n1", started=at(101), result={"output": "a"})
     assert (told.occurrence, told.run) == (row, run)
 

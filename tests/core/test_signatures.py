@@ -62,7 +62,7 @@ def test_whatever_is_changed_breaks_it(changed):
 @pytest.mark.parametrize(
     "text", ["", "t=1", "v1=00", f" {MADE}", f"{MADE}\n", f"{MADE},v1={'0' * 64}", "t=-1,v1=", "ü"]
 )
-def test_what_is_no_signature_is_refused(text):
+def test_an_invalid_signature_is_refused(text):
     with pytest.raises(NotAllowed, match="missing, or is not one of ours"):
         check(text)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import system_events
-from noonmark.core.audit import AuditEntry
 from noonmark.core.ids import TRIGGER, manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.system_events import ENDS, SystemEvent, of_lost_node, of_occurrence, of_schedule
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
@@ -28,7 +28,7 @@ def run(error="Traceback (most recent call last):\n  ..\nValueError: no such tab
     )
 
 
-def test_every_end_but_that_of_an_edit_is_told():
+def test_every_end_but_that_of_an_edit_is_reported():
     assert set(ENDS) == FINAL - {Phase.SUPERSEDED}
     assert all(fact == f"occurrence.{phase}" for phase, fact in ENDS.items())
 
@@ -97,7 +97,7 @@ def test_a_schedule_without_a_name_is_called_by_its_id():
         (run(error="a\0\ud800"), "a\\0\\ud800", "a\\0\\ud800"),
     ],
 )
-def test_what_went_wrong_is_told_as_far_as_there_is_room(told, line, text):
+def test_what_went_wrong_is_shown_as_far_as_there_is_room(told, line, text):
     payload = of_occurrence(SystemEvent.FAILED, JOB, ended(), run=told).payload
     assert (payload["error"], payload["error_text"]) == (line, text)
 
@@ -106,7 +106,7 @@ def test_a_damaged_detail_is_none():
     assert of_occurrence(SystemEvent.FAILED, JOB, ended(detail="{")).payload["detail"] == {}
 
 
-def test_a_gap_is_told_with_its_count():
+def test_a_gap_is_shown_with_its_count():
     gap = ended(Phase.MISFIRED, Reason.LATE, missed_count=7, missed_first=NOW, missed_last=NOW + MINUTE)
     payload = of_occurrence(SystemEvent.MISFIRED, JOB, gap).payload
     assert (payload["missed_count"], payload["missed_from"], payload["missed_to"]) == (
@@ -116,7 +116,7 @@ def test_a_gap_is_told_with_its_count():
     )
 
 
-def test_another_attempt_is_told_with_its_time():
+def test_another_attempt_is_shown_with_its_time():
     one = ended(Phase.PENDING, Reason.RETRY_SCHEDULED, due=NOW + MINUTE, first_due=NOW)
     payload = of_occurrence(SystemEvent.RETRYING, JOB, one, run=run()).payload
     assert (payload["retry_at"], payload["due_at"]) == ("2030-03-17T17:48:00Z", "2030-03-17T17:47:00Z")
@@ -137,7 +137,7 @@ def test_a_late_start_says_by_how_much(started, waited_for, seconds):
     assert (payload["reason"], payload["summary"]) == (None, SystemEvent.STARTED_LATE.sentence)
 
 
-def test_a_schedule_is_told_with_whoever_changed_it():
+def test_a_schedule_is_shown_with_its_last_author():
     note = AuditEntry(at=NOW, caller="key:ops", operation="schedule/pause", reason="maintenance")
     paused = replace(JOB, phase=SchedulePhase.PAUSED)
     told = of_schedule(SystemEvent.SCHEDULE_PAUSED, paused, note=note)
@@ -180,7 +180,7 @@ def test_a_change_has_its_name(before, after, fact):
     assert system_events.change(one, other) == f"schedule.{fact}"
 
 
-def test_a_lost_node_is_told_by_what_it_said_last():
+def test_a_lost_node_is_shown_by_what_it_said_last():
     told = of_lost_node("n1", seen=NOW, started=NOW - MINUTE, version="1.0", load=2, routes=("http",))
     assert told.payload == {
         "node": "n1",

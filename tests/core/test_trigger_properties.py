@@ -25,6 +25,7 @@ from noonmark.core.triggers import (
     parse_trigger,
 )
 from tests.core.oracle import WEEKDAYS, calendar_rule, check_timeline, clock_changes, cron_rule, fires_between, utc
+from tests.soak import examples
 
 MICRO = timedelta(microseconds=1)
 ANY_NOW = utc("2001-02-03T04:05:06Z")
@@ -170,7 +171,7 @@ def made(make, *arguments, **keywords):
 # --- against the brute-force walk ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(expressions, min_size=1, max_size=2), places(), dst_overrides)
 def test_cron_is_what_a_walk_over_the_wall_clock_finds(crons, place, dst):
     zone, middle = place
@@ -181,7 +182,7 @@ def test_cron_is_what_a_walk_over_the_wall_clock_finds(crons, place, dst):
     check_timeline_lightly(trigger, after, until, fires_between(rules, zone, after, until, dst))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(calendar_fields, places(), dst_overrides)
 def test_calendar_is_what_a_walk_over_the_wall_clock_finds(fields, place, dst):
     zone, middle = place
@@ -299,7 +300,7 @@ shared_five_fields = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(shared_five_fields, st.sampled_from(["UTC", "America/New_York", "Europe/Stockholm", "Asia/Kolkata"]))
 def test_cronsim_agrees(expression, zone):
     start = quiet_start(zone, 2026)
@@ -308,7 +309,7 @@ def test_cronsim_agrees(expression, zone):
     assert fires(trigger, start, 60) == theirs
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.builds("{} {} * * *".format, cronsim_item(0, 59), cronsim_item(0, 23)).filter(lambda each: "*/" not in each),
     st.sampled_from(
@@ -323,7 +324,7 @@ def test_cronsim_agrees_on_fixed_times_in_odd_zones(expression, place):
     assert fires(CronTrigger(expression, timezone=zone), start, len(set(theirs))) == sorted(set(theirs))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(six_fields.filter(lambda each: not any(letter in each for letter in ("W", "L-"))), places())
 def test_cronsim_agrees_on_six_fields_in_utc(expression, place):
     assume(not any(name in expression for name in WEEKDAYS))
@@ -375,7 +376,7 @@ def time_triggers(draw):
     return made(OnceTrigger, draw(instants))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(time_triggers(), instants)
 def test_next_is_strictly_after_and_previous_strictly_before(trigger, place):
     following, previous = trigger.next_after(place), trigger.previous_before(place)
@@ -389,7 +390,7 @@ def test_next_is_strictly_after_and_previous_strictly_before(trigger, place):
         assert trigger.previous_before(previous + MICRO) == previous
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(time_triggers(), instants, st.lists(st.integers(0, 999_999), min_size=4, max_size=4))
 def test_the_answer_is_constant_between_fires(trigger, place, shares):
     following = trigger.next_after(place)
@@ -406,7 +407,7 @@ def test_the_answer_is_constant_between_fires(trigger, place, shares):
     assert trigger.count_between(begin, following - MICRO) == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(time_triggers(), instants)
 def test_previous_and_count_agree_with_iteration(trigger, place):
     ahead = fires(trigger, place, 25)
@@ -419,7 +420,7 @@ def test_previous_and_count_agree_with_iteration(trigger, place):
         assert trigger.count_between(fire, ahead[-1]) == len(ahead) - number
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(time_triggers(), instants, instants, instants)
 def test_counts_add_up(trigger, one, two, three):
     first, second, third = sorted([one, two, three])
@@ -429,7 +430,7 @@ def test_counts_add_up(trigger, one, two, three):
     assert trigger.count_between(second, second) == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(time_triggers(), instants, instants)
 def test_round_trip(trigger, now, place):
     again = parse_trigger(trigger.to_document(), now=now)
@@ -441,7 +442,7 @@ def test_round_trip(trigger, now, place):
     assert fires(again, place, 5) == fires(trigger, place, 5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(time_triggers(), instants, st.sampled_from(["America/New_York", "Asia/Tokyo", "Australia/Lord_Howe"]))
 def test_the_zone_of_the_question_does_not_matter(trigger, place, zone):
     local = place.astimezone(ZoneInfo(zone))
@@ -452,7 +453,7 @@ def test_the_zone_of_the_question_does_not_matter(trigger, place, zone):
     assert trigger.count_between(other, later.astimezone(ZoneInfo(zone))) == trigger.count_between(place, later)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(time_triggers(), instants, st.integers(0, 40))
 def test_fires_is_repeated_next_after(trigger, place, count):
     expected = list(islice(walk(trigger, place, datetime.max.replace(tzinfo=UTC)), count))
@@ -543,7 +544,7 @@ def test_the_ends_of_time_are_no_error(trigger):
 # --- interval --------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(instants, every, instants, st.none() | st.integers(0, 50))
 def test_an_interval_is_its_anchor_and_multiples(start, step, place, length):
     micros = timedelta(microseconds=round(step * 1_000_000))
@@ -599,7 +600,7 @@ def test_an_interval_without_a_start_waits_for_its_anchor():
 # --- once and bounds -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(instants, instants)
 def test_once_fires_once(at, place):
     trigger = OnceTrigger(at)
@@ -648,7 +649,7 @@ def test_bounds_hold_for_what_binding_fills():
                     parse_trigger(bounded, now=now)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(expressions, places(), st.integers(0, 6), st.integers(0, 6), st.sampled_from([-MICRO, timedelta(0), MICRO]))
 def test_bounds_are_inclusive(expression, place, from_number, more, shift):
     zone, middle = place

@@ -175,7 +175,7 @@ def test_now_is_an_instant_for_every_trigger(document):
         ),
     ],
 )
-def test_every_fault_of_a_trigger_is_told(document, problems):
+def test_every_fault_of_a_trigger_is_reported(document, problems):
     with pytest.raises(InvalidTrigger) as caught:
         parse_trigger(document, now=NOW)
     told = [problem.message for problem in caught.value.problems]
@@ -226,6 +226,6 @@ def test_an_interval_may_be_given_in_units(lengths, seconds):
     "lengths",
     [{}, {"minutes": -5}, {"hours": "1"}, {"days": True}, {"every_seconds": 5, "minutes": 1}, {"days": 1e300}],
 )
-def test_what_is_no_interval_is_refused(lengths):
+def test_an_invalid_interval_is_refused(lengths):
     with pytest.raises(InvalidTrigger):
         IntervalTrigger(**lengths)

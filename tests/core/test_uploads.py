@@ -175,7 +175,7 @@ def test_an_upload_survives_being_written_down():
 
 
 @pytest.mark.parametrize("wrong", [{"filename": "../x"}, {"upload_id": "x"}, {"size": None}, {"created_at_utc": "now"}])
-def test_what_was_not_written_by_us_is_no_upload(wrong):
+def test_what_was_not_written_by_us_is_not_an_upload(wrong):
     with pytest.raises((KeyError, TypeError, ValueError)):
         read_upload({**UPLOAD.to_document(), **wrong})
 
@@ -197,6 +197,6 @@ def test_an_event_tells_of_it_under_an_id_that_follows_from_what_is_kept():
     }
 
 
-def test_a_request_can_carry_what_is_told():
+def test_a_request_can_carry_what_is_reported():
     filling = Filling({"event": UPLOAD.to_event("/somewhere/eval.jsonl").to_envelope()})
     assert filling.text("{{event.payload.path}} {{event.payload.size}}") == "/datasets/eval.jsonl 3"

@@ -98,7 +98,7 @@ def test_what_is_read_of_a_url(text, url):
         ("http://a:80:81/", "has no valid host"),
     ],
 )
-def test_what_is_no_url_is_refused_and_not_repeated(text, why):
+def test_an_invalid_url_is_refused_and_not_repeated(text, why):
     with pytest.raises(ValueError, match=why) as refused:
         parse_url(text)
     told = str(refused.value)

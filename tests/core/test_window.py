@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from noonmark.core.instants import MAX_INSTANT, SECOND, from_micros
 from noonmark.core.policies.window import (
     EndAction,
-    Spell,
     Window,
     WindowDecision,
+    WindowPeriod,
     judge,
     last_window_warning,
     read_window,
-    spell_at,
+    window_period_at,
 )
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger, OnceTrigger
@@ -137,5 +137,5 @@ def test_a_pause_that_no_window_ends_is_warned_of(trigger, action, warns):
     ],
 )
 def test_after_the_first_window_another_opens_at_each_fire(trigger, duration, now, is_open, since, until):
-    spell = spell_at(Window(duration=duration * SECOND), trigger, first_due=at(5), now=at(now))
-    assert spell == Spell(is_open=is_open, since=at(since), until=None if until is None else at(until))
+    spell = window_period_at(Window(duration=duration * SECOND), trigger, first_due=at(5), now=at(now))
+    assert spell == WindowPeriod(is_open=is_open, since=at(since), until=None if until is None else at(until))

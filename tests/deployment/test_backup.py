@@ -194,7 +194,7 @@ def counters_that_are_wrong(server, database):
     )
 
 
-def test_nobody_from_before_can_write_once_the_fences_are_raised(server):
+def test_no_one_from_before_can_write_once_the_fences_are_raised(server):
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
     [raising] = [text for kind, text in FENCE.findall(page) if kind == "sql" and "SET fence = fence +" in text]
     with closing(Site(server.create("working"))) as old:

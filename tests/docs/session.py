@@ -3,23 +3,28 @@
 import doctest
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from itertools import count
 from pathlib import Path
 
+from noonmark.core.instants import SECOND
 from tests.cli.terminal import ENVIRONMENT
-from tests.embedded.waiting import SOON, eventually
+from tests.embedded.waiting import CLOCK, SOON, eventually
+from tests.servers import forked
 
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 USUAL_PORT = "8001"
 RECEIVER_PORT = "9000"
 LOOKS = re.compile(r"noonmark (?!preview)\w+ (list|status|runs|occurrences|explain)\b|curl -s '?http\S+$")
 """Commands that change nothing: what they show may take a moment to come about."""
-TRIES = 40
 OF_THE_SHELL = re.compile(r"^.*\b(Killed|Terminated)\b.*\n", re.MULTILINE)
+LOOK_AGAIN = 0.1
+"""Seconds between two looks."""
 MATCHES = doctest.OutputChecker().check_output
 LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -45,11 +50,16 @@ class Session:
         with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
             self.port, self._other_port = (str(one.getsockname()[1]) for one in (free, other))
         self._screen = folder / "screen.txt"
+        programs = folder / "programs"
+        programs.mkdir()
+        noonmark = programs / "noonmark"
+        noonmark.write_text(f'#!/bin/sh\nexec {shlex.join(forked.command())} "$@"\n')
+        noonmark.chmod(0o755)
         ours = {
             "NOONMARK_PORT": self.port,
             "NOONMARK_SERVER": f"http://127.0.0.1:{self.port}",
             "NOONMARK_LEASE": "1",
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
         with self._screen.open("wb") as screen:
             self._shell = subprocess.Popen(
@@ -86,10 +96,13 @@ class Session:
 
     def step(self, command, shown):
         """Do one thing, and see what is shown; of what takes a moment to come about, more than once."""
-        for _ in range(TRIES if LOOKS.match(command) else 1):
+        deadline = CLOCK.monotonic() + int(SOON * SECOND)
+        while True:
             printed, code = self._type(command, shown)
-            if is_shown := MATCHES(shown + "\n", printed + "\n", LOOSELY):
+            is_shown = MATCHES(shown + "\n", printed + "\n", LOOSELY)
+            if is_shown or not LOOKS.match(command) or CLOCK.monotonic() > deadline:
                 break
+            threading.Event().wait(LOOK_AGAIN)
         assert is_shown, f"$ {command}\n{printed}"
         assert (code == "0") != shown.startswith("noonmark: "), f"$ {command}\n{printed}"
 

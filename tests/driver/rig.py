@@ -148,7 +148,7 @@ class Record:
     def __init__(self):
         self.told = []
 
-    def tell(self, happenings):
+    def report(self, happenings):
         self.told += happenings
 
     def take(self):

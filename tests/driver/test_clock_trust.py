@@ -2,11 +2,11 @@
 
 import pytest
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.event import Event
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.driver.steps.reports import (
     AdmitReport,
@@ -138,7 +138,7 @@ def test_after_a_lease_the_time_is_taken_for_right_but_nothing_is_pruned_for_an_
     assert rig.prune_once() == PruneReport(notes=1)
 
 
-def test_nobody_is_told_to_be_lost_before_the_others_can_have_believed_the_time_too(rig):
+def test_no_one_is_told_to_be_lost_before_the_others_can_have_believed_the_time_too(rig):
     other = Leaping(rig, node="node-b")
     other.reap_once()
     rig.leap_by(2 * HOUR)

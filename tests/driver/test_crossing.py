@@ -62,7 +62,7 @@ def test_a_lease_that_ended_with_its_run_was_not_lost(rig):
     assert rig.sink.kinds() == ["Claimed", "Started", "Settled"]
 
 
-def test_whoever_has_ended_after_its_lease_was_lost_is_told_when_the_end_is_written(rig):
+def test_a_caller_learns_of_an_end_after_a_lost_lease_when_it_is_written(rig):
     first = rig.started(quiet(rig))
     rig.advance(rig.timing.lease)
     assert Rig(rig, node="node-b").claim_once().claimed == 1
@@ -129,7 +129,7 @@ def test_an_orphan_that_is_edited_meanwhile_is_given_back_at_once(rig):
     assert rig.row(one).phase is Phase.PENDING
 
 
-def test_whoever_makes_room_asks_nobody_else_to_stop(rig):
+def test_a_run_that_is_replaced_asks_no_other_to_stop(rig):
     bystander = rig.started(quiet(rig, uid="other"))
     made = quiet(rig, overlap_policy=overlap.CancelRunning())
     holder = rig.started(made, "first")
@@ -139,7 +139,7 @@ def test_whoever_makes_room_asks_nobody_else_to_stop(rig):
     assert (holder.stop_reason, bystander.stop_reason) == (Reason.REPLACED, None)
 
 
-def test_whoever_stands_in_line_asks_nobody_to_stop(rig):
+def test_a_queued_occurrence_asks_no_run_to_stop(rig):
     made = quiet(rig, overlap_policy=overlap.Queue())
     holder = rig.started(made, "first")
     rig.add(made, "second")

@@ -245,7 +245,7 @@ class TestOneThatMakesNoSense:
         made = rig.create(**QUIET)
         return rig.add(made, "sound"), rig.add(made, "spoiled")
 
-    def test_its_start_keeps_nobody_from_starting(self, rig, two):
+    def test_its_start_does_not_block_other_starts(self, rig, two):
         sound, rig.store.spoiled = two[0], two[1].id
         rig.claim_once()
         assert rig.admit_once() == AdmitReport(started=1, lost=1)

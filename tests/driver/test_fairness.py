@@ -13,7 +13,7 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from tests.driver.rig import Rig
 
-BURST = 35_000
+BURST = 10_500
 CHUNK = 5_000
 
 
@@ -83,7 +83,7 @@ def test_the_order_in_which_claims_are_decided(batch, started):
 
 
 def test_a_burst_of_one_owner_does_not_delay_another(rigs):
-    rig = rigs()
+    rig = rigs(batch=300)
     ada, bob = owned(rig, "ada"), owned(rig, "bob")
     burst(rig, ada, BURST)
     for _ in range(3):

@@ -86,7 +86,7 @@ def test_only_the_leader_forgets(rig):
     assert rig.rows(made) == []
 
 
-def test_a_leader_renews_in_time_and_tells_nobody(rig):
+def test_a_leader_renews_in_time_and_emits_no_event(rig):
     rig.lead_once()
     rig.sink.take()
     for _ in range(9):

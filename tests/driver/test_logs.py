@@ -44,7 +44,7 @@ def fail():
     raise ValueError("on purpose")
 
 
-def test_every_missed_fire_is_told(kit, caplog):
+def test_every_missed_fire_is_reported(kit, caplog):
     kit.scheduler.schedule(print, name="tick", trigger=IntervalTrigger(60))
     kit.clock.advance(3_600)
     kit.driver.run_due()
@@ -52,7 +52,7 @@ def test_every_missed_fire_is_told(kit, caplog):
     assert line.startswith("tick: 59 fires, 2030-05-01T00:01:00Z to 2030-05-01T00:59:00Z, ended as misfired. ")
 
 
-def test_one_missed_fire_is_told_with_one_time(kit, caplog):
+def test_one_missed_fire_is_shown_with_one_time(kit, caplog):
     kit.scheduler.schedule(print, name="tick", trigger=IntervalTrigger(60))
     kit.clock.advance(175)
     kit.driver.run_due()
@@ -77,7 +77,7 @@ def test_skips_behind_a_run_that_hangs_are_a_warning_per_hour(caplog):
     assert len([line for line in said(caplog, logging.INFO) if "ended as skipped" in line]) == 2
 
 
-def test_a_run_now_that_is_refused_is_no_warning(caplog):
+def test_a_run_now_that_is_refused_is_not_a_warning(caplog):
     caplog.set_level(logging.INFO, "noonmark")
     rig = Rig()
     made = rig.create(schedule_id="slow", trigger=EventTrigger("seen"))
@@ -100,7 +100,7 @@ def test_warnings_are_remembered_for_a_bounded_number_of_schedules(monkeypatch, 
     assert len(said(caplog, logging.WARNING)) == 4
 
 
-def test_a_run_that_completed_is_told_with_its_time(kit, caplog):
+def test_a_run_that_completed_is_shown_with_its_time(kit, caplog):
     caplog.set_level(logging.INFO, "noonmark")
     job = kit.scheduler.schedule(str, name="tick", trigger=IntervalTrigger(60))
     kit.driver.run_until(START + timedelta(seconds=61))
@@ -129,7 +129,7 @@ def test_a_run_whose_node_was_killed_is_told_when_it_begins_again(caplog):
     assert "begins again, because the node that ran it was killed, stopped or lost" in line
 
 
-def test_a_failed_run_is_told_with_its_attempt_and_what_follows(kit, caplog):
+def test_a_failed_run_is_shown_with_its_attempt_and_what_follows(kit, caplog):
     job = kit.scheduler.schedule(fail, name="fragile", retries=1)
     kit.driver.run_until(START + timedelta(seconds=10))
     [first], [second] = said(caplog, logging.WARNING), said(caplog, logging.ERROR)
@@ -155,7 +155,7 @@ def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(ca
     assert "MARK" not in line
 
 
-def test_a_target_that_no_node_serves_is_told_once_per_schedule_and_hour(caplog):
+def test_a_target_that_no_node_serves_is_shown_once_per_schedule_and_hour(caplog):
     rig = Rig(routes=["function:other"])
     made = rig.create(schedule_id="typo", misfire_policy=misfire.CatchUpAll())
     rig.reap_once()
@@ -168,7 +168,7 @@ def test_a_target_that_no_node_serves_is_told_once_per_schedule_and_hour(caplog)
     assert "`noonmark schedule explain typo` says more" in second
 
 
-def test_a_gap_that_no_node_could_serve_is_told_as_such(caplog):
+def test_a_gap_that_no_node_could_serve_is_shown_as_such(caplog):
     rig = Rig(routes=["function:other"])
     rig.create(schedule_id="typo")
     for _ in range(3):

@@ -18,7 +18,6 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
-from noonmark.driver import retries
 from noonmark.driver.loop import Loop
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports import events as driver_events
@@ -55,8 +54,8 @@ class Heard(Record):
         super().__init__()
         self._news = asyncio.Event()
 
-    def tell(self, driver_events):
-        super().tell(driver_events)
+    def report(self, driver_events):
+        super().report(driver_events)
         self._news.set()
 
     async def until(self, is_there):
@@ -74,7 +73,7 @@ class Blocking(Wrapped):
 
     @property
     def traits(self):
-        return replace(self.store.traits, blocks=True, lines=2)
+        return replace(self.store.traits, blocks=True, max_concurrency=2)
 
 
 def on_loop(story):
@@ -138,8 +137,8 @@ class Place:
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_RETRY", SECOND // 1_000)
-    monkeypatch.setattr(retries, "LAST_RETRY", SECOND // 100)
+    monkeypatch.setattr(loop_module, "FIRST_RETRY", SECOND // 1_000)
+    monkeypatch.setattr(loop_module, "LAST_RETRY", SECOND // 100)
 
 
 def test_it_runs_what_is_due_and_writes_its_end():
@@ -513,7 +512,7 @@ def failed(told, duty):
     return [one for one in told if isinstance(one, driver_events.StoreFailed) and one.duty == duty]
 
 
-def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkeypatch):
+def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
     async def story():
         place = Place()
         made = place.create()
@@ -522,8 +521,8 @@ def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkey
             assignment = await place.started(one)
             place.store.is_down = True
             with monkeypatch.context() as patient:
-                patient.setattr(retries, "FIRST_RETRY", HOUR)
-                patient.setattr(retries, "LONGEST_RETRY", HOUR)
+                patient.setattr(loop_module, "FIRST_RETRY", HOUR)
+                patient.setattr(loop_module, "LONGEST_RETRY", HOUR)
                 loop.wake()
                 await place.sink.until(lambda told: failed(told, "_look_once"))
             place.target.end(assignment)
@@ -536,8 +535,8 @@ def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkey
 
 
 def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_do(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_RETRY", HOUR)
-    monkeypatch.setattr(retries, "LONGEST_RETRY", HOUR)
+    monkeypatch.setattr(loop_module, "FIRST_RETRY", HOUR)
+    monkeypatch.setattr(loop_module, "LONGEST_RETRY", HOUR)
     duties = ("_look_once", "_renew_leases")
 
     async def story():
@@ -548,7 +547,7 @@ def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_d
             await place.sink.until(lambda told: all(failed(told, duty) for duty in duties))
             for _ in range(20):
                 loop.wake()
-                loop.attend()
+                loop.check_stop_requests()
                 for _ in range(10):
                     await asyncio.sleep(0)  # noqa: TID251 - no waiting: everybody has a turn
             assert [len(failed(place.sink.told, duty)) for duty in duties] == [1, 1]

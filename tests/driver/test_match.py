@@ -210,7 +210,7 @@ def test_an_event_from_before_the_end_has_an_outcome_after_it(rig):
     assert outcomes(rig, made)["event:up-2"] == "skipped/max_runs_reached"
 
 
-def test_the_sink_hears_what_an_event_set_off(rig):
+def test_the_sink_hears_what_an_event_triggered(rig):
     made = listen(rig)
     send(rig, "up-1")
     rig.match_once()
@@ -261,7 +261,7 @@ def test_an_event_that_the_store_cannot_make_sense_of_is_in_nobodys_way(rig, cap
     rig.store.spoiled = occurrence_id(made.uid, event("spoiled"), 0)
     rig.match_once()
     assert sorted(outcomes(rig, made)) == ["event:up-1", "event:up-2"]
-    assert "could not write what event spoiled sets off" in caplog.text
+    assert "could not write what event spoiled triggers" in caplog.text
     rig.store.spoiled = None
     assert rig.store.unmatched(9) == []
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_written_at_all_waits(rig):
     assert rig.match_once() == MatchReport(matched=1)
 
 
-def test_an_event_that_cannot_be_read_is_told_of(tmp_path, caplog):
+def test_an_event_that_cannot_be_read_is_reported(tmp_path, caplog):
     rig = Rig(make_store=in_file(tmp_path))
     made = listen(rig)
     send(rig, "broken")
@@ -287,14 +287,14 @@ def test_an_event_that_cannot_be_read_is_told_of(tmp_path, caplog):
     rig.store.store.close()
 
 
-def test_a_full_batch_of_events_asks_for_more_even_if_nobody_listens(make_rig):
+def test_a_full_batch_of_events_asks_for_more_even_without_subscribers(make_rig):
     rig = make_rig(batch=2)
     for number in range(3):
         send(rig, f"up-{number}")
     assert [rig.match_once() for _ in range(2)] == [MatchReport(matched=2, more=True), MatchReport(matched=1)]
 
 
-def test_what_an_event_sets_off_is_due_at_its_moment_however_late_a_node_believes_it_is(rig):
+def test_what_an_event_triggers_is_due_at_its_moment_however_late_a_node_believes_it_is(rig):
     made = listen(rig)
     rig.node.store_clock.note(rig.world.now - MINUTE)
     send(rig, "up")

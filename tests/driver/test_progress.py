@@ -5,9 +5,9 @@ import asyncio
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import RunInProgress
+from noonmark.driver import loop
 from noonmark.driver import loop as loop_module
-from noonmark.driver import retries
 from noonmark.driver.steps.reports import ProgressReport
 from noonmark.testing.factories import NOW
 from tests.driver.rig import Rig
@@ -18,7 +18,7 @@ SAID, MORE = {"output": "one"}, {"output": "one two"}
 
 
 def say(rig, assignment, result=SAID):
-    rig.target.report(assignment, Underway(started=NOW, result=result))
+    rig.target.report(assignment, RunInProgress(started=NOW, result=result))
 
 
 def two(rig):
@@ -31,7 +31,7 @@ def results(rig, made):
 
 
 class TestTheDuty:
-    def test_all_are_told_of_in_one_call(self):
+    def test_all_are_reported_in_one_call(self):
         rig = Rig()
         made, given = two(rig)
         say(rig, given[0], MORE)
@@ -65,7 +65,7 @@ class TestTheDuty:
         assert rig.progress_once() == ProgressReport(written=1)
         assert results(rig, made) == [[SAID], [MORE]]
 
-    def test_nothing_is_told_of_what_has_ended_or_is_somebody_elses(self):
+    def test_nothing_is_reported_about_ended_or_foreign_runs(self):
         rig = Rig(lease=SECOND)
         made, given = two(rig)
         say(rig, given[0])
@@ -104,7 +104,7 @@ def test_many_that_write_without_end_cost_one_call_at_a_time(monkeypatch):
             while place.store.calls["progress"] < 4:
                 count += 1
                 for assignment in given:
-                    place.target.report(assignment, Underway(started=NOW, result={"output": str(count)}))
+                    place.target.report(assignment, RunInProgress(started=NOW, result={"output": str(count)}))
                 await asyncio.sleep(0)  # noqa: TID251 - no waiting
             calls, took = place.store.calls["progress"], place.system.monotonic() - began
             assert calls <= 1 + took // (SECOND // 20)
@@ -129,7 +129,7 @@ def test_a_loop_with_nothing_to_tell_asks_nothing():
 
 
 def test_while_the_store_is_away_the_newest_waits_for_it(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_RETRY", SECOND // 1_000)
+    monkeypatch.setattr(loop, "FIRST_RETRY", SECOND // 1_000)
 
     async def story():
         place = Place(lease=HOUR)
@@ -138,7 +138,7 @@ def test_while_the_store_is_away_the_newest_waits_for_it(monkeypatch):
         async with place.running():
             given = await place.started(one)
             place.store.fail("progress", times=3)
-            place.target.report(given, Underway(started=NOW, result=SAID))
+            place.target.report(given, RunInProgress(started=NOW, result=SAID))
             await turns(lambda: [run.result for run in _runs(place, made)] == [SAID])
             assert place.store.calls["progress"] == 4
 

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.settlement import Accepted
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import EventTrigger
@@ -102,7 +102,7 @@ class TestPlanning:
         assert rig.plan_once() == PlanReport(planned=2, more=True)
         assert rig.plan_once() == PlanReport(planned=1)
 
-    def test_whoever_is_second_is_outrun_and_tells_nothing(self):
+    def test_a_second_node_is_outrun_and_emits_nothing(self):
         rig = Rig()
         rig.create()
         rig.advance(MINUTE)
@@ -246,7 +246,7 @@ class TestAdmitting:
         assert rig.admit_once() == AdmitReport(started=1)
         assert rig.target.given[-1].occurrence.id == second.id
 
-    def test_whoever_has_to_make_room_is_asked_at_once_when_it_runs_here(self):
+    def test_a_local_run_that_is_replaced_is_asked_to_stop_at_once(self):
         rig = Rig()
         made = quiet(rig, overlap_policy=overlap.CancelRunning())
         first = rig.started(made, "first")
@@ -412,7 +412,7 @@ class TestSettling:
         assert rig.settle_once().settled == 1
         assert rig.settle_once().settled == 0
 
-    def test_whoever_waits_hears_of_an_end_but_not_of_a_retry(self):
+    def test_a_waiting_caller_learns_of_an_end_but_not_of_a_retry(self):
         rig = Rig()
         made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
         heard = []
@@ -463,14 +463,14 @@ class TestRenewing:
         assert rig.sink.kinds() == ["LeaseLost", "LeaseLost"]
         assert rig.admit_once() == AdmitReport()  # the claim that waited for its time is forgotten
 
-    def test_what_somebody_asked_to_stop_is_told(self):
+    def test_what_somebody_asked_to_stop_is_reported(self):
         rig = Rig()
         assignment = rig.started(quiet(rig))
         assert rig.store.request_stop(assignment.occurrence.id)
         assert rig.renew_once() == RenewReport(renewed=1, stopped=1)
         assert assignment.stop_reason is Reason.CANCELLED
 
-    def test_a_request_to_stop_is_seen_before_and_only_until_it_is_told(self):
+    def test_a_request_to_stop_is_seen_before_and_only_until_it_is_reported(self):
         rig = Rig()
         assignment = rig.started(quiet(rig, overlap_policy=overlap.Allow()))
         assert rig.is_asked_to_stop() is False
@@ -582,7 +582,7 @@ class TestReaping:
         rig.advance(2 * SECOND)
         assert rig.reap_once() == ReapReport()  # somebody served the route a moment ago
 
-    def test_what_nobody_serves_ends_after_its_grace(self):
+    def test_an_unserved_occurrence_ends_after_its_grace(self):
         rig = Rig(routes=["function:other"])
         made = rig.create(misfire_policy=misfire.CatchUpAll())
         rig.reap_once()
@@ -721,7 +721,7 @@ class TestLooking:
 class TestTheSink:
     def test_one_that_raises_stops_nothing(self, caplog):
         class Rude:
-            def tell(self, driver_events):
+            def report(self, driver_events):
                 raise ValueError("not now")
 
         rig = Rig()

@@ -103,13 +103,13 @@ def test_a_clock_that_is_set_forward_brings_what_is_due_by_it_with_the_next_rene
         async with place.running() as loop:
             await place.asleep()
             ahead = HOUR
-            loop.attend()
+            loop.check_stop_requests()
             await place.sink.until_kind(driver_events.Started)
 
     asyncio.run(story())
 
 
-def test_a_clock_that_is_set_forward_by_less_wakes_nobody():
+def test_a_clock_that_is_set_forward_by_less_wakes_no_node():
     async def story():
         ahead = 0
         clock = SystemClock()
@@ -118,7 +118,7 @@ def test_a_clock_that_is_set_forward_by_less_wakes_nobody():
             await place.asleep()
             ahead = HOUR // 2
             looks, renewals = place.store.calls["next_time"], place.store.calls["clock"]
-            loop.attend()
+            loop.check_stop_requests()
             await turns(lambda: place.store.calls["clock"] > renewals)
             await turns(lambda: loop._node.now > clock.micros() + HOUR // 4)
             assert place.sleeps

@@ -68,7 +68,7 @@ class TestForgettingToStop:
         assert (done.returncode, done.stderr) == (0, "")
         assert phases(open_on_file(), done.stdout.strip()) == ["pending"]
 
-    def test_whoever_waits_for_a_run_is_let_go(self, tmp_path, open_on_file):
+    def test_a_caller_that_waits_for_a_run_is_released(self, tmp_path, open_on_file):
         waiting = """job = await scheduler.schedule(work, name="other")
         waiting = asyncio.ensure_future(scheduler.run_now(job, overlap="allow"))"""
         done = script(tmp_path, FORGETFUL.format(function=ASYNC, extra=waiting))

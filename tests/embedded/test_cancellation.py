@@ -245,7 +245,7 @@ class TestWhatRuns:
 
 class TestBesideRunNow:
     @pytest.mark.parametrize("is_started", [False, True], ids=["not started", "started"])
-    def test_whoever_waits_for_the_run_is_told(self, keeper, is_started):
+    def test_a_caller_that_waits_for_the_run_gets_an_error(self, keeper, is_started):
         gate, answers = Gate(), []
         job_id = keep(keeper, gate, trigger=NEVER)
         if is_started:

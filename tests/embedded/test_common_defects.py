@@ -135,7 +135,7 @@ class TestOrder:
         by_hand.driver.run_due()
         assert (ran, phases(by_hand.scheduler, second)) == ([], ["skipped"])
 
-    def test_cancelling_the_head_of_the_queue_stalls_nobody(self, by_hand):
+    def test_cancelling_the_head_of_the_queue_does_not_stall_the_queue(self, by_hand):
         ran = []
         head, *_ = [
             keep(

@@ -126,7 +126,7 @@ class TestTriggers:
             memory.every(5, trigger=CronTrigger("0 9 * * *"))
         assert refused.value.field == "trigger"
 
-    def test_what_is_no_option_is_refused_before_there_is_a_function(self, memory):
+    def test_an_invalid_option_is_refused_before_there_is_a_function(self, memory):
         with pytest.raises(TypeError, match="'retry'"):
             memory.every(5, retry=1)
 

@@ -136,7 +136,7 @@ def test_who_depends_on_it_waits_for_its_retries(rig, options):
     assert (rig.told(a)[0], rig.told(b)[0]) == ("completed/succeeded", "completed/succeeded")
 
 
-def test_nobody_waits_longer_than_a_day(rig):
+def test_no_one_waits_longer_than_a_day(rig):
     a = rig.job("a", trigger=CronTrigger("0 12 17 3 *"))
     rig.scheduler.pause(a)
     b = rig.job("b", trigger=EVERY_MINUTE, depends_on=[a], max_runs=1)
@@ -151,7 +151,7 @@ def test_nobody_waits_longer_than_a_day(rig):
     assert rig.told(down)[0] == "skipped/dependency_timed_out"
 
 
-def test_waiting_is_no_lateness(rig):
+def test_waiting_is_not_lateness(rig):
     up = rig.job("up", trigger=CronTrigger("0 0 1 1 *"))
     down = rig.job("down", trigger=DAILY, depends_on=[up])
     rig.run_until(NOON + timedelta(hours=5))

@@ -91,7 +91,7 @@ class TestOrder:
         by_hand.driver.run_due()
         assert (log.ran, by_hand.job(b).name, by_hand.job(b).labels) == (["a", "b"], "after", {"team": "a"})
 
-    def test_with_nobody_to_wait_for_it_runs_at_once(self, by_hand, log):
+    def test_without_upstreams_to_wait_for_it_runs_at_once(self, by_hand, log):
         by_hand.scheduler.schedule_with_deps(log("alone"), [], function_name="alone")
         by_hand.driver.run_due()
         assert log.ran == ["alone"]
@@ -148,7 +148,7 @@ class TestRefusals:
                 make()
             assert refused.value.message.count("depends on") == 5
 
-    def test_nobody_waits_for_itself(self, by_hand):
+    def test_no_one_waits_for_itself(self, by_hand):
         job_id = keep(by_hand.scheduler, nothing, name="me", trigger=EVERY_MINUTE)
         with pytest.raises(InvalidSchedule, match="names the schedule itself"):
             by_hand.scheduler.add_dependency(job_id, [job_id])

@@ -22,7 +22,7 @@ def runs(scheduler, *jobs):
     return [len(scheduler.occurrences(job)) for job in jobs]
 
 
-def test_a_listener_for_every_end_is_not_set_off_by_those_who_follow_it(keeper):
+def test_a_listener_for_every_end_is_not_triggered_by_those_who_follow_it(keeper):
     job = keep(keeper, nothing, trigger=GO, name="job")
     listener = keep(keeper, nothing, trigger=EventTrigger("occurrence.completed"), name="listener")
     first = follow(keeper, listener, name="first")

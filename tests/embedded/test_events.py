@@ -51,7 +51,7 @@ class TestDelivery:
         [one] = scheduler.occurrences(job)
         assert one.origin == f"event:{event_id}"
 
-    def test_only_what_matches_is_set_off(self, scheduler):
+    def test_only_what_matches_is_triggered(self, scheduler):
         big = listen(scheduler, lambda: "big", EventTrigger("upload", {"size": {"gte": 10}}))
         any_ = listen(scheduler, lambda: "any", EventTrigger(["upload", "copy"]))
         other = listen(scheduler, lambda: "other", EventTrigger("copy"))
@@ -124,7 +124,7 @@ class TestDelivery:
             assert eventually(lambda: str(scheduler.get_job(job).status) == "completed")
         assert scheduler.get_job(job).run_count == 2
 
-    def test_a_job_may_emit_what_sets_off_another(self, scheduler):
+    def test_a_job_may_emit_what_triggers_another(self, scheduler):
         first = listen(scheduler, lambda: scheduler.emit("second"), EventTrigger("first"))
         second = listen(scheduler, lambda: "done", EventTrigger("second"))
         with scheduler:

@@ -120,7 +120,7 @@ class TestRefusals:
         assert refused.value.field == "job_id"
 
     @pytest.mark.parametrize("bad", [5, None, "", nothing])
-    def test_what_is_no_id_is_refused(self, by_hand, bad):
+    def test_an_invalid_id_is_refused(self, by_hand, bad):
         with pytest.raises(InvalidSchedule) as refused:
             by_hand.scheduler.explain(bad)
         assert refused.value.field == "job_id"

@@ -71,7 +71,7 @@ def test_a_run_by_hand_is_waited_for(opened):
     assert (told["occurrence_id"], told["phase"]) == (run.occurrence_id, "completed")
 
 
-def test_an_event_sets_off_what_listens_for_it(opened):
+def test_an_event_triggers_what_listens_for_it(opened):
     scheduler = opened()
     HEARD.clear()
     scheduler.schedule(hear, trigger=EventTrigger("order_paid"))
@@ -121,7 +121,7 @@ def test_time_that_a_test_sets_is_that_of_the_store(database):
     scheduler.close()
 
 
-def test_a_database_that_is_not_there_is_told_without_its_password(postgres):
+def test_a_database_that_is_not_there_is_shown_without_its_password(postgres):
     url = postgres.url("nowhere").replace("noonmark@", "noonmark:secret@")
     scheduler = Scheduler(url)
     scheduler.every(hours=1)(one)
@@ -131,7 +131,7 @@ def test_a_database_that_is_not_there_is_told_without_its_password(postgres):
     assert "secret" not in str(told.value)
 
 
-def test_an_option_that_makes_no_sense_is_told():
+def test_an_option_that_makes_no_sense_is_reported():
     with pytest.raises(InvalidSchedule, match="pool '1' must be") as told:
         Scheduler("postgresql://127.0.0.1/jobs?pool=1")
     assert told.value.field == "store"

@@ -127,7 +127,7 @@ class TestOrder:
 
 class TestFailures:
     @pytest.mark.parametrize("named", [True, False])
-    def test_no_later_stage_begins_and_the_stage_is_told(self, either, named):
+    def test_no_later_stage_begins_and_the_stage_is_reported(self, either, named):
         ran = []
         either.register_function("never", lambda: ran.append(1))
         never = either._functions.find("never").call
@@ -143,7 +143,7 @@ class TestFailures:
         assert raised.value.message == f"stage {raised.value.stage!r} failed (KeyError: 'missing')"
         assert ran == []
 
-    def test_all_errors_of_a_stage_are_told_in_order(self, memory):
+    def test_all_errors_of_a_stage_are_reported_in_order(self, memory):
         with pytest.raises(PipelineError, match=r"KeyError: 'missing', and 1 more") as raised:
             asyncio.run(JobPipeline(memory).add_stage(fail, one, fail_later).run())
         assert [type(error) for error in raised.value.errors] == [KeyError, ValueError]
@@ -190,7 +190,7 @@ class TestFailures:
 
 
 class TestProgress:
-    def test_every_function_that_ends_is_told(self, either):
+    def test_every_function_that_ends_is_reported(self, either):
         seen = []
         pipeline = JobPipeline(either, on_progress=seen.append).add_stage(one, two, name="first").add_stage(three)
         pipeline.run_sync()
@@ -217,7 +217,7 @@ class TestRefusals:
             JobPipeline(memory).add_stage()
 
     @pytest.mark.parametrize("bad", [5, "one", None, [one]])
-    def test_what_is_no_function(self, memory, bad):
+    def test_an_invalid_function(self, memory, bad):
         with pytest.raises(InvalidSchedule, match="must be callable"):
             JobPipeline(memory).add_stage(one, bad)
 
@@ -249,7 +249,7 @@ class TestRefusals:
 
 
 class TestStopping:
-    def test_whoever_waits_is_told_and_no_later_stage_begins(self, keeper):
+    def test_a_waiting_caller_gets_an_error_and_no_later_stage_begins(self, keeper):
         gate, ran, told = Gate(), threading.Event(), []
         keeper.register_function("gate", gate)
         keeper.register_function("ran", ran.set)
@@ -416,3 +416,36 @@ def test_a_stage_is_no_schedule_that_comes_again(memory):
     [job] = memory.list_jobs("cancelled")
     assert (memory.list_jobs(), job.next_run, phases(memory, job.id)) == ([], None, ["completed"])
     assert memory.preview(NEVER, 1) != []
+
+
+KILLED = """
+    import os, signal, sys
+    from noonmark import JobPipeline, Scheduler
+
+    def quick():
+        pass
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def never():
+        print("later stage")
+
+    scheduler = Scheduler(sys.argv[1], lease=0.2)
+    for function in (quick, die, never):
+        scheduler.register_function(function.__name__, function)
+    scheduler.schedule(quick, name="mine", trigger=None)
+    JobPipeline(scheduler).add_stage(quick, die).add_stage(never).run_sync()
+"""
+
+
+def test_what_a_killed_process_leaves_is_deleted_by_the_next_one(tmp_path):
+    store = f"sqlite:///{tmp_path / 'jobs.db'}"
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), store], capture_output=True, check=False)
+    assert (killed.returncode, killed.stdout) == (-9, b"")
+    scheduler = Scheduler(store, lease=0.2)
+    left = {job.name for job in scheduler.list_jobs()}
+    assert (left, len(scheduler.list_jobs())) == ({None, "mine"}, 3)
+    scheduler.start()
+    eventually(lambda: [job.name for job in scheduler.list_jobs()] == ["mine"])
+    scheduler.close()

@@ -19,6 +19,7 @@ from noonmark import (
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START
 from tests.embedded.waiting import keep
+from tests.soak import examples
 
 MINUTE = timedelta(minutes=1)
 HOURLY = CronTrigger("0 * * * *")
@@ -53,7 +54,7 @@ def _triggers(draw, now):
     return CalendarTrigger(timezone=draw(st.sampled_from(ZONES)), minute=[15], hour=hours)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), jitter=st.none() | st.integers(0, 600), max_runs=st.none() | st.integers(1, 4))
 def test_it_is_what_really_fires(data, jitter, max_runs):
     clock = FakeClock(data.draw(st.sampled_from(MOMENTS)))

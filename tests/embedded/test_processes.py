@@ -243,7 +243,7 @@ def double(number):
         assert (done.stdout, done.returncode) == ("42\n", 0), done.stderr
 
     @pytest.mark.parametrize("how", ["started", "run now"])
-    def test_a_program_without_a_guard_is_told_so(self, tmp_path, how):
+    def test_a_program_without_a_guard_is_reported(self, tmp_path, how):
         starts = "scheduler.start()" if how == "started" else "scheduler.run_now(job)"
         text = f"""{PROGRAM}
 print("loaded as", __name__)
@@ -274,7 +274,7 @@ scheduler.stop()
 
     @pytest.mark.parametrize("errand", ["hangs", "clings"])
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-    def test_a_program_that_is_killed_leaves_nobody_behind(self, tmp_path, errand, how):
+    def test_a_program_that_is_killed_leaves_no_process_behind(self, tmp_path, errand, how):
         root = Path(__file__).parents[2]
         text = f"""
         import sys, threading

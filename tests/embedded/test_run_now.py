@@ -107,7 +107,7 @@ class TestTheAnswer:
         job = either.schedule(lambda: result, trigger=NEVER)
         assert either.run_now(job) is result
 
-    def test_a_timeout_is_told_as_one(self, either, slow):
+    def test_a_timeout_is_shown_as_one(self, either, slow):
         job = either.schedule(slow, trigger=NEVER, timeout=0.05)
         with pytest.raises(TimeoutError, match="the run took longer than its timeout"):
             either.run_now(job)
@@ -215,7 +215,7 @@ class TestBesideOthers:
         scheduler.schedule(ran.set)
         assert ran.wait(SOON)
 
-    def test_stopping_tells_whoever_waits(self, scheduler, slow):
+    def test_stopping_notifies_waiting_callers(self, scheduler, slow):
         job = scheduler.schedule(slow, trigger=NEVER)
         scheduler.start()
         told = []

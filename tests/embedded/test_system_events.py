@@ -66,7 +66,7 @@ def test_an_alert_hears_of_a_failure_once_and_of_nothing_else(keeper):
     assert one.event_id == event["event_id"]
 
 
-def test_nothing_is_kept_where_nobody_listens(keeper):
+def test_nothing_is_kept_without_subscribers(keeper):
     job = keep(keeper, fail)
     with keeper:
         assert ended(keeper, job) == ["failed"]
@@ -140,7 +140,7 @@ def test_to_answer_a_fact_with_an_event_is_no_way_round(keeper):
     assert sorted(places(keeper)) == ["evt1.1", "evt2.1", "evt2.2", "evt3.2"]
 
 
-def test_what_was_missed_or_late_is_told_with_the_number(by_hand):
+def test_what_was_missed_or_late_is_shown_with_the_number(by_hand):
     scheduler, driver = by_hand
     keep(scheduler, lambda: None, trigger=EventTrigger("occurrence.misfired"), function_name="note")
     keep(scheduler, lambda: None, trigger=EventTrigger("occurrence.late", {"late_seconds": {"gt": 20}}))
@@ -153,7 +153,7 @@ def test_what_was_missed_or_late_is_told_with_the_number(by_hand):
     assert (late.event_type, late.payload["late_seconds"]) == ("occurrence.late", 30)
 
 
-def test_nobody_speaks_for_noonmark(keeper):
+def test_the_source_noonmark_is_reserved(keeper):
     with pytest.raises(InvalidSchedule, match="source"):
         keeper.emit("occurrence.failed", {}, source="noonmark")
     assert told(keeper) == []

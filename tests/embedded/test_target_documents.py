@@ -100,7 +100,7 @@ class TestReading:
         assert keeper.events("a")[1].payload == {"n": 0}
         assert keeper.events("nobody") == []
 
-    def test_triggers_are_the_jobs_that_events_set_off(self, keeper):
+    def test_triggers_are_the_jobs_that_events_trigger(self, keeper):
         keeper.schedule(CAT, trigger=IntervalTrigger(60))
         one = keeper.schedule(CAT, trigger=EventTrigger("a"), name="one")
         two = keeper.schedule(CAT, trigger=EventTrigger(["b", "c"]))

@@ -13,7 +13,7 @@ import pytest
 from noonmark import AsyncScheduler, Conflict, EventTrigger, IntervalTrigger, InvalidSchedule, RunFailed, Scheduler
 from noonmark.client import verify
 from noonmark.core.instants import SECOND
-from noonmark.targets import stop
+from noonmark.targets import process_control
 from tests.embedded.waiting import NEVER, ended, eventually, phases
 from tests.targets.command.harness import PROCESS_TREE, is_alive, is_stopped
 from tests.targets.http.receiver import http_receiver, sent
@@ -30,7 +30,7 @@ class TestCommands:
         [run] = keeper.runs(job)
         assert run.result == {"exit_code": 0, "output": ""}
 
-    def test_it_runs_when_somebody_asks(self, keeper):
+    def test_it_runs_on_request(self, keeper):
         job = keeper.schedule_command(
             [Path("/bin/sh"), "-c", 'cat; echo " $LEVEL"'], trigger=NEVER, env={"LEVEL": "9"}, stdin="word", name="it"
         )
@@ -95,7 +95,7 @@ class TestCommands:
         assert (first.ended_at - first.started_at).total_seconds() > 0.4
 
     def test_its_whole_family_ends_when_another_node_has_it(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(stop, "STOP_GRACE", SECOND // 10)
+        monkeypatch.setattr(process_control, "STOP_GRACE", SECOND // 10)
         scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", lease=1)
         job = scheduler.schedule_command(["sh", "-c", f"echo begun; {PROCESS_TREE}"], cwd=tmp_path)
         with scheduler:
@@ -197,7 +197,7 @@ class TestRequests:
         assert headers["Idempotency-Key"] == run.occurrence_id
         assert (run.result["status"], run.result["body"]) == (200, {"done": True})
 
-    def test_it_is_sent_when_somebody_asks(self, keeper, receiver):
+    def test_it_is_sent_on_request(self, keeper, receiver):
         job = keeper.schedule_http(f"{receiver.url}/ping?who={{{{payload}}}}", trigger=NEVER, name="it")
         assert keeper.run_now(job, payload="me")["status"] == 200
         assert keeper.schedule_http(f"{receiver.url}/next", trigger=NEVER, expected_statuses=(404,), name="it") == job
@@ -222,7 +222,7 @@ class TestRequests:
         with keeper:
             assert ended(keeper, job) == ["timed_out"]
 
-    def test_what_went_wrong_is_told_to_whoever_waits(self, receiver):
+    def test_an_error_is_raised_for_the_waiting_caller(self, receiver):
         with closing(Scheduler()) as program:
             job = program.schedule_http(f"{receiver.url}/next", body="{{payload.who}}", trigger=NEVER)
             receiver.answers += [(400, b'{"error": "no such order"}', {"Content-Type": "application/json"})]
@@ -242,7 +242,7 @@ class TestRequests:
             assert caught.value.result is None
             assert issubclass(RunFailed, RuntimeError)
 
-    def test_everything_that_is_wrong_is_told_at_once(self):
+    def test_all_problems_are_reported_at_once(self):
         with pytest.raises(InvalidSchedule) as caught:
             Scheduler().schedule_http("http://host", retries=-1, expected_statuses=["ok"], timeout=-1)
         told = {one.field: one.message for one in caught.value.problems}
@@ -317,7 +317,7 @@ class TestRequests:
 
 
 class TestEvents:
-    def test_a_schedule_sets_off_another(self, keeper):
+    def test_a_schedule_triggers_another(self, keeper):
         heard = []
         keeper.register_function("hear", lambda context: heard.append((context.event["source"], context.payload)))
         keeper.schedule(

@@ -190,7 +190,7 @@ class TestTriggers:
         assert declared(scheduler, said).overlap_policy == overlap.Allow()
         assert declared(scheduler, said).misfire_policy == misfire.CatchUpAll()
 
-    def test_without_a_trigger_it_must_follow_somebody(self, by_hand):
+    def test_without_a_trigger_it_must_have_an_upstream(self, by_hand):
         head = keep(by_hand.scheduler, nothing, trigger=NEVER)
         job_id = keep(by_hand.scheduler, nothing, trigger=NEVER)
         with pytest.raises(InvalidTrigger, match="is required, unless depends_on") as refused:
@@ -240,7 +240,7 @@ class TestFunctions:
             scheduler.update(job_id, lambda: 1)
 
     @pytest.mark.parametrize("func", [5, "builtins:print"])
-    def test_what_is_no_function_is_refused(self, keeper, func):
+    def test_an_invalid_function_is_refused(self, keeper, func):
         job_id = keep(keeper, nothing, trigger=NEVER)
         with pytest.raises(InvalidSchedule, match="must be callable"):
             keeper.update(job_id, func)

@@ -36,8 +36,8 @@ def test_it_does_nothing_until_it_is_started(scheduler, worker):
     assert worker.snapshot() == WorkerSnapshot(node=NODE)
     assert (worker.status()["running"], worker.status()["leader_lock"]) == (False, False)
     worker.wake()
-    worker.attend()
-    worker.hurry()
+    worker.check_stop_requests()
+    worker.hand_back_now()
     assert phases(scheduler, job) == ["pending"]
 
 
@@ -153,7 +153,7 @@ def test_one_that_waits_for_what_runs_can_be_hurried(scheduler):
     closing.start()
     eventually(lambda: not worker.snapshot().is_wanted)
     assert closing.is_alive()
-    worker.hurry()
+    worker.hand_back_now()
     eventually(lambda: not closing.is_alive())
     assert [phases(scheduler, job) for job in (earlier, later)] == [["pending"], ["pending"]]
 
@@ -183,7 +183,7 @@ def test_one_that_is_hurried_before_it_closes_does_not_wait_either(scheduler):
     job = scheduler.schedule(gate)
     worker.start()
     gate.wait()
-    worker.hurry()
+    worker.hand_back_now()
     worker.close()
     assert phases(scheduler, job) == ["pending"]
 

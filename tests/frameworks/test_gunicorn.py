@@ -53,7 +53,7 @@ def test_workers_that_read_the_history_themselves_lose_nothing(site):
     assert seen == sorted(seen), "what was on record is not on record any more"
 
 
-def test_a_worker_whose_master_had_the_file_open_is_told_so(site):
+def test_a_worker_whose_master_had_the_file_open_is_reported(site):
     site.may_complain = True
     command = ["-m", "gunicorn", "--workers", 1, "--preload", "--bind", "127.0.0.1:0", "--config", START]
     master = site.run(

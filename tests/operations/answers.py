@@ -4,6 +4,7 @@ import types
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from noonmark.core.instants import parse_instant
@@ -39,9 +40,12 @@ def _model_problems(model, value, path):
     yield from (f"{path}.{name}: not in the model" for name in value.keys() - known.keys())
     required = {name for name, one in known.items() if one.default is MISSING}
     yield from (f"{path}.{name}: missing" for name in required - value.keys())
-    hints = get_type_hints(model)
+    hints = _type_hints(model)
     for name in value.keys() & known.keys():
         yield from _problems(hints[name], value[name], f"{path}.{name}")
+
+
+_type_hints = cache(get_type_hints)
 
 
 def _is_a(kind, value):

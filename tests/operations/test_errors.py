@@ -32,7 +32,7 @@ def test_an_unknown_code_is_an_error_all_the_same():
     assert type(error_of("from_the_future", "why")) is NoonmarkError
 
 
-def test_everything_wrong_is_told():
+def test_all_problems_are_reported():
     problems = [Problem("name", "is empty"), Problem("trigger", "is required", "invalid_trigger")]
     assert error_document(InvalidSchedule("is empty (and 1 more)", field="name", problems=problems)) == {
         "code": "invalid_schedule",

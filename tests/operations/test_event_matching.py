@@ -68,7 +68,7 @@ def test_an_event_can_be_tried_before_it_is_emitted(harness):
     assert harness("event/list") == before
 
 
-def test_nobody_sees_the_events_or_schedules_of_others(harness):
+def test_no_one_sees_the_events_or_schedules_of_others(harness):
     assert harness("event/match", caller=FOREIGN) == {"checked": 0, "matched": 0, "events": []}
     with pytest.raises(LookupError):
         harness("event/match", caller=FOREIGN, schedule_id="loader")
@@ -99,7 +99,7 @@ def test_what_cannot_be_understood_is_refused_by_its_field(harness, asked, code,
     assert (refused.value.code, refused.value.field) == (code, field)
 
 
-def test_triggers_are_the_schedules_that_events_set_off():
+def test_triggers_are_the_schedules_that_events_trigger():
     harness = Harness()
     harness.create(schedule_id="hourly")
     harness.create(schedule_id="loader", trigger=UPLOADED, labels={"team": "data"})

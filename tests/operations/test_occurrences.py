@@ -52,7 +52,7 @@ class TestRunningNow:
         assert harness("schedule/pause", schedule_id=made)["next_run_at"] is None
         assert harness("schedule/resume", schedule_id=made)["next_run_at"] == "2026-03-01T12:01:00Z"
 
-    def test_the_next_run_is_told_with_its_jitter_also_before_it_is_planned(self, harness):
+    def test_the_next_run_is_shown_with_its_jitter_also_before_it_is_planned(self, harness):
         made = harness.create(trigger={"type": "interval", "every_seconds": 3600, "jitter_seconds": 600})["schedule_id"]
         planned = harness("schedule/get", schedule_id=made)
         [row] = harness("schedule/occurrences", schedule_id=made)["occurrences"]
@@ -78,7 +78,7 @@ class TestRunningNow:
         with pytest.raises(KeyReused):
             harness("schedule/run", schedule_id=made["schedule_id"], key="k", **other)
 
-    def test_what_would_be_skipped_is_refused_unless_told_otherwise(self, harness):
+    def test_what_would_be_skipped_is_refused_by_default(self, harness):
         made = harness.create()
         running = accepted(harness, made)
         with pytest.raises(OverlapConflict) as refused:
@@ -184,9 +184,18 @@ class TestBackfills:
         assert (told["phase"], told["count"], told["ended"]) == ("active", asked["count"], 0)
         assert told["phases"] == {"pending": asked["count"]}
         assert harness("backfill/list", schedule_id=made) == {"backfills": [told]}
-        assert harness("backfill/pause", **one)["phase"] == "paused"
+        assert harness("backfill/pause", **one, reason="load")["phase"] == "paused"
         harness.pass_by(1)
         assert harness.calls == []
+        paused = harness("schedule/occurrences", schedule_id=made)["occurrences"][-1]
+        words = "its backfill has been paused since "
+        resume = f"noonmark backfill resume {made} {one['backfill_id']}"
+        explained = harness("occurrence/explain", occurrence_id=paused["occurrence_id"])["summary"]
+        for said in (paused["why"].lower(), explained.lower()):
+            assert words.lower() in said
+            assert "by `local` (load)" in said
+            assert resume.lower() in said
+        assert paused["waiting_for"] == "paused"
         assert harness("backfill/resume", **one)["phase"] == "active"
         harness.pass_by(1)
         told = harness("backfill/get", **one)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.operations.pages import FIRST, MAX_BYTES, fitting, read_page, size_of
+from noonmark.operations.serializers import FIRST, MAX_BYTES, fitting, read_page, size_of
 from noonmark.server.strict_json import write_json
 from tests.operations.harness import Harness
 
@@ -47,7 +47,7 @@ def test_small_entries_fill_a_page(harness):
     assert harness("event/list", limit=3 * FIRST - 1)["next_cursor"] is not None
 
 
-def test_matching_looks_at_as_many_as_can_be_told(harness):
+def test_matching_looks_at_as_many_as_can_be_shown(harness):
     emit(harness, 40)
     told = harness("event/match", event_type="large", limit=1_000)
     assert told["checked"] == told["matched"] == len(told["events"]) == 8
@@ -103,7 +103,7 @@ def test_an_entry_that_is_larger_than_a_page_comes_alone():
     assert ([one["number"] for one in page.entries], page.end) == ([0], 0)
 
 
-def test_what_fits_is_told():
+def test_what_fits_is_reported():
     entry = {"text": LARGE}
     assert fitting([]) == []
     assert len(fitting([entry] * 20)) == MAX_BYTES // size_of(entry)

@@ -118,7 +118,7 @@ def test_a_cursor_is_read_as_it_was_written(values):
 
 
 @pytest.mark.parametrize("text", ["", "=", "W10", "x" * 2_000, write_cursor(2**70), write_cursor("\n"), "é", None])
-def test_what_is_no_cursor_is_refused(text):
+def test_an_invalid_cursor_is_refused(text):
     with pytest.raises(ValueError, match="not a cursor"):
         read_cursor(text, int)
 
@@ -158,7 +158,7 @@ class TestHistory:
         assert [one["event_id"] for one in harness("event/list", event_type="kind0")["events"]] == ["e2", "e0"]
         assert harness("event/list", caller=FOREIGN)["events"] == []
 
-    def test_an_event_sets_off_what_listens_for_it_once(self, harness):
+    def test_an_event_triggers_what_listens_for_it_once(self, harness):
         harness.create(trigger={"type": "event", "event_type": "seen"})
         for _ in range(2):
             assert harness("event/emit", event_type="seen", payload={"n": 1}, event_id="one") == {"event_id": "one"}
@@ -450,7 +450,7 @@ class TestTheLastOccurrence:
             "It has not run yet: it is due at 2026-03-01 12:01:00 UTC.",
         )
 
-    def test_a_failed_run_that_was_asked_for_is_told_with_its_id_and_what_comes_next(self, harness):
+    def test_a_failed_run_that_was_asked_for_is_shown_with_its_id_and_what_comes_next(self, harness):
         made = harness.create()
         harness.pass_by(60)
         harness.clock.advance(5)
@@ -477,7 +477,7 @@ class TestTheLastOccurrence:
         assert told["occurrence_id"] == one["occurrence_id"]
         assert "made up for 2026-03-01 12:01:00 UTC: it ran" in told["summary"]
 
-    def test_what_waits_for_events_and_never_ran_is_told_so(self, harness):
+    def test_what_waits_for_events_and_never_ran_is_reported(self, harness):
         made = harness.create(trigger={"type": "event", "event_type": "up"})
         told = harness("schedule/explain", schedule_id=made["schedule_id"])
         assert "the schedule waits for events" in told["summary"]

@@ -42,7 +42,7 @@ def http(url="https://api.example.com/hook", **headers):
     return {"target_kind": "http", "method": "POST", "url": url, "secret_headers": headers or {"X-Token": "token"}}
 
 
-def test_a_secret_is_told_without_its_value(harness):
+def test_a_secret_is_shown_without_its_value(harness):
     made = put(harness, hosts=["API.example.com.", "api.example.com", "*.example.org:8443"])
     assert made == {
         "name": "token",
@@ -76,7 +76,7 @@ def test_who_set_and_deleted_it_is_written_down(harness):
     assert len(harness("audit/list")["entries"]) == 2
 
 
-def test_everything_that_is_wrong_is_told_but_what_was_given(harness):
+def test_all_problems_are_reported_without_the_input(harness):
     with pytest.raises(InvalidRequest) as refused:
         harness("secret/set", name=f"Bearer {MARK}", value=f"{MARK}\n", hosts=[f"{MARK}@a", MARK * 20])
     assert [one.field for one in refused.value.problems] == ["name", "value", "hosts[0]", "hosts[1]"]

@@ -8,7 +8,7 @@ import pytest
 from noonmark.core.ids import manual
 from noonmark.core.instants import parse_instant
 from noonmark.core.lifecycle import ENDINGS, Phase
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.operations.models import answers
@@ -64,7 +64,7 @@ def test_one_that_waits_has_no_run_and_no_end(harness):
     check_answer(answers.Occurrence, told)
 
 
-def test_a_failure_is_told_with_its_class_also_before_the_next_attempt(harness):
+def test_a_failure_is_shown_with_its_class_also_before_the_next_attempt(harness):
     made = harness.create(retry_policy={"max_attempts": 2, "backoff_seconds": 5})
     harness.answers += [ValueError("no paper"), KeyError("no ink")]
     one = harness("schedule/run", schedule_id=made["schedule_id"])
@@ -93,7 +93,7 @@ def test_the_terms_are_those_of_the_present_declaration_until_it_is_edited(harne
     check_answer(answers.Occurrence, told)
 
 
-def test_a_large_target_is_told_by_the_occurrence_alone(harness):
+def test_a_large_target_is_shown_by_the_occurrence_alone(harness):
     made = harness.create(target={**REPORT, "payload": "x" * 5_000})
     [listed] = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
     alone = harness("occurrence/get", occurrence_id=listed["occurrence_id"])
@@ -141,7 +141,7 @@ WISHES = {
 }
 
 
-def test_every_end_has_a_class_or_is_no_failure():
+def test_every_end_has_a_class_or_is_not_a_failure():
     one = factories.occurrence(factories.schedule(), manual("a"))
     known = get_args(answers.FailureClass)
     for phase, reasons in ENDINGS.items():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.operations.served_routes import refused_program_words, unserved_words
+from noonmark.operations.target_policy import refused_program_words, unserved_words
 
 SERVED = ("event", "function:nightly", "function:weekly", "function:yearly")
 

@@ -40,7 +40,7 @@ def told(service):
 
 
 @pytest.fixture
-def untold(service, tmp_path):
+def unannounced(service, tmp_path):
     """One that was kept while the store was away."""
     assert told(service) == []
     with closing(sqlite3.connect(tmp_path / "noonmark.db", isolation_level=None)) as other:
@@ -53,27 +53,27 @@ def untold(service, tmp_path):
     assert told(service) == []
 
 
-@pytest.mark.usefixtures("untold")
+@pytest.mark.usefixtures("unannounced")
 class TestWhatWasKeptWhileTheStoreWasAway:
-    def test_is_told_of_before_a_list(self, service):
+    def test_is_reported_before_a_list(self, service):
         found = perform(service, LOCAL, "upload/list", {})["uploads"]
         assert [one["filename"] for one in found] == told(service) == ["first"]
-        assert service.uploads.untold("default") == []
+        assert service.uploads.unannounced("default") == []
 
-    def test_is_told_of_before_the_next_file(self, service):
+    def test_is_reported_before_the_next_file(self, service):
         send(service, "second")
         assert told(service) == ["first", "second"]
 
-    def test_is_no_business_of_others(self, service):
+    def test_is_hidden_from_others(self, service):
         elsewhere = replace(LOCAL, owner=replace(LOCAL.owner, tenant="elsewhere"))
         assert perform(service, elsewhere, "upload/list", {})["uploads"] == []
         assert told(service) == []
 
 
-def test_what_somebody_is_about_to_tell_of_is_left_to_him(service):
+def test_an_upload_that_another_process_is_about_to_announce_is_left_to_it(service):
     coming = service.uploads.receive("default", "upl_1")
     coming.keep(filename="a", path="/a", content_type="text/plain", now=1)
-    assert service.uploads.untold("default") == []
+    assert service.uploads.unannounced("default") == []
     assert list(service.uploads.sweep()) == []
     coming.drop()
-    assert [one.upload_id for one in service.uploads.untold("default")] == ["upl_1"]
+    assert [one.upload_id for one in service.uploads.unannounced("default")] == ["upl_1"]

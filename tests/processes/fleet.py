@@ -21,6 +21,7 @@ from noonmark.core.triggers import IntervalTrigger
 from noonmark.embedded.declarations import OWNER
 from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL
+from tests.servers.forked import start_forked
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -53,17 +54,24 @@ class Fleet:
         With a command it runs within that one, which becomes it: at the far end of a wire, for instance. With a source
         it uses the Noonmark in that folder.
         """
+        module, arguments = f"tests.processes.{program}", [json.dumps({"store": self.url, **settings})]
         folders = [*([] if source is None else [str(source)]), *sys.path, str(ROOT)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders), JOURNAL: str(self.journal.path)}
         log = (self.folder / f"{program}-{len(self.processes)}.log").open("wb")
         with log:
-            process = subprocess.Popen(
-                [*command, *_python(program, {"store": self.url, **settings})],
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(folders), JOURNAL: str(self.journal.path)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            if command or source:
+                process = subprocess.Popen(
+                    [*command, sys.executable, "-m", module, *arguments],
+                    cwd=ROOT,
+                    env=environment,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            else:
+                process = start_forked(
+                    module, *arguments, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+                )
         self.processes.append(process)
         if ready:
             self.until(lambda: process.poll() is not None or self.journal.of(ready, pid=process.pid))
@@ -221,10 +229,6 @@ class Chance:
     def pause(self, low, high):
         """Let a while pass, between so many seconds."""
         threading.Event().wait(low + (high - low) * self.below(1_000) / 1_000)
-
-
-def _python(program, settings):
-    return sys.executable, "-m", f"tests.processes.{program}", json.dumps(settings)
 
 
 def every(seconds, *, count, after=2.5, offset=0):

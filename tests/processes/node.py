@@ -28,7 +28,7 @@ class JournalSink:
         self._freezes = freezes
         self.store = None
 
-    def tell(self, happenings):
+    def report(self, happenings):
         for one in happenings:
             _note(one)
         if self._freezes and any(isinstance(one, events.Claimed) for one in happenings):

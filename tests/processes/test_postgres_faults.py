@@ -113,7 +113,7 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_connections_that_the_server_ends_at_random_are_nobodys_business(fleet, figure):
+def test_connections_that_the_server_ends_at_random_are_harmless(fleet, figure):
     kills = 10 * SCALE
     for _ in range(3):
         fleet.node(3 * LEASE)

@@ -8,7 +8,7 @@ from tests.processes.fleet import every
 QUICK = 100
 
 
-def test_a_hundred_hanging_targets_starve_nobody(fleet, figure):
+def test_a_hundred_hanging_targets_do_not_starve_others(fleet, figure):
     fleet.node(15.0)
     alone = quick_ones(fleet)
     fleet.completed(alone)

@@ -106,7 +106,7 @@ def serving(
         fresh_id=lambda: f"fresh{next(numbers):06}",
         node="node-1",
         wake=lambda _: scheduler._runners.wake(),
-        attend=scheduler._runners.attend,
+        check_stop_requests=scheduler._runners.check_stop_requests,
         worker=driver,
         limits=limits or Limits(),
         uploads=uploads,

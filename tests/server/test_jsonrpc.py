@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.operations.errors import STATUS
-from noonmark.operations.pages import MAX_BYTES
+from noonmark.operations.serializers import MAX_BYTES
 from noonmark.operations.table import OPERATIONS
 from noonmark.server.jsonrpc import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.wiring import make_store

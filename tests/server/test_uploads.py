@@ -117,7 +117,7 @@ class TestAFileThatComes:
             assert (kept := json.loads(said))["filename"] == "eval.jsonl"
             assert kept["sha256"] == sha256(TEXT).hexdigest()
 
-    def test_sets_off_the_schedules_that_wait_for_it(self, served):
+    def test_triggers_the_schedules_that_wait_for_it(self, served):
         trigger = {"type": "event", "event_type": "file_uploaded", "filters": {"path": {"prefix": "/datasets/"}}}
         made = served.create(trigger=trigger)["schedule_id"]
         for path in ("/datasets/eval.jsonl", "/elsewhere/eval.jsonl"):

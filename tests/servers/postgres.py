@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from psycopg import pq
+
 NOBODY = "nobody"
 """PostgreSQL refuses to run as root; there it runs as the user who owns nothing."""
 QUICK = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
 """What a test may do without: the data outlives its processes, and not a power failure."""
 START_SECONDS = 60
 LOOPBACK = "127.0.0.1"
+DONE = {pq.ExecStatus.EMPTY_QUERY, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK}
 
 
 class Postgres:
@@ -68,8 +71,18 @@ class Postgres:
         self.tool("pg_ctl", "-w", "-D", self._data, "-m", mode, "stop")
 
     def sql(self, text, database="postgres"):
-        """Run statements, and return what psql prints of their rows."""
-        return self.tool("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", self.url(database), "-c", text)
+        """Run statements; the rows of the last one as psql prints them, because starting psql takes longer."""
+        connection = pq.PGconn.connect(self.url(database).encode())
+        try:
+            assert connection.status == pq.ConnStatus.OK, connection.get_error_message()
+            result = connection.exec_(text.encode())
+            assert result.status in DONE, result.get_error_message()
+            return "\n".join(
+                "|".join((result.get_value(row, column) or b"").decode() for column in range(result.nfields))
+                for row in range(result.ntuples)
+            )
+        finally:
+            connection.finish()
 
     def create(self, database):
         """Make a database; its address."""

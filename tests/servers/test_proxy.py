@@ -104,7 +104,7 @@ def test_a_commit_whose_reply_is_dropped_has_been_done(proxy, table, way):
     assert (proxy.seen["commits"], proxy.seen["dropped"]) == (1, 1)
 
 
-def test_a_commit_that_failed_is_no_commit(proxy, table):
+def test_a_commit_that_failed_is_not_a_commit(proxy, table):
     async def conversation():
         connection = await connected(table, proxy)
         proxy.drop_replies()

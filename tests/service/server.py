@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from tests.cli.terminal import ENVIRONMENT, NOONMARK, PATIENCE
 from tests.embedded.waiting import SOON, eventually
+from tests.servers.forked import start_forked
 
 LINE = re.compile(r"Noonmark \S+ listens on (http://\S+) \(store (\S+), worker (on|off)\)\n")
 
@@ -89,15 +90,14 @@ class Server:
 def launch(folder, *arguments, name="server", port="0", through=(), **environment):
     """Start a server in a folder, perhaps through another program; startup may fail."""
     out, log = folder / f"{name}.out", folder / f"{name}.log"
+    words = ["serve", "--port", port, *map(str, arguments)]
     with out.open("wb") as stdout, log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [*through, *NOONMARK, "serve", "--port", port, *arguments],
-            cwd=folder,
-            env=ENVIRONMENT | {"PYTHONWARNINGS": "error"} | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-        )
+        settings = {"cwd": folder, "env": ENVIRONMENT | {"PYTHONWARNINGS": "error"} | environment}
+        settings |= {"stdout": stdout, "stderr": stderr}
+        if through:
+            process = subprocess.Popen([*through, *NOONMARK, *words], stdin=subprocess.DEVNULL, **settings)
+        else:
+            process = start_forked("noonmark", *words, **settings)
     return Server(folder, process, out, log)
 
 

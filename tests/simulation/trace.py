@@ -5,9 +5,9 @@ from functools import singledispatch
 from hashlib import blake2b
 
 from noonmark.core.admission import Busy, Claim
+from noonmark.core.causation import UnmatchedEvent
 from noonmark.core.occurrence import Occurrence
-from noonmark.core.plans import Snapshot
-from noonmark.core.reactions import UnmatchedEvent
+from noonmark.core.planner import Snapshot
 from noonmark.core.run import Run
 from noonmark.core.schedule import Schedule
 from noonmark.ports.records import Admitted, Leadership, LeaseLost, Renewal, StoredSchedule

@@ -48,7 +48,7 @@ class Stores:
 
 
 def ask(store, text, *parameters):
-    return store._glance(lambda uow: uow.session.query(text, *parameters))
+    return store._autocommit(lambda uow: uow.session.query(text, *parameters))
 
 
 def occupy(store, lines):

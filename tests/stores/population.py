@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from noonmark.core import edits
-from noonmark.core.audit import AuditEntry
 from noonmark.core.event import Event
 from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.occurrence import Overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.run import Outcome
-from noonmark.core.schedule import Owner
+from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.secret import Secret
 from noonmark.core.settlement import Accepted
 from noonmark.core.triggers import EventTrigger, OnceTrigger
@@ -90,7 +89,7 @@ def populate(make_store):
             store.note(tenant, [note])
             store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE)
             secret = Secret(name=f"s{number}", hosts=("example.com",), sealed="sealed", created=now, updated=now)
-            store.keep_secret(tenant, secret, most=9)
+            store.put_secret(tenant, secret, most=9)
     store.own_key()
     rig.lead_once()
     store.close()

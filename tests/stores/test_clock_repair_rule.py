@@ -9,8 +9,8 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
 from noonmark.core.policies.retry import LONGEST_RETRY
 from noonmark.core.reasons import Reason
-from noonmark.stores.rules.clock_repair import mend_row, mend_state
-from noonmark.stores.sql.clock_repair import mend
+from noonmark.stores.rules.clock_repair import repair_row, repair_state
+from noonmark.stores.sql.clock_repair import repair
 from noonmark.stores.sql.records import ROW_COLUMNS, STATE_COLUMNS, row_values, state_values
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
@@ -57,16 +57,16 @@ def test_the_statements_and_the_rule_set_back_the_same_times(tmp_path):
 
     def mend_by_rule(uow):
         states, rows = uow.states_in(STATES), uow.rows_in(ROWS)
-        count = sum(mend_state(state, now=NOW, after=AFTER) for state in states)
-        count += sum(mend_row(row, now=NOW, after=AFTER, lease=LEASE) for row in rows)
+        count = sum(repair_state(state, now=NOW, after=AFTER) for state in states)
+        count += sum(repair_row(row, now=NOW, after=AFTER, lease=LEASE) for row in rows)
         return count, [[state_values(one) for one in states], [row_values(one) for one in rows]]
 
     def mend_by_statements(uow):
-        count = mend(uow.session, now=NOW, after=AFTER, lease=LEASE)
+        count = repair(uow.session, now=NOW, after=AFTER, lease=LEASE)
         return count, [uow.session.query(query) for query in (STATES, ROWS)]
 
-    store._quick(prepare)
+    store._write_unlocked(prepare)
     by_rule = store._read(mend_by_rule)  # and nothing of it is written
     assert by_rule[0] > 0
-    assert store._quick(mend_by_statements) == by_rule
+    assert store._write_unlocked(mend_by_statements) == by_rule
     store.close()

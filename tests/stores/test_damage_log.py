@@ -2,8 +2,8 @@
 
 import logging
 
-from noonmark.stores import damage
-from noonmark.stores.damage import DamageLog
+from noonmark.stores.sql import row_checks
+from noonmark.stores.sql.row_checks import DamageLog
 
 
 def test_each_row_is_told_once(caplog):
@@ -23,7 +23,7 @@ def test_each_row_is_told_once(caplog):
 
 
 def test_there_is_an_end_to_what_is_remembered(monkeypatch):
-    monkeypatch.setattr(damage, "MOST_KNOWN", 2)
+    monkeypatch.setattr(row_checks, "MOST_KNOWN", 2)
     log = DamageLog()
     for key in range(5):
         log.note("events", key, "emitted is missing")

@@ -15,9 +15,9 @@ from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Usage
-from noonmark.core.settlement import Accepted, Delivered, Underway, interim, settle
+from noonmark.core.settlement import Accepted, Delivered, RunInProgress, interim, settle
+from noonmark.stores.sql.schema.ddl import execution_history
 from noonmark.stores.sql.schema.tables import metadata
-from noonmark.stores.sql.schema.views import execution_history
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
@@ -148,7 +148,7 @@ def test_a_start_that_was_committed_early_begins_when_it_is_due(bench):
     assert (row["started"], row["ended"], row["duration_seconds"]) == (NOW + 5_000, None, None)
 
 
-def test_a_run_that_is_retried_is_told_beside_those_before_it(bench):
+def test_a_run_that_is_retried_is_shown_beside_those_before_it(bench):
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.retry(one, bench.now)
@@ -162,7 +162,7 @@ def test_a_run_that_is_retried_is_told_beside_those_before_it(bench):
 def test_a_run_that_was_told_of_is_told_once(bench):
     made = bench.create_quiet()
     one = bench.run(made, "a")
-    told = interim(one, Underway(started=NOW + 3, result={"output": "half way"}), node="node-a")
+    told = interim(one, RunInProgress(started=NOW + 3, result={"output": "half way"}), node="node-a")
     assert bench.store.progress([told]) == [True]
     assert [(row["run_id"], row["started"], row["ended"]) for row in query(bench, EVERYTHING)] == [
         (told.run.id, NOW + 3, None)

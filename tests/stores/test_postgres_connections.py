@@ -36,7 +36,7 @@ def test_there_are_never_more_connections_than_the_pool_allows(stores):
     assert len(stores.backends()) == 3
 
 
-def test_whoever_finds_every_connection_in_use_waits_for_one(stores):
+def test_a_caller_waits_while_every_connection_is_in_use(stores):
     store = stores.open("pool=2")
     connections = [store._pool.acquire() for _ in range(2)]
     with ThreadPoolExecutor(1) as pool:
@@ -47,7 +47,7 @@ def test_whoever_finds_every_connection_in_use_waits_for_one(stores):
     store._pool.release(connections[1])
 
 
-def test_whoever_waited_too_long_for_a_connection_is_told(stores):
+def test_a_connection_timeout_is_reported(stores):
     store = stores.open("pool=2", "timeout=0.5")
     connections = [store._pool.acquire() for _ in range(2)]
     with pytest.raises(StoreUnavailable, match=r"all 2 connections to .* are in use; set a larger pool with \?pool="):
@@ -78,7 +78,7 @@ def test_what_was_interrupted_is_done_again(stores):
             uow.session.query(END_MYSELF)
         return "done"
 
-    assert store._careful(["acme"], work) == "done"
+    assert store._write_locked(["acme"], work) == "done"
     assert len(tries) == 3
     assert stores.nodes() == ["try-3"]
 
@@ -91,7 +91,7 @@ def test_what_is_interrupted_again_and_again_is_given_up(stores):
         uow.session.query(END_MYSELF)
 
     with pytest.raises(StoreUnavailable, match=r"the database .* did not answer: .*terminating connection"):
-        store._quick(work)
+        store._write_unlocked(work)
     assert len(tries) == 4
     store.clock()
 
@@ -100,14 +100,14 @@ def test_a_connection_that_breaks_while_it_commits_leaves_the_outcome_unknown(st
     store = stores.open(port=proxy.port)
     proxy.drop_replies()
     with pytest.raises(StoreUnavailable, match="whether the transaction was written is unknown"):
-        store._quick(write_node("unknown"))
+        store._write_unlocked(write_node("unknown"))
     assert stores.nodes() == ["unknown"]
     proxy.heal()
-    store._quick(write_node("known"))
+    store._write_unlocked(write_node("known"))
     assert stores.nodes() == ["known", "unknown"]
 
 
-def test_whoever_only_reads_is_answered_though_the_connection_breaks_at_the_end(stores, proxy):
+def test_a_read_is_answered_though_the_connection_breaks_at_the_end(stores, proxy):
     store = stores.open(port=proxy.port)
     store.create(plans(1))
     proxy.drop_replies(0.3)
@@ -124,7 +124,7 @@ def test_a_statement_that_takes_too_long_is_given_up_once_and_the_connection_kep
         uow.session.query(LONG)
 
     with pytest.raises(StoreUnavailable, match="canceling statement due to statement timeout"):
-        store._quick(work)
+        store._write_unlocked(work)
     assert len(tries) == 1
     store.clock()
     assert stores.backends() == before
@@ -153,9 +153,9 @@ def test_a_client_that_is_frozen_in_a_transaction_keeps_its_locks_for_a_while_on
         return uow.session.query("SELECT 1")
 
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(frozen._careful, ["acme"], work)
+        asked = pool.submit(frozen._write_locked, ["acme"], work)
         inside.wait(SOON)
-        other._careful(["acme"], write_node("other"))
+        other._write_locked(["acme"], write_node("other"))
         assert stores.nodes() == ["other"]
         thaw.set()
         assert asked.result(SOON) == [(1,)]
@@ -163,7 +163,7 @@ def test_a_client_that_is_frozen_in_a_transaction_keeps_its_locks_for_a_while_on
     assert stores.nodes() == ["frozen", "other"]
 
 
-def test_a_mistake_of_ours_is_told_as_it_is_and_breaks_nothing(stores):
+def test_a_mistake_of_ours_is_shown_as_it_is_and_breaks_nothing(stores):
     store, tries = stores.open(), []
     occupy(store, 5)
     before = stores.backends()
@@ -173,9 +173,9 @@ def test_a_mistake_of_ours_is_told_as_it_is_and_breaks_nothing(stores):
         uow.session.query("SELECT ?::integer", 2**40)
 
     with pytest.raises(psycopg.DataError):
-        store._quick(work)
+        store._write_unlocked(work)
     with pytest.raises(ZeroDivisionError):
-        store._quick(lambda uow: 1 // 0)
+        store._write_unlocked(lambda uow: 1 // 0)
     with pytest.raises(psycopg.errors.UndefinedTable):
         ask(store, "SELECT * FROM nowhere")
     assert len(tries) == 1
@@ -186,7 +186,7 @@ def test_a_mistake_of_ours_is_told_as_it_is_and_breaks_nothing(stores):
 def test_a_statement_that_was_prepared_before_a_table_changed_is_prepared_again(stores, watcher):
     store = stores.open()
     looks = "SELECT seen FROM served_routes"
-    store._quick(write_node("one"))
+    store._write_unlocked(write_node("one"))
     assert store._read(lambda uow: uow.session.query(looks)) == [(0,)]
     watcher.run(f"ALTER TABLE {stores.name}.served_routes ALTER seen TYPE numeric")
     assert store._read(lambda uow: uow.session.query(looks)) == [(0,)]

@@ -83,12 +83,12 @@ def served_by(name):
 def test_a_child_is_forked_while_the_parent_is_in_the_middle_of_a_transaction(store):
     def work(uow):
         served_by("parent")(uow)
-        child = Child(lambda: store._quick(served_by("child")))
+        child = Child(lambda: store._write_unlocked(served_by("child")))
         with closing(child):
             child.next()
         return uow.session.query("SELECT route FROM served_routes ORDER BY route")
 
-    assert store._quick(work) == [("child",), ("parent",)]
+    assert store._write_unlocked(work) == [("child",), ("parent",)]
 
 
 def test_a_child_that_ends_takes_nothing_from_its_parent(postgres):

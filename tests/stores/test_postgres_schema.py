@@ -20,7 +20,7 @@ from noonmark.stores.postgres import upgrade as postgres_upgrade
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.session import column_types
 from noonmark.stores.sql import migrations
-from noonmark.stores.sql.migrations import upgrade
+from noonmark.stores.sql.schema import upgrade
 from noonmark.stores.sql.schema.ddl import ddl
 from noonmark.stores.sql.schema.tables import metadata
 from noonmark.stores.sql.schema.version import VERSION

@@ -44,7 +44,7 @@ def refusal(address):
     return told
 
 
-def test_whoever_has_the_password_is_let_in(server):
+def test_a_caller_with_the_password_is_admitted(server):
     store = PostgresStore(url(server), HandClock())
     store.open()
     assert store.create(plans(1)) == [True]
@@ -62,7 +62,7 @@ def test_whoever_has_the_password_is_let_in(server):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_whoever_is_refused_is_told_why(server, wrong, told):
+def test_a_refusal_has_its_reason(server, wrong, told):
     assert told in refusal(url(server, **wrong))
 
 
@@ -121,7 +121,7 @@ def test_other_options_are_settings_of_the_session(server):
     store.close()
 
 
-def test_a_port_on_which_nobody_listens_is_named(server):
+def test_a_port_without_a_listener_is_named(server):
     with closing(socket.socket()) as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]

@@ -17,6 +17,7 @@ from noonmark.core.admission import (
     depends_on_others,
     refused,
 )
+from noonmark.core.causation import Reaction, match
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
@@ -25,7 +26,6 @@ from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
-from noonmark.core.reactions import Reaction, match
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
@@ -98,7 +98,7 @@ def assert_consistent(store):
     assert all(matched == there for _, matched, there in ask(store, STREAMS))
 
 
-def test_nobody_claims_what_another_has_claimed(stores):
+def test_no_one_claims_what_another_has_claimed(stores):
     for number in range(4):
         assert all(stores[0].create(plans(ROWS // 4, f"uid-{number}")))
     stores[0]._clock.now += factories.MINUTE

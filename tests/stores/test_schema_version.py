@@ -57,7 +57,7 @@ COLUMNS = """
         ({"alembic_version"}, ["0003"], "0003"),
     ],
 )
-def test_a_version_that_can_be_is_told(tables, found, version):
+def test_a_version_that_can_be_is_reported(tables, found, version):
     assert stored_version(tables, found, what="it", instead="elsewhere") == version
 
 

@@ -85,7 +85,7 @@ def test_no_connection_of_ours_checkpoints_by_itself(path, clock, monkeypatch, t
     assert seen == [0] * 5, "and that of a backup"
 
 
-def test_nobody_can_write_while_a_checkpoint_runs(store, path, clock):
+def test_no_one_can_write_while_a_checkpoint_runs(store, path, clock):
     store.create(plans(1))
     refused = []
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
@@ -173,7 +173,7 @@ def test_the_file_is_current_when_the_store_is_closed_though_others_keep_it_open
         assert schedules_in_file_alone(path) == 3
 
 
-def test_a_reader_that_holds_the_log_is_told_of_and_keeps_nobody_from_writing(
+def test_a_reader_that_holds_the_log_is_reported_and_does_not_block_writers(
     small_log, store, path, clock, monkeypatch, caplog
 ):
     monkeypatch.setattr(checkpoint, "HELD_BYTES", 4 * SMALL)

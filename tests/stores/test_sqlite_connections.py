@@ -26,7 +26,7 @@ def opened(path):
     return Bench(store, clock)
 
 
-def test_what_was_committed_is_on_the_disk_before_anybody_is_told(path):
+def test_what_was_committed_is_on_the_disk_before_anybody_is_reported(path):
     # With less, SQLite answers before the journal has reached the disk, and a power cut takes the answer back.
     bench = opened(path)
     with bench.store._connections.bare() as writer:
@@ -35,7 +35,7 @@ def test_what_was_committed_is_on_the_disk_before_anybody_is_told(path):
     bench.store.close()
 
 
-def test_whoever_reads_cannot_write(path):
+def test_a_reader_cannot_write(path):
     bench = opened(path)
 
     def write_anyway():

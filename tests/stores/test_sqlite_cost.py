@@ -7,7 +7,7 @@ import pytest
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Wait, after_upstreams
-from noonmark.core.audit import AuditEntry
+from noonmark.core.causation import Reaction, match
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
@@ -15,9 +15,8 @@ from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
-from noonmark.core.reactions import Reaction, match
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import Owner
+from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.system_events import SystemEvent, of_lost_node
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted, Heartbeat, OccurrenceFilter, ScheduleFilter, Shares
@@ -223,7 +222,7 @@ def a_day_of_questions(bench):
     [newest] = store.notes("acme", 1)
     assert len(store.notes("acme", 3, before=newest.key)) == 3
     assert len(store.notes("acme", 3, before=newest.key, schedule_id=made[0].schedule_id)) == 3
-    assert store.prune_notes(before=bench.now, limit=5) == 5
+    assert store.prune_audit_entries(before=bench.now, limit=5) == 5
     for now in (0, 2):
         assert store.claim_key("acme", "key", "body", now=now, lifetime=1).created == now
     assert store.prune_keys(before=3, limit=5) == 1

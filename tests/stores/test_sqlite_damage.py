@@ -6,14 +6,12 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import edits
-from noonmark.core.causation import chain_behind
-from noonmark.core.chain import Chain
+from noonmark.core.causation import Reaction, chain_behind
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.event import Event
+from noonmark.core.event import Chain, Event
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import plan
 from noonmark.core.policies.limits import Dependency
-from noonmark.core.reactions import Reaction
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import NODE_KEPT, NODE_LISTED, Heartbeat
 from noonmark.stores.sqlite import SqliteStore
@@ -58,7 +56,7 @@ def test_an_occurrence_with_an_unreadable_payload_ends(bench):
     "column",
     ["nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision", "origin", "stop"],
 )
-def test_an_occurrence_with_a_value_of_the_wrong_kind_keeps_nobody_from_the_others(bench, column, value):
+def test_an_occurrence_with_a_value_of_the_wrong_kind_does_not_block_the_others(bench, column, value):
     made = bench.create_quiet()
     broken = bench.add(made, "broken")
     sound = bench.add(made, "sound")
@@ -154,7 +152,7 @@ def test_an_undone_transaction_leaves_no_trace(bench):
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        bench.store._quick(half_done)
+        bench.store._write_unlocked(half_done)
     assert bench.row(one).due == one.due
 
 

@@ -171,7 +171,7 @@ def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(store):
 
 
 @pytest.mark.parametrize("place", ["an empty one", "none"])
-def test_whoever_opens_the_file_again_leaves_the_journal_of_one_that_was_moved(store, path, place):
+def test_reopening_leaves_the_journal_of_a_moved_file(store, path, place):
     """SQLite would make a file where there is none, and remove the journal beside an empty one."""
     plan = first_plan(factories.schedule(), lookahead=LOOKAHEAD)
     assert store.create([plan]) == [True]
@@ -210,7 +210,7 @@ def test_a_link_may_lead_to_where_no_file_is_yet_and_its_journal_is_watched(tmp_
     store.close()
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
+def test_a_folder_that_is_not_there_is_reported(tmp_path):
     store = SqliteStore(tmp_path / "nowhere" / "noonmark.db", HandClock())
     with pytest.raises(StoreUnavailable, match=r"cannot be opened: there is no folder .*nowhere$"):
         store.open()

@@ -85,7 +85,7 @@ def test_what_the_parent_wrote_after_its_child_let_go_is_kept(store, tmp_path):
     assert found(tmp_path / "forked.db", "late-0") == (1,)
 
 
-def test_a_fork_waits_for_whoever_is_inside(store):
+def test_a_fork_waits_for_threads_inside(store):
     inside, leave = threading.Event(), threading.Event()
 
     def write():

@@ -17,9 +17,9 @@ from noonmark.core.event import Event
 from noonmark.core.filters.index import discriminator
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.triggers import EventTrigger
-from noonmark.stores.sql.migrations.upgrade import scripts
 from noonmark.stores.sql.reads.history import CROWDED
 from noonmark.stores.sql.schema.ddl import ddl
+from noonmark.stores.sql.schema.upgrade import scripts
 from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.bootstrap import upgrade
@@ -193,7 +193,7 @@ def test_a_database_of_another_program_is_refused(tmp_path):
         opened(path)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     path = tmp_path / "noonmark.db"
     path.write_text("not a database at all, but long enough to be taken for the header of one" * 20)
     with pytest.raises(StoreUnavailable, match="is not an SQLite database"):

@@ -216,7 +216,7 @@ def test_one_tenant_leaves_places_for_others(place, monkeypatch):
     monkeypatch.setattr(uploads, "MAX_AT_ONCE", 4)
     home = UploadFolder(place, max_bytes=1_000, quota=2_000)
     coming = [home.receive("acme", f"upl_{number}") for number in range(2)]
-    with pytest.raises(QuotaExceeded, match="coming in already"):
+    with pytest.raises(QuotaExceeded, match="too many files are being received"):
         home.receive("acme", "upl_2")
     coming.append(home.receive("other", "upl_2"))
     coming[0].drop()
@@ -308,7 +308,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(home, place, monkeypatch):
     add(home)
 
 
-def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_told_of(home, place):
+def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_reported(home, place):
     kept = add(home)
     add(home, "upl_2")
     home.announced("acme", "upl_2")
@@ -328,7 +328,7 @@ def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_told_of(home, pl
     assert list(UploadFolder(place / "nowhere", max_bytes=1, quota=1).sweep()) == []
 
 
-def test_a_folder_that_is_none_is_told(home, place):
+def test_a_folder_that_is_none_is_reported(home, place):
     place.write_text("a file")
     for use in (partial(home.page, limit=1), home.receive, lambda *_: list(home.sweep())):
         with pytest.raises(StoreUnavailable) as refused:

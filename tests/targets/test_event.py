@@ -12,7 +12,7 @@ from noonmark.core.targets import EventTarget, FunctionTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
-from noonmark.targets.event import EventEmitter
+from noonmark.targets.store_targets import EventEmitter
 from noonmark.testing import factories
 from tests.targets.assignments import SOON, now
 

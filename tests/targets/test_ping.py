@@ -16,7 +16,7 @@ from noonmark.core.targets import FunctionTarget
 from noonmark.core.targets.ping import PingTarget
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
-from noonmark.targets.ping import PingReceiver
+from noonmark.targets.store_targets import PingReceiver
 from noonmark.testing import factories
 from tests.targets.assignments import SOON, now
 

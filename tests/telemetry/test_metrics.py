@@ -93,7 +93,7 @@ def test_runs_prevented_by_overlap_are_counted(metrics):
 
 
 def test_other_events_are_counted(metrics):
-    metrics.tell([StoreFailed("_look_once", "down", 1), StoreFailed("lead_once", "down", 1), Pruned(3, 4)])
+    metrics.report([StoreFailed("_look_once", "down", 1), StoreFailed("lead_once", "down", 1), Pruned(3, 4)])
     found = samples(metrics)
     assert found['noonmark_store_failures_total{duty="look_once"}'] == 1
     assert found['noonmark_store_failures_total{duty="lead_once"}'] == 1
@@ -150,16 +150,16 @@ def test_backlog_is_cached_and_may_fail():
 
 
 def test_two_instances_do_not_mix(metrics):
-    metrics.tell([Pruned(3)])
+    metrics.report([Pruned(3)])
     assert samples(Metrics())["noonmark_pruned_total"] == 0
 
 
 def test_failing_sink_does_not_affect_others(metrics):
     class Broken:
-        def tell(self, events):
+        def report(self, events):
             raise RuntimeError("no")
 
-    CompositeSink(Broken(), metrics).tell([Pruned(1)])
+    CompositeSink(Broken(), metrics).report([Pruned(1)])
     assert samples(metrics)["noonmark_pruned_total"] == 1
 
 

@@ -8,9 +8,8 @@ from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.instants import to_micros
 from noonmark.core.signatures import MAIN_TENANT
 from noonmark.operations.serializers import next_run
-from noonmark.telemetry import schedule_times
-from noonmark.telemetry.metrics import Metrics
-from noonmark.telemetry.schedule_times import LabelledSchedules, ScheduleTimes, ScheduleTimesReader
+from noonmark.telemetry import metrics
+from noonmark.telemetry.metrics import LabelledSchedules, Metrics, ScheduleTimes, ScheduleTimesReader
 from noonmark.testing import FakeClock, ManualDriver
 
 START = datetime(2030, 5, 1, tzinfo=UTC)
@@ -84,7 +83,7 @@ def test_missed_fires_are_a_failure(kit):
 
 
 def test_the_number_of_schedules_is_bounded(kit, monkeypatch):
-    monkeypatch.setattr(schedule_times, "MAX_SCHEDULES", 2)
+    monkeypatch.setattr(metrics, "MAX_SCHEDULES", 2)
     for number in range(2):
         kit.scheduler.schedule(print, name=f"n-{number}", trigger=MINUTELY, labels=LABEL)
     assert kit.reader.read().left_out == 0

@@ -233,7 +233,7 @@ class TestMaking:
             def __init__(self):
                 self.told = []
 
-            def tell(self, happenings):
+            def report(self, happenings):
                 self.told += happenings
 
         sink = Sink()

@@ -6,7 +6,7 @@ import os
 import re
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,7 +29,7 @@ COMMANDS = {
     "apply": ("files:apply", "Create and change schedules as files declare them.", "[OPTIONS] -f FILE"),
     "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
     "export": ("files:export", "Print schedules as a file for noonmark apply.", "[OPTIONS]"),
-    "failures": ("failures:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
+    "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
@@ -76,7 +76,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop."),
             "output": ("run:output", "Print the output of a run."),
-            "redrive": ("failures:redrive", "Run failed occurrences again."),
+            "redrive": ("run:redrive", "Run failed occurrences again."),
         },
     ),
     "backfill": (
@@ -92,10 +92,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "trigger": (
         "Create, list and test schedules that events trigger.",
         {
-            "create": ("trigger:create", "Create a schedule that an event triggers."),
-            "list": ("trigger:list_triggers", "List the schedules that events trigger."),
-            "delete": ("trigger:delete", "Delete a schedule that events trigger; its history is kept."),
-            "test": ("trigger:match_trigger", "Show which recent events would trigger it, and why others would not."),
+            "create": ("event:create", "Create a schedule that an event triggers."),
+            "list": ("event:list_triggers", "List the schedules that events trigger."),
+            "delete": ("event:delete", "Delete a schedule that events trigger; its history is kept."),
+            "test": ("event:match_trigger", "Show which recent events would trigger it, and why others would not."),
         },
     ),
     "event": (
@@ -179,7 +179,13 @@ def _make_group(name: str) -> CommandGroup:
 def _load(name: str, location: str, usage: str | None) -> FunctionCommand:
     """Import a command."""
     module, _, function = location.partition(":")
-    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage)
+    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage, _offer)
+
+
+def _offer(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
+    from noonmark.cli.completion import offer  # noqa: PLC0415 - only a shell asks for it
+
+    return offer(kind, given, incomplete)
 
 
 def load_command(*path: str) -> FunctionCommand:
@@ -212,7 +218,7 @@ def run(arguments: Sequence[str]) -> int:
         from noonmark.cli.completion import answer  # noqa: PLC0415 - only a shell asks for it
 
         return answer(app, instruction, COMPLETION_VARIABLE)
-    words, rest = _split_at_dashes(_expand_upload(arguments))
+    words, rest = _split_at_dashes(_expand_upload(_options_last(arguments)))
     as_json = "--json" in words
     try:
         parsed = [*_join_negative_durations(words), *_program_arguments(words, rest)]
@@ -235,6 +241,16 @@ def _usage_error(error: click.UsageError, words: list[str]) -> str:
     if words[:1] == ["secret"] and any(word in text for word in words[1:] if not _SECRET_WORD.fullmatch(word)):
         return "Unknown command or option of noonmark secret."
     return text
+
+
+def _options_last(arguments: Sequence[str]) -> list[str]:
+    """Move `--server URL`, `--store URL` and `--json` from before the command to its end, before any `--`."""
+    words, leading = list(arguments), list[str]()
+    while words and words[0].partition("=")[0] in ("--server", "--store", "--json"):
+        takes_value = "=" not in words[0] and words[0] != "--json"
+        leading += [words.pop(0) for _ in range(min(len(words), 1 + takes_value))]
+    before, rest = _split_at_dashes(words)
+    return [*before, *leading, *rest]
 
 
 def _usage_text(error: click.UsageError) -> str:

@@ -40,8 +40,14 @@ def answer(command: click.Command, instruction: str, variable: str) -> int:
             sys.stdout.flush()
 
 
-def schedule_words(given: dict[str, Any], incomplete: str) -> list[str]:
-    """The ids and the names of schedules that begin so, from the server or the store that the options name."""
+def offer(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
+    """The words of a kind that begin so; `given` has the options so far."""
+    words = SHELLS if kind == "shell" else _schedule_words(given)
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete) and word.isprintable()]
+
+
+def _schedule_words(given: dict[str, Any]) -> list[str]:
+    """The names and ids of schedules, from the server or the store that the options name."""
     from noonmark.cli.options import Connection  # noqa: PLC0415 - only a shell asks for it
     from noonmark.cli.remote import connect  # noqa: PLC0415 - likewise
     from noonmark.core.errors import NoonmarkError  # noqa: PLC0415 - likewise
@@ -52,5 +58,4 @@ def schedule_words(given: dict[str, Any], incomplete: str) -> list[str]:
             found = remote.call("schedule/list", {"limit": MAX_SCHEDULES})["schedules"]
     except NoonmarkError:  # nothing to offer
         return []
-    words = [word for schedule in found for word in (schedule["name"], schedule["schedule_id"]) if word]
-    return [word for word in dict.fromkeys(words) if word.startswith(incomplete) and word.isprintable()]
+    return [word for schedule in found for word in (schedule["name"], schedule["schedule_id"]) if word]

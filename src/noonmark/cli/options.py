@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from noonmark.cli.parameters import Group, Parameter
 
@@ -14,24 +14,18 @@ SELECTION = Group("Selection", 4)
 CONNECTION = Group("Connection", 9)
 
 
-def _schedule_words(given: dict[str, Any], incomplete: str) -> list[str]:
-    from noonmark.cli.completion import schedule_words  # noqa: PLC0415 - only a shell asks for it
-
-    return schedule_words(given, incomplete)
-
-
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 ScheduleId = Annotated[
-    str, Parameter(help="The id of the schedule, or its name if no other has it.", complete=_schedule_words)
+    str, Parameter(help="The id of the schedule, or its name if no other has it.", complete="schedule")
 ]
 OneOrSelection = Annotated[
     str | None,
     Parameter(
         show_default=False,
         help="The id of the schedule, or its name if no other has it; or select several.",
-        complete=_schedule_words,
+        complete="schedule",
     ),
 ]
 Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
@@ -193,7 +187,24 @@ class PolicyOptions:
     ] = None
     window: Annotated[Text, Parameter(group=POLICIES, help="Run only within this long of the due time: 2h.")] = None
     timeout: Annotated[Text, Parameter(group=POLICIES, help="The maximum duration of a run.")] = None
+    expected: Annotated[
+        Text, Parameter(group=POLICIES, help="How long a run usually takes: 10m. One that takes longer is reported.")
+    ] = None
+    at_least: Annotated[Number, Parameter(group=POLICIES, help="Report when fewer runs succeed within --per.")] = None
+    at_most: Annotated[Number, Parameter(group=POLICIES, help="Report when more runs start within --per.")] = None
+    per: Annotated[Text, Parameter(group=POLICIES, help="The window of --at-least and --at-most: 1d.")] = None
     retries: Annotated[Number, Parameter(group=POLICIES, help="How often a failed run is retried.")] = None
+    retry_on: Annotated[
+        Texts, Parameter(group=POLICIES, help="Retry a function only after this exception, by name; repeatable.")
+    ] = ()
+    retry_not_on: Annotated[
+        Texts, Parameter(group=POLICIES, help="Never retry a function after this exception; repeatable.")
+    ] = ()
+    ping_start: Annotated[Text, Parameter(group=POLICIES, help="A URL to call when an occurrence starts.")] = None
+    ping_success: Annotated[Text, Parameter(group=POLICIES, help="A URL to call when it succeeded.")] = None
+    ping_failure: Annotated[
+        Text, Parameter(group=POLICIES, help="A URL to call when it failed, after the last attempt.")
+    ] = None
     max_runs: Annotated[Number, Parameter(group=POLICIES, help="Complete the schedule after this many runs.")] = None
     depends_on: Annotated[
         Texts, Parameter(group=POLICIES, help="Run after this schedule has completed; repeatable.")

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.cli.output import progress_bar
+from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, Unreachable
 from noonmark.core.json_values import shown
 
@@ -84,15 +85,17 @@ def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entri
         raise InvalidRequest(f"must be at least 1, not {shown(limit)}", field="--limit")
     found: list[Any] = []
     cursor: str | None = None
+    warnings: list[str] = []
     with progress_bar("Reading", limit if limit > MAX_PAGE else None) as advance:
         while True:
             page = {**arguments, "limit": min(limit - len(found), MAX_PAGE)}
             answer = remote.call(name, page if cursor is None else {**page, "cursor": cursor})
             found += answer[entries]
+            warnings += answer.get("warnings", [])
             advance(len(answer[entries]))
             cursor = answer["next_cursor"]
             if cursor is None or len(found) >= limit:
-                return {entries: found, "next_cursor": cursor}
+                return {entries: found, "next_cursor": cursor} | present(warnings=warnings or None)
 
 
 class ByName:

@@ -60,7 +60,7 @@ for _tag, (_pattern, _first) in _SCALARS.items():
 
 
 def parse_yaml(text: str) -> list[Parsed]:
-    """Parse the documents of a text; InvalidSchedule tells the line and column of the first mistake."""
+    """Parse the documents of a text; InvalidSchedule has the line and column of the first mistake."""
     try:
         loader = _Loader(text)
         try:

@@ -59,7 +59,7 @@ def _chain() -> dict[str, str]:
     return {"Noonmark-Chain": found} if _PROOF.fullmatch(found) else {}
 
 
-def _dressed(method: Callable[..., Any], describe: Callable[..., Any], answers: str) -> None:
+def _add_signature(method: Callable[..., Any], describe: Callable[..., Any], answers: str) -> None:
     """Give a method the name, the docstring and the signature of the function that describes its request."""
     update_wrapper(method, describe)
     del method.__wrapped__  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ def _asks(describe: Callable[P, Request[T]]) -> Callable[Concatenate[Client, P],
     def ask(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._send(describe(*args, **kwargs))
 
-    _dressed(ask, describe, "{}")
+    _add_signature(ask, describe, "{}")
     return ask
 
 
@@ -83,7 +83,7 @@ def _pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Client, P]
     def walk(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._walk(describe(*args, **kwargs))
 
-    _dressed(walk, describe, "Iterator[{}]")
+    _add_signature(walk, describe, "Iterator[{}]")
     return walk
 
 
@@ -116,6 +116,7 @@ class Client:
     resume_backfill = _asks(requests.resume_backfill)
     cancel_backfill = _asks(requests.cancel_backfill)
     preview = _asks(requests.preview)
+    check = _asks(requests.check)
     occurrences = _pages(requests.occurrences)
     search_occurrences = _pages(requests.search_occurrences)
     redrive = _asks(requests.redrive)
@@ -228,7 +229,7 @@ def _awaits(describe: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncClie
     async def ask(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._send(describe(*args, **kwargs))
 
-    _dressed(ask, describe, "{}")
+    _add_signature(ask, describe, "{}")
     return ask
 
 
@@ -236,7 +237,7 @@ def _awaits_pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Asy
     def walk(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._walk(describe(*args, **kwargs))
 
-    _dressed(walk, describe, "AsyncIterator[{}]")
+    _add_signature(walk, describe, "AsyncIterator[{}]")
     return walk
 
 
@@ -277,6 +278,7 @@ class AsyncClient:
     resume_backfill = _awaits(requests.resume_backfill)
     cancel_backfill = _awaits(requests.cancel_backfill)
     preview = _awaits(requests.preview)
+    check = _awaits(requests.check)
     occurrences = _awaits_pages(requests.occurrences)
     search_occurrences = _awaits_pages(requests.search_occurrences)
     redrive = _awaits(requests.redrive)

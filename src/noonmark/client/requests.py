@@ -10,6 +10,7 @@ from noonmark.operations.models.answers import (
     AuditEntry,
     Backfill,
     BackfillStatus,
+    CheckedSchedule,
     Diagnosis,
     Document,
     Event,
@@ -52,6 +53,7 @@ class Fields(TypedDict, total=False):
     retry_policy: Document | None
     timeout_seconds: float | None
     expected_seconds: float | None
+    expected_rate: Document | None
     window: Document | None
     delivery: str | None
     pause_on_failure: int | None
@@ -68,7 +70,7 @@ class Fields(TypedDict, total=False):
 
 
 class NewFields(Fields, total=False):
-    """What a new schedule declares besides."""
+    """Further fields of a new schedule."""
 
     schedule_id: str
     user_id: str
@@ -113,7 +115,7 @@ class Selection(TypedDict, total=False):
     limit: int
     """A selection of more schedules is refused: 1,000 by default."""
     dry_run: bool
-    """Only say what is selected."""
+    """Only report what is selected."""
     reason: str
 
 
@@ -341,6 +343,14 @@ def preview(
     )
 
 
+def check(schedules: Iterable[Document]) -> Request[list[CheckedSchedule]]:
+    """Check schedules as if they were created, or changed where they exist. Nothing is changed.
+
+    The answers, in their order, have the problems for which this server would refuse each, and warnings.
+    """
+    return ask("schedule/check", _all("checks", CheckedSchedule), {"schedules": list(schedules)})
+
+
 def occurrences(
     schedule_id: str,
     *,
@@ -466,7 +476,7 @@ def delete_secret(name: str) -> Request[Secret]:
 
 
 def ping_url(schedule_id: str) -> Request[PingUrl]:
-    """Get the URL that the job of a schedule calls; whoever has it can call it."""
+    """Get the URL that the job of a schedule calls; anyone who has it can call it."""
     return ask("ping/url", _one(PingUrl), given(schedule_id=schedule_id))
 
 

@@ -1,34 +1,30 @@
-"""Causation: chains of events that set each other off, and where they end.
-
-An event target emits an event when it runs, and what happens to any occurrence may become a system event. If such an
-event sets off another occurrence, the next event is one step deeper. An occurrence set off by upstreams is as deep as
-they are. The chain of an event is part of its id, so that it is known wherever the id is.
-
-A running occurrence may also call this service over the network, to emit an event or to run a schedule. That is a step
-of the same chain.
-
-The depth limits how long a chain gets; the number of system events, and of events of one type, limits how broad: every
-listener that has run is an event to all the others, so each further one would multiply them.
-"""
+"""Causation: which schedules an event triggers, and where a chain of events that trigger each other ends."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.chain import Chain, chain_in, mark
-from noonmark.core.event import NOONMARK
+from noonmark.core import ids
+from noonmark.core.clock_trust import LEAP
+from noonmark.core.event import NOONMARK, Chain, chain_in, mark
 from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Occurrence, Overrides
+from noonmark.core.policies.jitter import due_at
+from noonmark.core.reasons import Reason
+from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
     from noonmark.core.event import Event
-    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
 
 MAX_DEPTH = 16
 """The longest chain of events that set each other off."""
 MAX_FACTS = 2
-"""How many of them may be system events: one about what none has set off, and one about what that one set off."""
+"""How many of them may be system events: one about work that no event triggered, and one about what that triggered."""
 MAX_OF_TYPE = 2
 """So many may be of one type when the last is emitted by a schedule that listens for just such ones; the one from
 outside that began it counts too."""
@@ -84,7 +80,7 @@ def why_not_requested(chain: Chain) -> str | None:
 
 
 def chain_after(occurrence: Occurrence) -> Chain | None:
-    """The chain of what an occurrence has set off as an upstream, by its end; None where no event is behind it."""
+    """The chain of what the end of an occurrence triggers downstream; None if no event is behind it."""
     behind = chain_behind(occurrence)
     return None if behind == Chain() else behind.then(occurrence.schedule_id)
 
@@ -134,3 +130,80 @@ def _emitter(source: str, payload: object) -> str:
     if source != NOONMARK:
         return source.removeprefix(EMITTER)
     return str(payload.get("schedule_id", "")) if isinstance(payload, dict) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmatchedEvent:
+    """An event, and a page of the schedules of its tenant that listen for its type."""
+
+    tenant: str
+    event: Event
+    cursor: str
+    """Where the page begins, in a way that only the store understands."""
+    listeners: tuple[Schedule, ...] = ()
+    next_cursor: str | None = None
+    """Where the next page begins; None when this is the last."""
+    problem: str = ""
+    """What is wrong with an unreadable stored event, which sets nothing off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    """What to write, on condition that event and listeners are as they were read."""
+
+    audience: UnmatchedEvent
+    occurrences: tuple[Occurrence, ...] = ()
+
+
+def match(event: Event, schedule: Schedule, *, now: Micros) -> Occurrence | None:
+    """The occurrence that an emitted event triggers; final if the schedule is paused."""
+    trigger = schedule.declaration.trigger
+    if not isinstance(trigger, EventTrigger) or not _listened(schedule, trigger, event.emitted, now):
+        return None
+    if not trigger.matches(event.event_type, event.payload, source=event.source) or concerns(event, schedule):
+        return None
+    # If the clock stood still or went back, events have moments ahead of it; occurrences need not wait for those.
+    due = due_at(trigger, schedule.uid, event.emitted) - event.emitted + min(event.emitted, now)
+    row = _occurrence(event, schedule, due)
+    if schedule.phase is SchedulePhase.PAUSED:
+        return replace(row, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+    return row
+
+
+def unreadable(event: Event, schedule: Schedule, problem: str) -> Occurrence:
+    """The end of an event for a schedule that could not be matched."""
+    row = _occurrence(event, schedule, event.emitted)
+    detail = json.dumps({"problem": problem})
+    return replace(row, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, detail=detail)
+
+
+def _listened(schedule: Schedule, trigger: EventTrigger, emitted: Micros, now: Micros) -> bool:
+    """Whether a schedule waited for events at that moment; one that a clock ahead has dated does by now."""
+    declared = schedule.created if schedule.anchored is None else schedule.anchored
+    if emitted < declared <= now + LEAP or not trigger.within_bounds(emitted):
+        return False
+    match schedule.phase:
+        case SchedulePhase.DELETED:
+            return False
+        case SchedulePhase.COMPLETED:  # what came before its end is owed an outcome
+            return emitted <= schedule.updated
+        case _:
+            return True
+
+
+def _occurrence(event: Event, schedule: Schedule, due: Micros) -> Occurrence:
+    origin = ids.event(event.event_id or "")
+    return Occurrence(
+        id=ids.occurrence_id(schedule.uid, origin, event.emitted),
+        uid=schedule.uid,
+        schedule_id=schedule.schedule_id,
+        revision=schedule.revision,
+        origin=origin,
+        phase=Phase.PENDING,
+        route=schedule.declaration.target.route,
+        nominal=event.emitted,
+        due=due,
+        first_due=due,
+        payload=event.to_envelope(),
+        overrides=None if event.behind is None else Overrides(behind=event.behind),
+    )

@@ -56,7 +56,7 @@ class Desired:
     owner: str | None
     """The `managed_by` of its file; None leaves labels as the document has them."""
     place: str = ""
-    """Where it stands, for messages about another document."""
+    """Its place, for messages about another document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Stored:
         return owner
 
     def restore(self) -> Schedule:
-        """The schedule, as far as its document tells; an interval keeps its start where a file leaves it open."""
+        """The schedule of the document; an interval keeps its start if the file does not name one."""
         declaration, created = restore_schedule(dict(self.document)), parse_instant(self.created_at_utc)
         anchored, trigger = None, declaration.trigger
         if isinstance(trigger, IntervalTrigger) and trigger.start is not None:
@@ -95,7 +95,7 @@ class Stored:
         )
 
     def expected(self) -> dict[str, Any]:
-        """The arguments by which a change is refused if somebody else was faster."""
+        """The arguments that make a change fail if another caller was faster."""
         return {"schedule_id": self.document["schedule_id"], "expected_updated_at_utc": self.updated_at_utc}
 
 
@@ -192,7 +192,7 @@ def plan_changes(
     if comparison.problems:
         return Changes(problems=tuple(sorted(comparison.problems, key=lambda problem: problem[0])))
     steps = sorted(comparison.steps, key=lambda step: order[step.schedule_id])
-    # Whoever depends on others goes before them.
+    # A schedule that depends on others comes before them.
     deleted = sorted(pruned, key=order.__getitem__, reverse=True)
     steps += [_deletion(schedule_id, pruned[schedule_id]) for schedule_id in deleted]
     return Changes(steps=tuple(steps), unchanged=len(desired) - len(comparison.steps))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.lifecycle import SchedulePhase, step_schedule
-from noonmark.core.planner import is_used_up, look_ahead, timed_trigger
-from noonmark.core.plans import Plan, Rewound, occurrence
+from noonmark.core.planner import Plan, Rewound, is_used_up, look_ahead, occurrence, timed_trigger
 from noonmark.core.policies.fires import without
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Gap, Snapshot
+    from noonmark.core.planner import Gap, Snapshot
     from noonmark.core.policies.fires import Stretch
     from noonmark.core.policies.jitter import Fires
     from noonmark.core.triggers import Trigger

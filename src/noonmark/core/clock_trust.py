@@ -1,4 +1,4 @@
-"""Clock trust: whether a time that the store tells can be true, judged by the time that has passed on this machine.
+"""Clock trust: whether a time of the store is plausible, judged by the time that has passed on this machine.
 
 The boot clock of a machine goes on in its sleep and no setting of the time of day touches it. A store's time that runs
 ahead of it by more than an hour is in *doubt*, until it returns, until it has gone on for a lease as the boot clock
@@ -24,7 +24,7 @@ LONG_SILENCE: Micros = 30 * DAY_SECONDS * SECOND
 AGREEMENT: Micros = 60 * SECOND
 """Two readings agree when the store and the boot clock count the same between them, give or take this."""
 PROOF: Micros = 3_600 * SECOND
-"""After a leap, nothing is forgotten before so much time has passed evenly."""
+"""After a leap, nothing is pruned until this much time has passed evenly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A time that nothing bears out yet."""
+    """A time that nothing confirms yet."""
 
     since: Reading
     """The first reading of it; later ones agree with that."""
@@ -56,7 +56,7 @@ class Trust:
     """The newest time that the store remembered when this node first read its clock."""
     older: Micros | None = None
     """The newest time that it remembered from at least an hour earlier. A false time that was taken for right leaves
-    newer ones behind, and whoever starts while it lasts would find it borne out by them."""
+    newer ones behind, and a node that starts meanwhile would find it confirmed by them."""
     doubt: Doubt | None = None
     unproven: Reading | None = None
     """The first reading after a leap that was believed, or a fall, until enough time has passed since."""
@@ -85,7 +85,7 @@ def judge(trust: Trust, reading: Reading, *, lease: Micros) -> Trust:
 
 
 def confirm(trust: Trust, reading: Reading) -> Trust:
-    """An operator says that the time is right, for whatever is done with it."""
+    """Accept the time, because an operator confirmed it."""
     leapt = trust.leapt if trust.doubt is None else reading
     return replace(trust, last=reading, doubt=None, unproven=None, leapt=leapt, has_fallen_back=False)
 

@@ -1,4 +1,4 @@
-"""Crontabs: the schedules that the lines of a crontab stand for.
+"""Crontabs: the lines of a crontab as schedules.
 
 A line becomes a cron trigger and a command: the shell of the crontab with the rest of the line. Its name follows from
 its command alone, so that it stays the same when the times change. A comment directly above becomes the description.
@@ -35,7 +35,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class LineNote(NamedTuple):
-    """What is to be said about a line."""
+    """A note about a line."""
 
     line: int
     message: str
@@ -62,7 +62,7 @@ class _Settings:
 
 
 def read_crontab(text: str, *, timezone: str, has_user: bool = False) -> Crontab:
-    """Read a crontab; with `has_user`, a user stands before each command, as in /etc/crontab."""
+    """Read a crontab; with `has_user`, each command is preceded by a user, as in /etc/crontab."""
     crontab, settings = Crontab(), _Settings(timezone=timezone)
     comment: list[str] = []
     counts: dict[str, int] = {}
@@ -128,7 +128,7 @@ def _set(settings: _Settings, crontab: Crontab, number: int, name: str, value: s
 
 
 def _schedule(line: str, settings: _Settings, *, has_user: bool) -> tuple[dict[str, Any], str | None]:
-    """The document of a line, without a name, and its user; ValueError says why there is none."""
+    """The document of a line, without a name, and its user; ValueError if the line is invalid."""
     fields = 1 if line.startswith("@") else 5
     parts = line.split(None, fields)
     expression, rest = " ".join(parts[:fields]), "".join(parts[fields:])

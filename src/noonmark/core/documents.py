@@ -1,14 +1,15 @@
 """Reading documents: one JSON object at a time, field by field, noting every problem with its path.
 
 A `Reader` never raises while it reads. It answers a missing or bad field with the default and notes the
-problem, so that one pass over a document finds everything that is wrong with it. `close` refuses the fields
-nobody asked for.
+problem, so that one pass over a document finds everything that is wrong with it. `close` rejects the fields
+that nothing has read.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.instants import Micros, parse_instant, seconds_to_micros, to_micros
@@ -26,6 +27,7 @@ from noonmark.core.json_values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
+    from enum import StrEnum
 
 T = TypeVar("T")
 E = TypeVar("E", bound=str)
@@ -37,7 +39,7 @@ _REQUIRED: Any = object()
 
 
 class Reader:
-    """One object of a document; `path` is where it stands in the whole."""
+    """One object of a document; `path` is its place in the whole."""
 
     def __init__(
         self, document: object, *, path: str, code: str, problems: list[Problem], repeats: bool = True
@@ -65,7 +67,7 @@ class Reader:
         self.problems.append(Problem(self.at(name), message, code or self.code))
 
     def raw(self, name: str, default: Any = None) -> Any:
-        """The value as it stands."""
+        """The raw value."""
         self._asked.append(name)
         return self._fields.get(name, default)
 
@@ -259,3 +261,46 @@ def moment(now: datetime) -> Micros:
         return to_micros(now)
     except ValueError as error:
         raise InvalidSchedule(str(error), field="now") from None
+
+
+K = TypeVar("K", bound="StrEnum")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notation(Generic[K]):
+    """A policy as the document gives it: the name it uses, the canonical kind, and a reader of its settings."""
+
+    name: str
+    kind: K
+    settings: Reader
+
+
+def read_notation(
+    reader: Reader, field: str, names: Mapping[str, K], settings: Mapping[K, tuple[str, ...]]
+) -> Notation[K] | None:
+    """The value of the field; nothing if it is absent, or if its problem is recorded.
+
+    `names` leads from every accepted name to its kind; `settings` says which settings each kind takes.
+    """
+    value = reader.raw(field)
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        kind = reader.choice(field, names, None)
+        nothing = Reader({}, path=reader.at(field), code=reader.code, problems=reader.problems)
+        return None if kind is None else Notation(name=value, kind=kind, settings=nothing)
+    fields = reader.child(field)
+    kind = fields.choice("type", names, None)
+    if fields.raw("type") is None:
+        fields.problem("type", "is required")
+    known = dict.fromkeys(setting for takes in settings.values() for setting in takes)
+    given = [setting for setting in known if fields.raw(setting) is not None]
+    fields.close()
+    if kind is None:
+        # The settings of an unknown type are unknown.
+        return None
+    for setting in given:
+        if setting not in settings[kind]:
+            takes = ", ".join(settings[kind]) or "no settings"
+            fields.problem(setting, f"does not belong to {kind}, which takes {takes}")
+    return Notation(name=value["type"], kind=kind, settings=fields)

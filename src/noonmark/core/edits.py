@@ -1,4 +1,4 @@
-"""Edits: what becomes of a schedule's projections when it is changed, paused, resumed or deleted.
+"""Edits: what happens to a schedule's projections when it is changed, paused, resumed or deleted.
 
 Each is a plan like any other, on condition of revision and watermark. Times up to now belong to the rule that was in
 force until now, so they are accounted for first; what lies ahead is the new rule's. What was started finishes as it
@@ -11,37 +11,40 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import (
+    Plan,
     accounted,
     close_overdue,
     follow,
+    gap_row,
     in_force_after,
     is_used_up,
     look_ahead,
+    occurrence,
     owed,
     plan,
     timed_trigger,
     unaccounted,
 )
-from noonmark.core.plans import Plan, gap_row, occurrence
 from noonmark.core.policies.catch_up import Missed
+from noonmark.core.policies.expected_rate import close, count_ping
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, Pause
+from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
+from noonmark.core.triggers import IntervalTrigger
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Declaration, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Until:
-    """The account up to now: what was closed, and what the rule in force still wants to run, oldest first."""
+    """The account up to now: what was closed, and what the rule in force still runs, oldest first."""
 
     closing: Plan
     wanted: tuple[Occurrence, ...] = ()
@@ -50,9 +53,9 @@ class _Until:
 def edit(
     snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead: Micros, source: str | None = None
 ) -> Plan:
-    """Put a new declaration in force. One that changes nothing that runs keeps the revision and the projections.
+    """Apply a new declaration. One that changes nothing that runs keeps the revision and the projections.
 
-    With a source, all of it comes from there now, whoever created the schedule.
+    With a source, all of it comes from there now, no matter who created the schedule.
     """
     before = snapshot.schedule
     after = replace(before, declaration=declaration, updated=now, source=source or before.source)
@@ -73,18 +76,27 @@ def edit(
 
 
 def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
-    """Nothing of the trigger starts from now on; what was due and not yet started is one `skipped/paused` row.
+    """Pause: the trigger starts nothing; what was due and not started is one `skipped/paused` row.
 
-    One that is paused already gets the new reason, author, time and end.
+    One that is paused already stays so since then. It gets the new end, and the new reason and author if there is a
+    reason.
     """
     why = why or Pause(at=now)
     if snapshot.schedule.phase is SchedulePhase.PAUSED:
+        why = _pause_again(snapshot.schedule.pause, why)
         again = replace(snapshot.schedule, pause=why, updated=now)
         return replace(plan(snapshot, now=now, lookahead=0), schedule=again, plan_at=why.until)
     paused = replace(_step(snapshot.schedule, SchedulePhase.PAUSED, now), pause=why)
     withdrawn = _withdraw(snapshot, Phase.SKIPPED, Reason.PAUSED, now=now)
     closed = tuple(_with_pause(row, why) if row.reason is Reason.PAUSED else row for row in withdrawn.closed)
     return replace(withdrawn, schedule=paused, closed=closed, plan_at=why.until)
+
+
+def _pause_again(before: Pause | None, why: Pause) -> Pause:
+    """What is known of a pause when somebody else pauses the schedule once more."""
+    if before is None:
+        return why
+    return replace(before, until=why.until) if why.reason is None else replace(why, at=before.at)
 
 
 def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
@@ -95,7 +107,7 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
     schedule = snapshot.schedule
     ends = None if schedule.pause is None else schedule.pause.until
     if schedule.phase is not SchedulePhase.PAUSED or ends is None or ends > now:
-        return plan(snapshot, now=now, lookahead=lookahead)
+        return _judge_rate(plan(snapshot, now=now, lookahead=lookahead), now=now)
     resumed = resume(snapshot, now=max(ends, schedule.updated), lookahead=lookahead)
     note = AuditEntry(
         at=now,
@@ -110,6 +122,25 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
     return replace(resumed, note=note)
 
 
+def _judge_rate(made: Plan, *, now: Micros) -> Plan:
+    """Judge the window of the expected rate, if it has ended."""
+    rate, window = made.snapshot.schedule.declaration.expected_rate, made.snapshot.rate_window
+    if rate is None or window is None or now < window.ends:
+        return made
+    judged = close(rate, window, now=now)
+    return replace(made, rate_window=judged.window, rate_alert=judged.alert)
+
+
+def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, lookahead: Micros) -> Plan | None:
+    """Count a ping for the expected rate; None if there is nothing to count it for."""
+    rate, window = snapshot.schedule.declaration.expected_rate, snapshot.rate_window
+    if rate is None or window is None:
+        return None
+    counted = count_ping(rate, window, is_start=is_start, is_success=is_success, now=now)
+    made = plan(snapshot, now=now, lookahead=lookahead)
+    return replace(made, rate_window=counted.window, rate_alert=counted.alert)
+
+
 def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
     """Plan from now on; what the pause swallowed is one `skipped/paused` row with a count."""
     active = replace(_step(snapshot.schedule, SchedulePhase.ACTIVE, now), pause=None)
@@ -118,7 +149,7 @@ def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
 
 
 def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
-    """Nothing of the trigger starts from now on; its projections end as `cancelled/deleted`."""
+    """Delete: the trigger starts nothing; its projections end as `cancelled/deleted`."""
     deleted = replace(_step(snapshot.schedule, SchedulePhase.DELETED, now), deleted=now, pause=None)
     withdrawn = _withdraw(snapshot, Phase.CANCELLED, Reason.DELETED, now=now)
     ahead = dict.fromkeys(one.id for one in snapshot.projections if one.nominal > now)
@@ -172,7 +203,7 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
             rebound.append(occurrence(after, one.nominal, kept[one.nominal]))
         else:
             superseded.append(one.id)
-    watermark = accounted(snapshot, now=now) if has_same_times else in_force_after(after, now)
+    watermark = accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot.schedule, after, now)
     moved = replace(
         until.closing,
         schedule=after,
@@ -181,6 +212,16 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
         superseded=tuple(superseded),
     )
     return _within_watermark(look_ahead(moved, kept=kept, now=now, lookahead=lookahead), now)
+
+
+def _in_force_after(before: Schedule, after: Schedule, now: Micros) -> Micros:
+    """The watermark at which the new rule begins. The start of an interval that the old rule has named is not new."""
+    watermark, old = in_force_after(after, now), timed_trigger(before)
+    if watermark >= now or old is None or not isinstance(after.declaration.trigger, IntervalTrigger):
+        return watermark
+    start, since = watermark + 1, before.created - 1 if before.anchored is None else before.anchored
+    is_named = in_force_after(before, since) < start and old.next_micros(watermark) == start
+    return now if is_named else watermark
 
 
 def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occurrence:

@@ -30,6 +30,19 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MAIN_ALIASES = {"__mp_main__": "__main__"}
+"""A worker process loads the main program under another name."""
+
+
+def exception_names(kind: type[BaseException]) -> tuple[str, ...]:
+    """The qualified names of an exception class and of its bases, the class first; built-in ones have no module."""
+    return tuple(_name(base) for base in kind.__mro__ if base is not object)
+
+
+def _name(kind: type) -> str:
+    module = MAIN_ALIASES.get(kind.__module__, kind.__module__)
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -50,7 +63,7 @@ class NoonmarkError(Exception):
     code: ClassVar[str] = "error"
 
     def __init__(self, message: str, *, field: str = "") -> None:
-        """Keep the sentence and the field it speaks of."""
+        """Take the message and the field that it is about."""
         super().__init__(message)
         self.message = message
         self.field = field
@@ -140,13 +153,13 @@ class RunFailed(Conflict, RuntimeError):
     code = "run_failed"
 
     def __init__(self, message: str, *, field: str = "", result: object = None) -> None:
-        """Keep what the run left all the same: of a request the answer, of a program its output."""
+        """Take the result that the run left: the answer of a request, the output of a program."""
         super().__init__(message, field=field)
         self.result = result
 
 
 class KeyReused(Conflict):
-    """An idempotency key came again with another request."""
+    """An idempotency key was used again with another request."""
 
     code = "idempotency_key_reused"
 
@@ -170,7 +183,7 @@ class PayloadTooLarge(NoonmarkError):
 
 
 class AnswerTooLarge(NoonmarkError):
-    """More was asked for at once than is answered; this part of it was not carried out."""
+    """The answer to a batch is too large; this part of it was not carried out."""
 
     code = "answer_too_large"
 

@@ -1,8 +1,11 @@
-"""Events: facts that were emitted, and may set off the schedules whose event trigger they match."""
+"""Events: facts that were emitted and may trigger schedules, and the chain that led to an event or an occurrence."""
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment
@@ -11,9 +14,114 @@ from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.json_values import event_type, identifier, text_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
-    from noonmark.core.chain import Chain
+MAX_STEPS = 9
+"""How many steps are stored, the newest ones, so that an id stays as short as one of a caller. The number of events is
+counted apart."""
+_OF_SCHEDULE, _OF_TYPE = 6, 3
+"""Characters of a mark for each of the two, 6 bits each."""
+_MARKS = r"(?:[0-9A-Za-z.:]{9})*"
+# The marks stand behind what ids had from the first: nodes of an older version read depth and facts there.
+_ID = re.compile(rf"evt(\d{{1,4}})(?:\.(\d{{1,4}}))?_(?:({_MARKS})-)?.+")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What led to something; nothing has, where it begins."""
+
+    depth: int = 0
+    """The number of events."""
+    facts: int = 0
+    """How many of them are system events."""
+    marks: tuple[str, ...] = ()
+    """A mark for each step, oldest first: an event that came from outside or from a schedule, or a dependency."""
+    schedules: tuple[str, ...] = ()
+    """The ids of the schedules it came through, where known: the id of an event has only marks."""
+
+    def event_id(self, key: str) -> str:
+        """The id of an event of our own with this chain, itself counted."""
+        facts = f".{self.facts}" if self.facts else ""
+        marks = f"{''.join(self.marks)}-" if self.marks else ""
+        return f"evt{self.depth}{facts}_{marks}{key}"
+
+    def then(self, schedule_id: str, event_type: str = "") -> Chain:
+        """The chain of what a schedule has led to, by an event of that type or as an upstream."""
+        return self.marked(mark(schedule_id, event_type)).through(schedule_id)
+
+    def marked(self, one: str) -> Chain:
+        """The same with a mark more."""
+        return Chain(self.depth, self.facts, (*self.marks, one)[-MAX_STEPS:], self.schedules)
+
+    def through(self, schedule_id: str) -> Chain:
+        """The same with the id of a schedule more."""
+        return Chain(self.depth, self.facts, self.marks, (*self.schedules, schedule_id)[-MAX_STEPS:])
+
+    def leads_through(self, schedule_id: str) -> bool:
+        """Whether a schedule is among its steps."""
+        if not self.marks:
+            return schedule_id in self.schedules
+        wanted = mark(schedule_id)[:_OF_SCHEDULE]
+        return schedule_id in self.schedules or any(one.startswith(wanted) for one in self.marks)
+
+    def count(self, event_type: str) -> int:
+        """How many of its events are of a type."""
+        wanted = mark(event_type=event_type)[_OF_SCHEDULE:]
+        return sum(one.endswith(wanted) for one in self.marks)
+
+    def to_document(self) -> dict[str, Any]:
+        """The document that `read_chain` reads back."""
+        return {
+            "depth": self.depth,
+            "facts": self.facts,
+            "marks": "".join(self.marks),
+            "schedules": list(self.schedules),
+        }
+
+
+def mark(schedule_id: str = "", event_type: str = "") -> str:
+    """A step in short: whose it is, if a schedule's, and the type of its event, if it is one."""
+    return _short(schedule_id, _OF_SCHEDULE) + _short(event_type, _OF_TYPE)
+
+
+def chain_in(event_id: str) -> Chain | None:
+    """The chain in the id of a system event; None for other ids."""
+    found = _ID.fullmatch(event_id)
+    return None if found is None else Chain(int(found[1]), int(found[2] or 0), _split(found[3] or ""))
+
+
+def read_chain(document: object) -> Chain:
+    """Read what `to_document` wrote; ValueError when it did not."""
+    match document:
+        case {"depth": int(depth), "facts": int(facts), "marks": str(marks), "schedules": list(schedules)} if (
+            re.fullmatch(_MARKS, marks) and all(isinstance(one, str) for one in schedules)
+        ):
+            return Chain(depth, facts, _split(marks), tuple(schedules))
+    raise ValueError("this is not a chain")
+
+
+def joined(chains: Iterable[Chain]) -> Chain:
+    """The chain of what several have led to together: it is where the deepest one is, and has come through all.
+
+    Only the events of the deepest are its own: those of the others were beside them, and not before.
+    """
+    first, *others = sorted(chains, key=lambda one: (one.depth, one.facts), reverse=True)
+    beside = [one[:_OF_SCHEDULE] + _short("", _OF_TYPE) for other in others for one in other.marks]
+    new = [one for one in dict.fromkeys(beside) if one not in first.marks]
+    ids = dict.fromkeys([*(one for other in others for one in other.schedules), *first.schedules])
+    return Chain(first.depth, first.facts, (*new, *first.marks)[-MAX_STEPS:], tuple(ids)[-MAX_STEPS:])
+
+
+def _short(text: str, length: int) -> str:
+    digest = blake2b(text.encode(), digest_size=6, person=b"noonmark-mark").digest()
+    return b64encode(digest, altchars=b".:").decode()[:length]
+
+
+def _split(marks: str) -> tuple[str, ...]:
+    size = _OF_SCHEDULE + _OF_TYPE
+    return tuple(marks[at : at + size] for at in range(0, len(marks), size))
+
 
 NOONMARK = "noonmark"
 """The source of Noonmark's own events; callers may not use it."""
@@ -30,7 +138,7 @@ class Event:
     event_id: str | None = None
     """Its own, or the one that it got when it was kept."""
     source: str = ""
-    """Who emitted it."""
+    """The emitter."""
     payload: Any = field(default_factory=dict, hash=False, repr=False)
     """What there is to know of it, as JSON."""
     behind: Chain | None = None
@@ -42,7 +150,7 @@ class Event:
         return from_micros(self.emitted)
 
     def to_envelope(self) -> dict[str, Any]:
-        """The whole event as JSON; of an occurrence that it sets off, this is the payload."""
+        """The whole event as JSON; the payload of an occurrence that it triggers."""
         return {
             "event_id": self.event_id,
             "event_type": self.event_type,
@@ -53,7 +161,7 @@ class Event:
 
 
 def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
-    """Read an event emitted now, which stands at `path`; InvalidRequest lists everything wrong with it."""
+    """Read an event emitted now, found at `path`; InvalidRequest lists everything wrong with it."""
     problems: list[Problem] = []
     reader = Reader(document, path=path, code=InvalidRequest.code, problems=problems)
     if problems:
@@ -76,5 +184,5 @@ def _source(value: object) -> str:
     """The source: any text except Noonmark's own."""
     text = text_value(value, 0, MAX_SOURCE, multiline=False)
     if text == NOONMARK:
-        raise ValueError(f'"{NOONMARK}" is the source of what Noonmark tells of itself; give any other')
+        raise ValueError(f'"{NOONMARK}" is the source of system events; use another one')
     return text

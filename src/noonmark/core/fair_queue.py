@@ -131,7 +131,7 @@ class FairQueue(Generic[T]):
         return removed
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._lines.clear()
         self._ring.clear()
         self._later.clear()
@@ -183,7 +183,7 @@ class FairQueue(Generic[T]):
             self._ring.append(line)
 
     def _leave_ring(self, line: _Line[T]) -> None:
-        """Nothing of the first line in the ring is due."""
+        """The first owner in the ring has nothing due."""
         self._ring.popleft()
         line.is_in_ring = False
         time, number, _ = line.entries[0]

@@ -1,4 +1,4 @@
-"""Frozen values with many fields: making and changing them quickly, and showing them on one line.
+"""Frozen values with many fields: construct and evolve them quickly, and show them on one line.
 
 A frozen dataclass sets its fields one by one past its own guard, which is slow. Here a value is written as a draft, a
 class with the same slots and no guard, and then becomes what it is a draft of: in less than half the time that its own
@@ -42,13 +42,13 @@ def evolve(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the v
 
 
 def brief(value: object, **shown: int | str | None) -> str:
-    """A value as it is shown where there is room for one line: the fields that matter, and of those what is known."""
+    """A value on one line: the given fields, without those that are None."""
     known = (f"{name}={one if isinstance(one, int) else str(one)!r}" for name, one in shown.items() if one is not None)
     return f"{type(value).__name__}({', '.join(known)})"
 
 
-def drafted(kind: type[T]) -> type[T]:
-    """Let a dataclass be made and altered as above. Its drafts are prepared here and not when one is first needed.
+def fast_evolve(kind: type[T]) -> type[T]:
+    """Prepare a dataclass for `construct` and `evolve`. Its draft class is created here, not on first use.
 
     To prepare them is to compile, and a program that ends by Ctrl-C must not compile on its way out: Python would
     forget how it ended.

@@ -1,4 +1,4 @@
-"""Identity and chance, computed instead of drawn: the same question gives the same answer on every node, forever.
+"""Ids and jitter fractions, computed instead of random: the same input gives the same result on every node.
 
 Both are hashes over a sequence of parts in which each part carries its kind and its length, so that no two different
 sequences read alike. What is computed here is stored and compared across releases: it must never change.

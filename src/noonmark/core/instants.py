@@ -1,4 +1,4 @@
-"""Instants: integer microseconds since the epoch, and their two faces, `datetime` and RFC 3339 text.
+"""Instants: integer microseconds since the epoch, and their conversion to `datetime` and RFC 3339 text.
 
 Everything inside the core counts in `Micros`. Aware datetimes and text exist only at the edge, and they are
 truncated to microseconds exactly once, here.

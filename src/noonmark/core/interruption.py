@@ -1,20 +1,26 @@
-"""What cuts a run short, and what is said of it where neither the work nor its target could say anything."""
+"""Interruptions: what ends a run early, and the words for it if neither the work nor its target reported anything."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.instants import micros_to_seconds, parse_instant, to_text
+from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
+from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.targets.command import end_of_program
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.schedule import Declaration
+    from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Declaration, Schedule
 
 PINGED = "ping"
 ANSWERS = frozenset({"http"})
@@ -22,14 +28,14 @@ ANSWERS = frozenset({"http"})
 DEADLINE = "deadline"
 SET_BY = "deadline_set_by"
 """The name under which an occurrence that was taken over keeps what set its deadline: its window, the target, or
-the ping by which a job said that it starts."""
+the start ping of a job."""
 BY_WINDOW, BY_TARGET, BY_START = "window", "target", "start"
 
 
 def interruption(
     outcome: Outcome, reason: Reason | None, occurrence: Occurrence, declared: Declaration, *, node: str
 ) -> str | None:
-    """Why a run has no end of its own, in a few words; None when it has one."""
+    """Why a run was interrupted, in a few words; None if it was not."""
     match outcome:
         case Outcome.TIMED_OUT if reason is Reason.COMPLETION_TIMED_OUT:
             by = "in time" if occurrence.deadline is None else f"by {to_text(occurrence.deadline)}"
@@ -72,11 +78,11 @@ def alert_at(declared: Declaration, started: Micros) -> Micros | None:
 
 
 class Delivery(Protocol):
-    """What a row or an occurrence tells of a delivery."""
+    """The fields of a row or an occurrence that describe a delivery."""
 
     @property
     def phase(self) -> str:
-        """Where it stands."""
+        """Its phase."""
 
     @property
     def stop(self) -> str | None:
@@ -92,7 +98,7 @@ class Delivery(Protocol):
 
 
 def real_deadline(delivery: Delivery) -> Micros | None:
-    """When a delivery has to end, whatever it is expected to take; None if it may take any time."""
+    """When a delivery has to end, however long it is expected to take; None without a limit."""
     if delivery.stop is not None:
         return delivery.deadline
     if delivery.phase != Phase.AWAITING_COMPLETION:
@@ -109,12 +115,12 @@ def is_alert(delivery: Delivery) -> bool:
 
 
 def is_begun(occurrence: Occurrence) -> bool:
-    """Whether a job that runs elsewhere has said by a ping that it starts."""
+    """Whether a job that runs elsewhere has sent a start ping."""
     return (kept_facts(occurrence) or {}).get(SET_BY) == BY_START
 
 
 def lost_error(node: str | None) -> str:
-    """What is said of a run whose node was lost."""
+    """The words for a run whose node was lost."""
     return f"{_named(node)} was lost before it had ended"
 
 
@@ -124,3 +130,64 @@ def _named(node: str | None) -> str:
 
 def _part(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:].removesuffix(".")
+
+
+OWN = frozenset({"function"})
+"""The kinds of target that run the node's own code, whose exceptions belong in its log."""
+
+
+def log_summary(kind: str, run: Run, reason: Reason, own_words: str | None = None) -> str:
+    """How a run of such a target ended, to follow the words that tell of its failure; nothing, if that is all.
+
+    What Noonmark decided on itself is said in its own words.
+    """
+    if kind in OWN:
+        return f"\n{run.error.rstrip()}" if run.error else ""
+    if own_words is not None:
+        return f": {printable(own_words)} ({reason})"
+    known = run.result if isinstance(run.result, Mapping) else {}
+    if isinstance(code := known.get("exit_code"), int):
+        return f": it {end_of_program(code)} ({reason})"
+    if isinstance(status := known.get("status"), int):
+        return f": it was answered with status {status} ({reason})"
+    if kind in ANSWERS and run.outcome is Outcome.FAILED:
+        return f": there was no answer ({reason})"
+    return f" ({reason})"
+
+
+def failure_line(
+    schedule: Schedule,
+    occurrence: Occurrence,
+    run: Run,
+    reason: Reason,
+    *,
+    retry_at: Micros | None,
+    own_words: str | None = None,
+) -> str:
+    """The line about a run that did not complete: which one, how it ended, and what follows or where to read more."""
+    declaration = schedule.declaration
+    nominal, allowed = to_text(occurrence.nominal), declaration.retry_policy.max_attempts
+    then = "" if retry_at is None else f", retry at {to_text(retry_at)}"
+    more = f"; {more_about(occurrence.id)}" if retry_at is None else ""
+    summary = log_summary(declaration.target.kind, run, reason, own_words)
+    first, newline, traceback = summary.partition("\n")
+    return (
+        f"{log_name(schedule)}: the run of {nominal} {run.outcome}, attempt {run.attempt} of {allowed}"
+        f"{then}{first}{more}{newline}{traceback}"
+    )
+
+
+def rate_line(schedule: Schedule, alert: RateAlert) -> str:
+    """The line about a schedule that starts too often, or succeeds too rarely."""
+    words = "too often" if alert.problem is RateProblem.TOO_OFTEN else "too rarely"
+    return f"{log_name(schedule)} runs {words}: {alert.to_sentence()}"
+
+
+def more_about(some_id: str) -> str:
+    """Where to read more about a schedule or an occurrence."""
+    return f"`noonmark schedule explain {some_id}` says more"
+
+
+def log_name(schedule: Schedule) -> str:
+    """What a log calls a schedule: its name, or else its id and its route."""
+    return schedule.declaration.name or f"{schedule.schedule_id} ({schedule.declaration.target.route})"

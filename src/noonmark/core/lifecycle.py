@@ -1,4 +1,4 @@
-"""The life of an occurrence and of a schedule, each as one table.
+"""The life cycles of occurrences and schedules, one table each.
 
 The tables say which phase may follow which. Diagrams, database checks and the driver are tested against them, and
 `step` is the only way to move.
@@ -20,7 +20,7 @@ P = TypeVar("P", bound=StrEnum)
 
 
 class Phase(StrEnum):
-    """Where an occurrence stands."""
+    """The phase of an occurrence."""
 
     __hash__ = str.__hash__  # that of an enumeration is written in Python, and asked for at every look into a table
 
@@ -44,7 +44,7 @@ class Phase(StrEnum):
 
 
 class SchedulePhase(StrEnum):
-    """Where a schedule stands."""
+    """The phase of a schedule."""
 
     __hash__ = str.__hash__
 

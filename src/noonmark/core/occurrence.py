@@ -6,19 +6,58 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import brief, drafted
+from noonmark.core.documents import Reader, present
+from noonmark.core.frozen import brief, fast_evolve
 from noonmark.core.instants import Micros, from_micros, to_text
+from noonmark.core.lifecycle import Phase
+from noonmark.core.policies.limits import Concurrency, read_concurrency
+from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from noonmark.core.event import Chain
     from noonmark.core.ids import Origin
-    from noonmark.core.lifecycle import Phase
-    from noonmark.core.policies.overrides import Overrides
+    from noonmark.core.policies.overlap import OverlapPolicy
+
+BACKFILL_PAUSED = "backfill_paused"
+"""The part of its detail that says why its backfill is paused."""
 
 
-@drafted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """None leaves what the schedule says."""
+
+    overlap_policy: OverlapPolicy | None = None
+    concurrency: Concurrency | None = None
+    behind: Chain | None = None
+    """What led to it, where its upstreams have set it off."""
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The fields of a declaration that it takes the place of."""
+        return present(overlap_policy=self.overlap_policy, concurrency=self.concurrency)
+
+    def to_document(self) -> dict[str, Any]:
+        """The overrides as the document that `read_overrides` reads; the chain is stored separately."""
+        overlap = None if self.overlap_policy is None else self.overlap_policy.to_document()
+        return present(overlap_policy=overlap) | ({} if self.concurrency is None else self.concurrency.to_document())
+
+
+def read_overrides(document: object) -> Overrides:
+    """Read what `to_document` wrote; ValueError when it did not."""
+    reader = Reader(document, path="", code="", problems=[])
+    has_policy = reader.raw("overlap_policy") is not None
+    overlap = read_overlap(reader, "overlap_policy", trigger_type="") if has_policy else None
+    own = Overrides(overlap_policy=overlap, concurrency=read_concurrency(reader))
+    reader.close()
+    if reader.problems:
+        raise ValueError(str(reader.problems[0]))
+    return own
+
+
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Occurrence:
     """The unit that is claimed, explained and counted.
@@ -52,7 +91,7 @@ class Occurrence:
     origin: Origin
     """What asked for it: `trigger`, or `manual:`, `event:` and `backfill:` with a key."""
     phase: Phase
-    """Where it stands; the final ones are for good."""
+    """Its phase; final phases do not change."""
     route: str
     nominal: Micros
     due: Micros
@@ -65,7 +104,7 @@ class Occurrence:
     detail: str = ""
     """The numbers behind the reason, as JSON, or nothing."""
     missed_count: int = 0
-    """How many fires it stands for, when it is the record of missed ones."""
+    """How many fires it counts, if it records missed ones."""
     missed_first: Micros | None = None
     missed_last: Micros | None = None
     caught_up: Micros | None = None
@@ -123,8 +162,16 @@ class Occurrence:
         return None if self.missed_last is None else from_micros(self.missed_last)
 
 
+def backfill_pause(occurrence: Occurrence) -> dict[str, Any] | None:
+    """The pause of its backfill that holds an occurrence, as a document, as far as it is known."""
+    if BACKFILL_PAUSED not in occurrence.detail or occurrence.phase is not Phase.PENDING:
+        return None
+    pause = (kept_facts(occurrence) or {}).get(BACKFILL_PAUSED)
+    return pause if isinstance(pause, dict) else None
+
+
 def kept_facts(occurrence: Occurrence) -> dict[str, Any] | None:
-    """The numbers that were kept beside its reason; None if they cannot be read."""
+    """The numbers that were stored with its reason; None if they cannot be read."""
     try:
         facts = json.loads(occurrence.detail or "{}")
     except ValueError:

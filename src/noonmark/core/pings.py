@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
 
 MAX_KEPT = 16_384
-"""Bytes of a body that are kept: the last ones, where programs say what went wrong."""
+"""Bytes of a body that are stored: the last ones, where programs report errors."""
 MAX_EXIT_STATUS = 255
 _STATUS = re.compile(r"[0-9]{1,3}", re.ASCII)
 
@@ -68,7 +68,7 @@ class Verdict(Explained):
 
     COUNTED = "counted", "An occurrence expected it, and it counts for that one."
     EARLY = "early", "It came shortly before the due time, or before a node had opened the occurrence; it counts then."
-    REPEATED = "repeated", "The same was said early for the same occurrence; the first ping counts."
+    REPEATED = "repeated", "The same early ping came before for this occurrence; the first one counts."
     UNEXPECTED = "unexpected", "No occurrence expected it; it is recorded as an event, and changes nothing."
     PAUSED = "paused", "The schedule is paused; the ping changes nothing."
 
@@ -132,7 +132,7 @@ def opened(schedule: Schedule, *, now: Micros) -> Accepted:
 
 
 def begun(schedule: Schedule, *, now: Micros) -> Accepted:
-    """An occurrence whose job has said that it starts: its timeout begins."""
+    """An occurrence whose job has reported its start: its timeout begins."""
     timeout = schedule.declaration.timeout
     deadline = now + (COMPLETION_LIMIT if timeout is None else timeout)
     return Accepted(started=now, accepted=now, deadline=deadline, set_by=BY_START)

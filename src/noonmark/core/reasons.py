@@ -1,6 +1,6 @@
 """Why something did or did not happen: one code for each reason, and the sentence that explains it.
 
-A decision carries a `Reason` beside the numbers behind it, and so does every occurrence that has ended. Which
+A decision carries a `Reason` with the numbers behind it, and so does every occurrence that has ended. Which
 reasons may stand with which final phase is written in `noonmark.core.lifecycle`.
 """
 
@@ -80,5 +80,5 @@ class Reason(Explained):
 
 
 def no_facts() -> Mapping[str, int | float | str]:
-    """What stands behind a decision that needs no numbers; all of them share it."""
+    """The facts of a decision without numbers."""
     return _NO_FACTS

@@ -44,7 +44,7 @@ class Redactor:
     """Finds secret values, also where they were written in another way, and in parts: a token without its scheme."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        """Without values, everything is left as it is."""
+        """Without values, nothing is redacted."""
         wholes = {one for value in values for one in (value, *_parts(value))}
         known = {reading.lower() for whole in wholes for reading in _ends(whole)}
         self._tails: dict[int, set[str]] = {}
@@ -54,7 +54,7 @@ class Redactor:
                 self._tails.setdefault(len(tail), set()).add(tail)
 
     def holds(self, text: str) -> bool:
-        """Whether a secret is in the text, however it is written there."""
+        """Whether a secret is in the text, in any encoding."""
         for number, reading in enumerate(_readings(text)):
             if number > MAX_DECODED or self._is_in(reading.lower()):
                 return True

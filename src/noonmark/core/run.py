@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import brief, drafted, evolve
+from noonmark.core.frozen import brief, evolve, fast_evolve
 from noonmark.core.instants import Micros, from_micros, to_text
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_SUMMARY = 80
 MAX_MESSAGE = 200
-"""Characters of the text beside the progress of a run."""
+"""Characters of the message with the progress of a run."""
 _PROGRESS = "progress"
 
 
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 
 
 CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.DELIVERY_FAILED, Outcome.LEASE_LOST})
-"""It did not come to an end of its own."""
+"""Outcomes of interrupted runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +46,15 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a run has come, as it said last."""
+class RunProgress:
+    """The progress of a run, as last reported."""
 
     fraction: float
     """From 0 to 1."""
     message: str = ""
 
 
-@drafted
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
     """Start, end and outcome; `ended` and `outcome` are None while it runs. `result` is JSON, `error` is for people."""
@@ -62,7 +62,7 @@ class Run:
     id: str
     """The id of its occurrence, and the number of the attempt."""
     occurrence_id: str
-    """What it is a run of."""
+    """Its occurrence."""
     attempt: int
     """1, and more after a failure."""
     node: str
@@ -95,12 +95,12 @@ class Run:
         return last if last is None or len(last) <= MAX_SUMMARY else f"{last[: MAX_SUMMARY - 1]}…"
 
     @property
-    def progress(self) -> Progress | None:
-        """How far it has come, if it runs and has said so, or how far it came before it was cut off."""
+    def progress(self) -> RunProgress | None:
+        """Its last reported progress, while it runs or if it was interrupted."""
         said = self.result.get(_PROGRESS) if isinstance(self.result, dict) else None
         if not isinstance(said, dict) or not (self.outcome is None or self.outcome in CUT_OFF):
             return None
-        return Progress(fraction=said.get("fraction", 0), message=said.get("message", ""))
+        return RunProgress(fraction=said.get("fraction", 0), message=said.get("message", ""))
 
     @property
     def started_at(self) -> datetime:
@@ -114,7 +114,7 @@ class Run:
 
 
 def progress_result(progress: dict[str, Any]) -> dict[str, Any]:
-    """The result of a run that goes on, and has said how far it has come."""
+    """The result of a run in progress that has reported its progress."""
     return {_PROGRESS: progress}
 
 

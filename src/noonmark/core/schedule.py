@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import drafted
+from noonmark.core.frozen import fast_evolve
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, read_delivery, read_missing_target
+from noonmark.core.policies.expected_rate import ExpectedRate, read_expected_rate
 from noonmark.core.policies.limits import (
     Budget,
     Concurrency,
@@ -41,6 +42,27 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One change that a caller made."""
+
+    at: Micros
+    caller: str
+    operation: str
+    schedule_id: str | None = None
+    uid: str | None = None
+    """The schedule itself: after it is deleted, another one may have its id."""
+    revision_before: int | None = None
+    """None where there was none, as before a schedule is created."""
+    revision_after: int | None = None
+    reason: str | None = None
+    """What the caller gave for one; of a worker, which node it was."""
+    request_id: str | None = None
+    key: int | None = None
+    """Its number once it is stored; later entries of a tenant have higher numbers."""
+
+
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
@@ -48,9 +70,9 @@ MAX_TIMEOUT_SECONDS = 31_622_400
 RESERVED_IDS = (".", "..", "count", "preview", "upsert")
 """Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
-"""The source of schedules that a program has made for itself; it could do by itself whatever they do."""
+"""The source of schedules that a program created in its own process; they may do whatever the program may."""
 BY_ITSELF = "noonmark"
-"""The author of pauses and resumptions that nobody asked for."""
+"""The author of automatic pauses and resumptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +90,7 @@ class Declaration:
     timeout: Micros | None = None
     expected: Micros | None = None
     """How long a run usually takes; one that takes longer is reported as overdue, and goes on."""
+    expected_rate: ExpectedRate | None = None
     window: Window | None = None
     concurrency: Concurrency | None = None
     budget: Budget | None = None
@@ -100,6 +123,7 @@ class Declaration:
                 retry_policy=self.retry_policy.to_document(),
                 timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
                 expected_seconds=None if self.expected is None else micros_to_seconds(self.expected),
+                expected_rate=self.expected_rate.to_document() if self.expected_rate else None,
                 window=self.window.to_document() if self.window else None,
                 delivery=str(self.delivery),
                 pause_on_failure=self.pause_on_failure,
@@ -134,7 +158,7 @@ class Pause:
 
     at: Micros
     by: str | None = None
-    """The caller; `noonmark` if it came by itself."""
+    """The caller; `noonmark` if it was automatic."""
     reason: str | None = None
     until: Micros | None = None
 
@@ -144,7 +168,7 @@ class Pause:
         return {"reason": self.reason, "by": self.by, "at_utc": to_text(self.at), "until_utc": until}
 
 
-@drafted
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A stored declaration. `uid` is internal and never reused; `schedule_id` is the public name."""
@@ -192,7 +216,7 @@ def declare_again(document: object, stored: Schedule, *, now: datetime, keeps_pa
 
 
 def _keep_rotation(declared: Declaration, before: Target) -> Declaration:
-    """A ping target keeps the URL that it has, whatever a document says: only a rotation replaces it."""
+    """A ping target keeps its URL, whatever a document says: only a rotation replaces it."""
     target = declared.target
     if not isinstance(target, PingTarget) or not isinstance(before, PingTarget):
         return declared
@@ -251,6 +275,7 @@ def _read(
         "retry_policy": retry_policy,
         "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
         "expected": reader.seconds("expected_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+        "expected_rate": read_expected_rate(reader, "expected_rate"),
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),
         "pause_on_failure": reader.integer("pause_on_failure", None, low=1),

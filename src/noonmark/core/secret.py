@@ -154,7 +154,7 @@ def bound_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
 
 
 def header_place(header: object, headers: Iterable[object]) -> str:
-    """Where a header stands among the others, as a path tells it; one that may be no name is told by its number."""
+    """The path of a header in the document; a header whose name may be invalid is shown by its number."""
     if isinstance(header, str) and _WORDS.fullmatch(header):
         return f".{header}"
     return f"[{list(headers).index(header)}]"

@@ -52,7 +52,7 @@ ENDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """How one delivery ended: what the target said, and when it began and ended."""
+    """How one delivery ended: the report of the target, and when it started and ended."""
 
     outcome: Outcome
     started: Micros
@@ -65,7 +65,7 @@ class Delivered:
     """The names of the class and the bases of the exception that a function raised."""
     usage: Usage | None = None
     reason: Reason | None = None
-    """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
+    """Why it was stopped, if the outcome does not say: replaced, window closed, no completion in time."""
     is_final: bool = False
     """It failed in a way that another attempt would not mend, or must not follow."""
     is_unknown: bool = False
@@ -85,12 +85,12 @@ class Accepted:
     accepted: Micros
     deadline: Micros | None = None
     set_by: str = BY_TARGET
-    """What set the deadline: the target, or a ping by which the job said that it starts."""
+    """What set the deadline: the target, or the start ping of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Underway:
-    """A delivery goes on, and has put out something: the last of it, as JSON."""
+class RunInProgress:
+    """New output of a delivery in progress: the last part, as JSON."""
 
     started: Micros
     result: Any = field(hash=False)
@@ -98,7 +98,7 @@ class Underway:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interim:
-    """What to write of a delivery that goes on, on condition that the fence is still this one."""
+    """The progress of a delivery, written if the fence is still this one."""
 
     occurrence: Occurrence
     run: Run
@@ -110,12 +110,12 @@ class Settlement:
 
     `retry_at` is set exactly when the phase is `pending`: the occurrence keeps its slot and comes back then. `deadline`
     is set exactly when it is `awaiting_completion`: it keeps all its places, and its run stays open. Any other phase
-    frees the slot and the place under its concurrency key, and wakes whoever waits for them.
+    frees the slot and the place under its concurrency key, and wakes the next in line.
     """
 
     occurrence: Occurrence
     tenant: str
-    """The owner, so that a store knows at once whether a schedule listens for its end."""
+    """The owner, so that a store knows at once whether a schedule subscribes to its end."""
     phase: Phase
     reason: Reason
     run: Run
@@ -128,9 +128,9 @@ class Settlement:
     alert: Micros | None = None
     """When one that awaits its completion takes longer than expected."""
     is_overdue: bool = False
-    """It goes on, and is reported as overdue: it takes longer than expected. `deadline` is what it has from now on."""
+    """It continues, and is reported as overdue: it takes longer than expected. `deadline` is its new deadline."""
     begins: bool = False
-    """A job that runs elsewhere has said that it starts: its start and its deadline are these, whatever they were."""
+    """A job that runs elsewhere has reported its start: these replace its start and its deadline."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     own_words: str | None = None
     """What a log says of a failure that Noonmark decided on itself."""
@@ -174,7 +174,7 @@ def begin(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, *, nod
     return replace(_await(taken_over, schedule, accepted, run), occurrence=occurrence, begins=True)
 
 
-def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim:
+def interim(occurrence: Occurrence, underway: RunInProgress, *, node: str) -> Interim:
     """The open run of a delivery in progress."""
     run = _run(occurrence, node=node, started=underway.started)
     return Interim(occurrence=occurrence, run=replace(run, result=underway.result))
@@ -223,7 +223,7 @@ def began(occurrence: Occurrence, *, now: Micros) -> Micros:
 
 
 def run_id(occurrence: Occurrence) -> str:
-    """The fence tells the deliveries of one occurrence apart."""
+    """The fence distinguishes the deliveries of one occurrence."""
     return f"{occurrence.id}-{occurrence.fence}"
 
 
@@ -239,7 +239,7 @@ def _run(occurrence: Occurrence, *, node: str, started: Micros) -> Run:
 
 
 def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, node: str) -> str | None:
-    """What went wrong: what the work or its target said, or else why it was cut short."""
+    """The error: the report of the work or its target, or else why it was interrupted."""
     return delivered.error or interruption(
         delivered.outcome, delivered.reason, occurrence, schedule.declaration, node=node
     )
@@ -306,7 +306,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
 
 
 def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered, run: Run) -> Settlement:
-    """A node that stops gives back what it cannot finish; that was no attempt, unless it must not begin twice."""
+    """A node that stops gives back what it cannot finish; that is not an attempt, unless it must not start twice."""
     declared = schedule.declaration
     if declared.delivery is Delivery.AT_MOST_ONCE:
         unknown = _to(Phase.DELIVERY_FAILED, occurrence, schedule, run, Reason.OUTCOME_UNKNOWN)

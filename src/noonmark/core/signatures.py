@@ -60,7 +60,7 @@ def check_signature(text: str, key: str, *, occurrence_id: str, body: bytes, now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySettings:
-    """What the settings of a node say of keys, the same on every node; nothing of it has to be said."""
+    """The key settings of a node, the same on every node; all are optional."""
 
     signing_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
@@ -88,7 +88,7 @@ def token_keys(settings: KeySettings, own: bytes) -> tuple[str, ...]:
     """What tokens are made with: the first makes them, and each is good to check them. `own` is the key of the store.
 
     Receivers have a signing key, to check signatures, and must not be able to make tokens for work that is not theirs:
-    so it is no part of them. The keys that secrets are sealed with are, so that a copy of the store alone makes none.
+    so it is not part of them. The keys that secrets are sealed with are, so that a copy of the store alone makes none.
     """
     root = hmac.new(own, b"noonmark/tokens", "sha256").hexdigest()
     return (*_mixed(root, settings.secret_key), *_earlier_token_keys(settings))
@@ -118,7 +118,7 @@ def check_token(token: str, keys: Sequence[str], *, occurrence_id: str, fence: i
 
 
 def ping_token(key: str, *, uid: str, rotation: int) -> str:
-    """What makes the URL of a schedule that expects pings: nobody can guess it, and it is stored nowhere."""
+    """What makes the URL of a schedule that expects pings: it cannot be guessed, and it is not stored."""
     return f"{uid}-{_digest(key, f'ping:{uid}:{rotation}'.encode())[:PING_DIGITS]}"
 
 

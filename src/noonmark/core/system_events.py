@@ -15,17 +15,18 @@ from noonmark.core.ids import fact_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.json_values import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.reasons import Explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
 
 LATE: Micros = SECOND
 """What starts later than that after its due time is late."""
@@ -39,7 +40,7 @@ class SystemEvent(Explained):
     COMPLETED = "occurrence.completed", "The work was done."
     FAILED = "occurrence.failed", "The work failed, and no attempt is left."
     TIMED_OUT = "occurrence.timed_out", "The last attempt took too long."
-    CANCELLED = "occurrence.cancelled", "Somebody cancelled it, or its schedule was deleted."
+    CANCELLED = "occurrence.cancelled", "A caller cancelled it, or its schedule was deleted."
     SKIPPED = "occurrence.skipped", "A policy kept it from starting: overlap, a pause, a window, what it depends on."
     MISFIRED = "occurrence.misfired", "It was missed: one fire, or a whole gap of them with its count."
     DELIVERY_FAILED = "occurrence.delivery_failed", "The target was out of reach, or it is not known how it ended."
@@ -48,13 +49,15 @@ class SystemEvent(Explained):
     OVERDUE = "occurrence.overdue", "It is still running after `expected_seconds`."
     SCHEDULE_CREATED = "schedule.created", "A schedule is new."
     SCHEDULE_UPDATED = "schedule.updated", "Something about a schedule was declared anew."
-    SCHEDULE_PAUSED = "schedule.paused", "Somebody paused a schedule, or it failed as often as `pause_on_failure` says."
+    SCHEDULE_PAUSED = "schedule.paused", "A caller paused a schedule, or it failed as often as `pause_on_failure` says."
     SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
     SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
     SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
+    TOO_OFTEN = "schedule.too_often", "A schedule started more often within a window than `expected_rate` says."
+    TOO_RARE = "schedule.too_rare", "A window ended with fewer successes of a schedule than `expected_rate` says."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
     PING_UNEXPECTED = "ping.unexpected", "A ping came that no occurrence expected: too early, too late, or once more."
-    NODE_LOST = "node.lost", "A node was not heard of for two leases, and had not said that it stops."
+    NODE_LOST = "node.lost", "A node sent no heartbeat for two leases, without having stopped."
 
 
 ENDS = {
@@ -67,6 +70,7 @@ ENDS = {
     Phase.DELIVERY_FAILED: SystemEvent.DELIVERY_FAILED,
 }
 """The event of each ended phase; a superseded occurrence has none."""
+RATE_PROBLEMS = {RateProblem.TOO_OFTEN: SystemEvent.TOO_OFTEN, RateProblem.TOO_RARE: SystemEvent.TOO_RARE}
 
 
 def is_late(first_due: Micros, started: Micros) -> bool:
@@ -92,7 +96,7 @@ def change(before: Schedule, after: Schedule) -> SystemEvent:
 def of_occurrence(
     fact: SystemEvent, schedule: Schedule, one: Occurrence, *, run: Run | None = None, waited_for: Reason | None = None
 ) -> Event | None:
-    """Tell of an occurrence as it is now, of its last run if that has just ended, and of what it had waited for.
+    """The event about an occurrence as it is now, its last run if that has just ended, and what it waited for.
 
     Every such fact has the same fields, so that a message which names them never lacks one. None when its chain has no
     room for it.
@@ -126,7 +130,7 @@ def of_occurrence(
 
 
 def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | None = None, failures: int = 0) -> Event:
-    """Tell of a schedule as it is now, who asked for that, or after how many failures in a row it came by itself."""
+    """The event about a schedule as it is now: who asked for the change, or how many failures in a row caused it."""
     payload = {
         **_schedule(schedule),
         "trigger_type": None if schedule.declaration.trigger is None else schedule.declaration.trigger.type,
@@ -143,8 +147,25 @@ def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | Non
     return _event(fact, payload, FIRST_FACT.event_id(key))
 
 
+def of_rate(schedule: Schedule, alert: RateAlert) -> Event:
+    """Tell that a schedule started too often, or succeeded too rarely, in a window."""
+    fact = RATE_PROBLEMS[alert.problem]
+    payload = {
+        **_schedule(schedule),
+        "summary": alert.to_sentence(),
+        "expected_rate": alert.rate.to_document(),
+        "count": alert.count,
+        "windows": alert.windows,
+        "window_from": to_text(alert.first),
+        "window_to": to_text(alert.last),
+        "depth": FIRST_FACT.depth,
+        "chain": [schedule.schedule_id],
+    }
+    return _event(fact, payload, FIRST_FACT.event_id(fact_id(fact, schedule.uid, alert.last)))
+
+
 def of_ping(fact: SystemEvent, schedule: Schedule, key: str, fields: Mapping[str, Any]) -> Event:
-    """Tell of a ping that counts later, or for nothing."""
+    """The event about a ping that counts later, or not at all."""
     payload = {**_schedule(schedule), **fields, "depth": FIRST_FACT.depth, "chain": [schedule.schedule_id]}
     return _event(fact, payload, key)
 
@@ -162,7 +183,7 @@ def unexpected_ping_id(uid: str, at: Micros) -> str:
 def of_lost_node(
     name: str, *, seen: Micros, started: Micros, version: str, load: int, routes: tuple[str, ...]
 ) -> Event:
-    """Tell that a node was last heard of then."""
+    """The event about a lost node, with its last heartbeat."""
     payload = {
         "node": name,
         "seen_at": to_text(seen),

@@ -50,7 +50,7 @@ class Upload:
 
     @property
     def event_id(self) -> str:
-        """The id of the event that tells of it; it follows from what is kept, so that it is told of once.
+        """The id of its event; it is computed from the stored upload, so that the event is emitted once.
 
         The id of the upload is not enough: one that was deleted may come again under its key, and is another then.
         """
@@ -110,7 +110,7 @@ def upload_id(value: object) -> str:
 
 
 def id_of_key(tenant: str, key: str) -> str:
-    """The id that an upload under a key of a tenant has, however often it is sent."""
+    """The id of an upload with an idempotency key: the same each time it is sent."""
     return f"upl_{sha256(f'{len(tenant)}:{tenant}:{key}'.encode(errors='surrogatepass')).hexdigest()[:40]}"
 
 
@@ -153,7 +153,7 @@ def _name_problem(name: str) -> str | None:
 
 
 def virtual_path(value: object, filename: str) -> str:
-    """Where a file is said to belong, from `/` on; a folder, with a slash at its end, stands for the file in it."""
+    """The virtual path of a file, from `/`; a folder, which ends with a slash, gets the name of the file."""
     if value is None:
         return f"/{filename}"
     if not isinstance(value, str):

@@ -1,1 +1,1 @@
-"""The driver: what happens by itself. Each duty reads, decides and commits once; the loop only calls them in time."""
+"""The driver. Each step reads, decides and commits once; the loop only calls the steps in time."""

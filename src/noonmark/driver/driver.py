@@ -1,10 +1,10 @@
-"""The driver: a node and its steps, each of which can be called by itself."""
+"""The driver: a node and its steps, each of which can be called separately."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import RunInProgress
 from noonmark.driver.node import Node
 from noonmark.driver.steps.admit import admit_once
 from noonmark.driver.steps.claim import claim_once, release, renew_once
@@ -12,8 +12,7 @@ from noonmark.driver.steps.heartbeat import lead_once, leave
 from noonmark.driver.steps.maintenance import adopt_once, is_asked_to_stop, prune_once, reap_once, rewind_once
 from noonmark.driver.steps.match import match_once
 from noonmark.driver.steps.plan import plan_once
-from noonmark.driver.steps.progress import progress_once
-from noonmark.driver.steps.settle import hand_back, settle_once
+from noonmark.driver.steps.settle import hand_back, progress_once, settle_once
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Driver:
-    """What happens by itself, in the node of a runtime. Every step reads, decides, commits and reports what it did."""
+    """The steps of a node. Every step reads, decides, commits and reports what it did."""
 
     def __init__(
         self, runtime: Runtime, executor: Executor | None = None, lease_executor: Executor | None = None
@@ -48,18 +47,18 @@ class Driver:
         """
         self.node = Node(runtime, executor, lease_executor)
 
-    def report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
+    def report(self, assignment: Assignment, delivered: Delivered | Accepted | RunInProgress) -> None:
         """Record the end of a delivery, which `settle_once` writes, or its output so far, for `progress_once`.
 
         From any thread.
         """
-        if isinstance(delivered, Underway):
+        if isinstance(delivered, RunInProgress):
             self.node.underway[assignment.occurrence.id] = assignment, delivered
         else:
             self.node.finished.append((assignment, delivered))
 
     async def match_once(self) -> MatchReport:
-        """Match events with the schedules that listen for them."""
+        """Match events with the schedules that subscribe to them."""
         return await match_once(self.node)
 
     async def plan_once(self) -> PlanReport:

@@ -10,25 +10,82 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from noonmark.core.instants import SECOND
-from noonmark.core.settlement import Underway
-from noonmark.driver import retries
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.settlement import RunInProgress
 from noonmark.driver.driver import Driver
-from noonmark.driver.retries import Retries
 from noonmark.driver.steps.settle import LAST_CALL, until_ended
 from noonmark.driver.store_executor import StoreExecutor
 from noonmark.driver.wakeup import Wakeup
-from noonmark.ports.events import NodeStarted, NodeStopped
+from noonmark.ports.events import NodeStarted, NodeStopped, StoreFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from noonmark.core.instants import Micros
     from noonmark.core.settlement import Accepted, Delivered
+    from noonmark.driver.node import Node
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.target import Assignment
 
     T = TypeVar("T")
+
+
+FIRST_RETRY: Micros = SECOND // 10
+LONGEST_RETRY: Micros = 2 * SECOND
+"""The pause doubles with each failure, up to this."""
+LAST_RETRY: Micros = 5 * SECOND
+"""During shutdown, a step is given up once its backoff has grown to this."""
+
+
+class Retries:
+    """The failed steps of a node that wait for their next attempt."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting: set[Wakeup] = set()
+
+    async def attempt(
+        self,
+        step: Callable[[], Awaitable[T]],
+        is_over: Callable[[Callable[[], Awaitable[object]], Micros], bool],
+    ) -> T | None:
+        """Run a step until it succeeds; None if `is_over` gives it up."""
+        backoff, has_failed = FIRST_RETRY, False
+        while True:
+            pause = min(backoff, LONGEST_RETRY)
+            try:
+                answer = await step()
+            except NoonmarkError as error:
+                logger.warning("%s failed; retrying in %s s: %s", step.__name__, micros_to_seconds(pause), error)
+                self._note(step.__name__, str(error), pause)
+            except Exception as error:
+                logger.exception("%s failed; retrying in %s s", step.__name__, micros_to_seconds(pause))
+                self._note(step.__name__, repr(error), pause)
+            else:
+                self._node.failures.pop(step.__name__, None)
+                if has_failed:  # the store is back, so the other steps need not wait
+                    self.set()
+                return answer
+            if is_over(step, backoff):
+                return None
+            has_failed = True
+            # An own wake-up: new work must not make a store that is down be called more often.
+            retry = Wakeup()
+            self._waiting.add(retry)
+            await retry.wait(pause)
+            self._waiting.discard(retry)
+            backoff = min(2 * backoff, LAST_RETRY)
+
+    def set(self) -> None:
+        """Retry all of them now: the store is back, or the loop stops."""
+        for one in list(self._waiting):
+            one.set()
+
+    def _note(self, step: str, error: str, pause: Micros) -> None:
+        self._node.note_failure(step, error)
+        self._node.report([StoreFailed(step, error, pause)])
+
 
 logger = logging.getLogger("noonmark.driver")
 
@@ -55,7 +112,7 @@ class Loop:
         """Create it on the event loop that runs it. With `looks=False` it runs only what `fetch` names."""
         self._looks = looks
         self._executor = self._lease_executor = StoreExecutor(runtime.store)
-        if runtime.store.traits.lines > 1:
+        if runtime.store.traits.max_concurrency > 1:
             self._lease_executor = StoreExecutor(runtime.store, max_threads=1)
         self.driver = Driver(runtime, self._executor, self._lease_executor)
         self._runtime, self._node = runtime, self.driver.node
@@ -78,9 +135,9 @@ class Loop:
         if at is None or next_look is None or at < next_look + self._node.timing.lookahead:
             self._look.set()
         else:  # nothing is due before then, but the change may have emitted an event
-            self._look.remind(IDLE_PAUSE)
+            self._look.set_within_threadsafe(IDLE_PAUSE)
 
-    def attend(self) -> None:
+    def check_stop_requests(self) -> None:
         """Check now, rather than at the next renewal, whether a run here is asked to stop."""
         self._renew.set()
 
@@ -146,7 +203,7 @@ class Loop:
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
             )
         ]
-        node.tell([NodeStarted(node.id)])
+        node.report([NodeStarted(node.id)])
         if started is not None:
             started()
         try:
@@ -169,14 +226,14 @@ class Loop:
             self._runtime.target.close()
             self._executor.close()
             self._lease_executor.close()
-        node.tell([NodeStopped(node.id, handed_back)])
+        node.report([NodeStopped(node.id, handed_back)])
         return handed_back
 
     async def _wind_up(self) -> int:
         """Release claims, wait for what runs until the grace period ends, then hand that back too."""
         node = self._node
         while self._fetches:
-            await self._drain.wait(retries.FIRST_RETRY)
+            await self._drain.wait(FIRST_RETRY)
         await self._try(self.driver.release)
         handed_back = self.driver.withdraw()
         self._settle.set()
@@ -206,7 +263,7 @@ class Loop:
             task.cancel()
         await asyncio.wait(steps)  # what they are receiving is held, too
         while self._fetches:
-            await self._drain.wait(retries.FIRST_RETRY)
+            await self._drain.wait(FIRST_RETRY)
         self.driver.withdraw()
         self.driver.hand_back()
         try:
@@ -276,7 +333,7 @@ class Loop:
             if not self._node.finished:
                 # A run that has just ended may not be reported yet.
                 chances -= self._is_drained
-                await self._settle.wait(retries.FIRST_RETRY if self._is_drained else None)
+                await self._settle.wait(FIRST_RETRY if self._is_drained else None)
                 continue
             if self._node.is_in_doubt and not self._is_stopping:
                 await self._settle.wait(IDLE_PAUSE)  # the end would be stored with a false time
@@ -368,14 +425,14 @@ class Loop:
     def _is_over(self, step: Callable[[], Awaitable[object]], backoff: Micros) -> bool:
         """Whether a failed step is given up. Releases and settlements are tried for as long as possible."""
         if step == self.driver.release:
-            return backoff >= retries.LAST_RETRY
+            return backoff >= LAST_RETRY
         if step == self.driver.settle_once:
-            return self._is_drained and backoff >= retries.LAST_RETRY
+            return self._is_drained and backoff >= LAST_RETRY
         return self._is_drained or (self._is_stopping and step in (self._look_once, self.driver.admit_once))
 
-    def _report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
+    def _report(self, assignment: Assignment, delivered: Delivered | Accepted | RunInProgress) -> None:
         self.driver.report(assignment, delivered)
-        if isinstance(delivered, Underway):
+        if isinstance(delivered, RunInProgress):
             self._progress.set()
             return
         self._settle.set()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Owner, Schedule
-    from noonmark.core.settlement import Accepted, Delivered, Underway
+    from noonmark.core.settlement import Accepted, Delivered, RunInProgress
     from noonmark.driver.store_executor import Executor
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.records import Leadership, Position
@@ -97,7 +97,7 @@ class Node:
         self.holds_until: Micros | None = None
         """When the leases of the last renewal expire."""
         self.finished: deque[tuple[Assignment, Delivered | Accepted]] = deque()
-        self.underway: dict[str, tuple[Assignment, Underway]] = {}
+        self.underway: dict[str, tuple[Assignment, RunInProgress]] = {}
         """The newest output of runs in progress that is not written yet."""
         self.on_end: dict[str, OnEnd] = {}
         """Callbacks for the end of occurrences."""
@@ -163,7 +163,7 @@ class Node:
         return self.trust.doubt is not None
 
     @property
-    def hears_others(self) -> bool:
+    def all_nodes_reported(self) -> bool:
         """Whether every live node must have sent a heartbeat since the last trusted leap of the clock."""
         leapt, last = self.trust.leapt, self.trust.last
         return leapt is None or last is None or last.asked - leapt.arrived >= SILENT_LEASES * self.timing.lease
@@ -231,7 +231,7 @@ class Node:
         if assignment is not None:
             assignment.stop(Reason.LEASE_LOST)
         if lost or assignment is not None:
-            self.tell([LeaseLost(occurrence_id)])
+            self.report([LeaseLost(occurrence_id)])
         return lost or assignment is not None
 
     def holds(self) -> list[Lease]:
@@ -243,15 +243,15 @@ class Node:
         return _holds(assignment.occurrence for assignment in self.deliveries.values())
 
     @property
-    def tells(self) -> bool:
+    def has_sink(self) -> bool:
         """Whether there is an event sink."""
         return self.runtime.sink is not None
 
-    def tell(self, driver_events: list[DriverEvent]) -> None:
+    def report(self, driver_events: list[DriverEvent]) -> None:
         """Send events to the sink. An exception of the sink is logged and stops nothing."""
         if self.runtime.sink is not None and driver_events:
             try:
-                self.runtime.sink.tell(driver_events)
+                self.runtime.sink.report(driver_events)
             except Exception:
                 logger.exception("event sink failed")
 

@@ -68,7 +68,7 @@ class StoreExecutor:
     def __init__(self, store: Store, max_threads: int = MAX_THREADS) -> None:
         """Threads start when they are first needed."""
         self._blocks = store.traits.blocks
-        self._max_threads = min(store.traits.lines, max_threads)
+        self._max_threads = min(store.traits.max_concurrency, max_threads)
         self._queues: dict[Priority, deque[Call]] = {priority: deque() for priority in Priority}
         self._tickets: SimpleQueue[bool] = SimpleQueue()
         """True for each queued call, whatever its priority. False ends a thread."""

@@ -27,7 +27,7 @@ class Wakeup:
         if self._timer is None:
             self._timer = self._loop.call_later(pause / SECOND, self._timer_fired)
 
-    def remind(self, pause: Micros) -> None:
+    def set_within_threadsafe(self, pause: Micros) -> None:
         """The same, from any thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.set_within, pause)

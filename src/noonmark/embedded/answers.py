@@ -23,13 +23,13 @@ class Explanation:
 
     schedule_id: str
     at: datetime
-    """The instant that it speaks of."""
+    """The explained instant."""
     summary: str
     """One sentence in plain words."""
     steps: tuple[Step, ...]
     """Each rule with its `rule`, its `decision` and the `facts` behind it, whether or not it applies."""
     occurrence_id: str | None
-    """The occurrence that it speaks of; None when there is no record of one."""
+    """The explained occurrence; None if there is no record of one."""
     phase: str | None
     """The phase of that occurrence."""
 

@@ -40,7 +40,7 @@ def limit_argument(limit: object) -> int | None:
 
 
 def event_type_argument(value: object) -> str | None:
-    """The type of the events that are meant; None is all."""
+    """The type of the events; None for all."""
     try:
         return None if value is None else event_type(value)
     except ValueError as error:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation, Redrive
-    from noonmark.embedded.decorators import Decorator
+    from noonmark.embedded.declarations import Decorator
     from noonmark.embedded.documents import (
         FunctionOptions,
         FurtherOptions,
@@ -70,7 +70,7 @@ class AsyncScheduler:
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
         self,
-        store: str = "memory://",
+        store: str | PurePath = "memory://",
         *,
         lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
@@ -251,11 +251,11 @@ class AsyncScheduler:
         return await in_thread(self._inner.update, job_id, func, **changes)
 
     async def add_dependency(self, job_id: str | Job, depends_on: Sequence[Upstream]) -> None:
-        """Let a schedule depend on others too."""
+        """Add dependencies to a schedule."""
         await in_thread(self._inner.add_dependency, job_id, depends_on)
 
     async def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
-        """Pause a schedule. At `until` it resumes by itself."""
+        """Pause a schedule. At `until` it resumes automatically."""
         await in_thread(self._inner.pause, job_id, reason=reason, until=until)
 
     async def resume(self, job_id: str | Job) -> None:
@@ -477,7 +477,7 @@ class _LoopScheduler(Scheduler):
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Make a blocking call in a thread of its own.
+    """Make a blocking call in a separate thread.
 
     Not in the default executor: it has few threads, and calls that wait for a run could take all of them while the run
     waits for another call. And a loop that ends waits for its executor, but not for this.

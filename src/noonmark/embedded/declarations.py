@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast
 
-from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, TriggerNeverFires
+from noonmark.core.errors import Conflict, InvalidSchedule, InvalidTrigger, NotFound, TriggerNeverFires
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.pipeline_ownership import pipeline_schedule_id
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget
-from noonmark.core.triggers import IntervalTrigger
+from noonmark.core.triggers import CronTrigger, IntervalTrigger, Trigger
+from noonmark.core.triggers.interval import UNITS
 from noonmark.embedded.documents import (
     Options,
     changed_document,
@@ -30,21 +34,83 @@ from noonmark.embedded.documents import (
     target_schedule,
 )
 from noonmark.embedded.jobs import Job
-from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
+from noonmark.embedded.references import (
+    check_arguments,
+    check_callable,
+    check_name,
+    check_process,
+    refer,
+    same_name_elsewhere,
+)
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
-    from noonmark.core.triggers import Trigger
+    from noonmark.core.triggers.zones import Zone
     from noonmark.embedded.documents import Upstream
     from noonmark.ports.clock import Clock
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
     from noonmark.targets.function.registry import FunctionRegistry
+
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+_TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
+
+
+class JobFunction(Protocol[P, R_co]):
+    """A decorated function: it is called as before, and has the id of its schedule."""
+
+    job_id: str
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function."""
+
+
+class Decorator(Protocol):
+    """Declares the function below it, under the name of that function unless another is given.
+
+    So a program that is started again finds its schedules again. A schedule whose decorator was removed, or whose
+    function was renamed, stays in a durable store until it is cancelled. The other options are those of `schedule`. The
+    function stays what it is, and has the id of its schedule as `job_id`. Several decorators on one function need
+    different names, and `job_id` is that of the topmost.
+    """
+
+    def __call__(self, func: Callable[P, R_co], /) -> JobFunction[P, R_co]:
+        """Declare it."""
+
+
+def interval_of(**lengths: object) -> IntervalTrigger:
+    """The trigger of `every`: the sum of these lengths of time."""
+    total: float = 0
+    for unit, given in lengths.items():
+        length = given.total_seconds() if unit == "seconds" and isinstance(given, timedelta) else given
+        if callable(length):
+            raise InvalidTrigger("give a length of time, as in @scheduler.every(minutes=5)", field=unit)
+        if not isinstance(length, int | float) or isinstance(length, bool):
+            raise InvalidTrigger(f"must be a number, not {type(length).__name__}", field=unit)
+        total += length * UNITS[unit]
+    if total == 0:
+        raise InvalidTrigger("give a length of time, as in @scheduler.every(minutes=5)", field="seconds")
+    return IntervalTrigger(total)
+
+
+def daily_at(at: str, timezone: str | ZoneInfo = "UTC") -> CronTrigger:
+    """The trigger of `daily`: a time of day by the local clock."""
+    found = _TIME.fullmatch(str(at))
+    if found is None:
+        raise InvalidTrigger(f"must be a time of day such as 09:00 or 09:00:30, not {at!r}", field="at")
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    return CronTrigger(f"{minute} {hour} * * *" if second == 0 else f"{second} {minute} {hour} * * *", timezone)
+
 
 logger = logging.getLogger("noonmark.jobs")
 ARGUMENTS = Options.__optional_keys__ | {"func"}
@@ -55,8 +121,8 @@ OWNER = Owner(tenant=MAIN_TENANT, user="local")
 class ExpectedId(str):
     """The id that a schedule gets when it is stored; before that, a decorated function has it.
 
-    A schedule that was renamed may have the id that a name stands for. Then the new one gets another id, and whoever
-    has this one means the name.
+    A renamed schedule may have the id that a name stands for. Then the new one gets another id, and this id stands for
+    the name.
     """
 
     __slots__ = ("name",)
@@ -73,9 +139,12 @@ class ExpectedId(str):
 class Declarations:
     """Turns calls in Python into schedules of a store; the functions that they name can be run from then on."""
 
-    def __init__(self, store: Store, functions: FunctionRegistry, clock: Clock, lookahead: Micros) -> None:
-        """The store must be open when this is used."""
+    def __init__(
+        self, store: Store, functions: FunctionRegistry, clock: Clock, lookahead: Micros, zone: Zone | None = None
+    ) -> None:
+        """The store must be open when this is used. Naive datetimes of triggers are local times of the zone, if any."""
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
+        self._zone = zone
 
     def find(self, job: str | Job, *, deleted: bool = False) -> StoredSchedule:
         """The schedule that a caller means, also a deleted one if that is asked for; NotFound when there is none."""
@@ -127,19 +196,23 @@ class Declarations:
         One without a name gets the id that was expected, if any.
         """
         check_options(options)
-        document = self._document(func, self._with_ids(options))
+        options = self._resolved(options)
+        document = self._document(func, options)
         schedule_id = self._put(document, options.get("trigger"), expected)
         self._functions.register(document["target"]["function"], func)
         return schedule_id
 
     def declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         """The same for a target document."""
-        return self._put(target_schedule(target, self._with_ids(options)), options.get("trigger"))
+        options = self._resolved(options)
+        return self._put(target_schedule(target, options), options.get("trigger"))
 
-    def new(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Schedule:
-        """A schedule of a function, not stored yet."""
-        document = self._document(func, self._with_ids(options))
-        schedule = self._new_schedule(document)
+    def new(self, func: Callable[..., Any], options: Mapping[str, Any], *, pipeline_of: str | None = None) -> Schedule:
+        """A schedule of a function, not stored yet; perhaps one of a pipeline that a node runs."""
+        document, expected = self._document(func, self._resolved(options)), None
+        if pipeline_of is not None:
+            expected = ExpectedId(pipeline_schedule_id(pipeline_of, fresh_id(self._clock)), None)
+        schedule = self._new_schedule(document, expected)
         self._functions.register(document["target"]["function"], func)
         return schedule
 
@@ -157,7 +230,7 @@ class Declarations:
     def update(self, schedule_id: str | Job, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Change some options of a schedule, and leave the others."""
         check_options(changes)
-        changes = self._with_ids(changes)
+        changes = self._resolved(changes)
         schedule, name = self.find(schedule_id).schedule, changes.get("function_name")
         if func is not None or any(option in changes for option in ("function_name", "args", "kwargs", "executor")):
             self._check_call(schedule, func, changes)
@@ -171,7 +244,7 @@ class Declarations:
             self._functions.register(function, func)
 
     def add_dependencies(self, schedule_id: str | Job, depends_on: Iterable[Upstream]) -> None:
-        """Let a schedule depend on others too; one that it depends on already is replaced."""
+        """Add dependencies to a schedule; an existing one of the same schedule is replaced."""
         added = self.upstreams(depends_on) or []
         replaced = {one.get("schedule_id") for one in added if isinstance(one, Mapping)}
 
@@ -181,9 +254,9 @@ class Declarations:
 
         self._edit(schedule_id, document)
 
-    def warn_of_twin(self, func: Callable[..., Any], name: str) -> None:
+    def warn_of_same_name(self, func: Callable[..., Any], name: str) -> None:
         """Warn when a function of a script has two schedules, because the script was both run and imported."""
-        other = twin_of(func) if self._store.traits.is_durable else None
+        other = same_name_elsewhere(func) if self._store.traits.is_durable else None
         if other is not None and self._store.find_named(OWNER.tenant, OWNER.user, other) is not None:
             logger.warning(
                 "%s and %s are two schedules of one function, whose file was run as a script and also imported: both"
@@ -241,14 +314,21 @@ class Declarations:
         uid = self.find(schedule_id).schedule.uid
         schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
 
-    def _with_ids(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Options with the id of each schedule that they depend on."""
-        if options.get("depends_on") is None:
-            return options
-        return {**options, "depends_on": self.upstreams(options["depends_on"])}
+    def _resolved(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options with the id of each schedule that they depend on, and with a trigger that has a zone."""
+        if options.get("depends_on") is not None:
+            options = {**options, "depends_on": self.upstreams(options["depends_on"])}
+        trigger = options.get("trigger")
+        if isinstance(trigger, Trigger):
+            options = {**options, "trigger": self.zoned(trigger)}
+        return options
+
+    def zoned(self, trigger: Trigger) -> Trigger:
+        """A trigger whose naive datetimes are local times of the zone; without one, they are refused."""
+        return trigger.in_zone(self._zone)
 
     def _document(self, func: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The document that a call of `schedule` stands for."""
+        """The document for a call of `schedule`."""
         options = dict(given)
         name, function_name = options.get("name"), options.pop("function_name", None)
         if name is not None:
@@ -277,7 +357,7 @@ class Declarations:
         func, options = arguments["func"], {name: value for name, value in arguments.items() if name != "func"}
         try:
             if isinstance(func, Mapping):
-                return self._new_schedule(target_schedule(copied_target(func), target_options(self._with_ids(options))))
+                return self._new_schedule(target_schedule(copied_target(func), target_options(self._resolved(options))))
             return self.new(func, options)
         except InvalidSchedule as error:
             raise type(error)(error.message, field=f"{place}.{error.field}", problems=error.problems) from None

@@ -91,7 +91,7 @@ def check_process(func: Callable[..., Any], function_name: str | None) -> None:
         raise InvalidSchedule(problem, field="executor")
 
 
-def twin_of(func: Callable[..., Any]) -> str | None:
+def same_name_elsewhere(func: Callable[..., Any]) -> str | None:
     """The other name of a function: of a script when its file is imported, or of a module when its file is run."""
     module, qualname = getattr(func, "__module__", ""), getattr(func, "__qualname__", "")
     main = sys.modules["__main__"]
@@ -102,7 +102,7 @@ def twin_of(func: Callable[..., Any]) -> str | None:
     return f"__main__:{qualname}" if is_importable else None
 
 
-def reference_to_be(functions: FunctionRegistry, func: Callable[..., Any]) -> str | None:
+def future_reference(functions: FunctionRegistry, func: Callable[..., Any]) -> str | None:
     """The reference that a function will have when its decorator has returned; None if its module will not have it."""
     check_callable(func)
     known = functions.name_of(func)

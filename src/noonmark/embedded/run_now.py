@@ -14,9 +14,9 @@ from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapCon
 from noonmark.core.instants import to_text
 from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import FINAL, Phase
+from noonmark.core.occurrence import Overrides
 from noonmark.core.policies.options import as_document
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.operations import schedule_edits

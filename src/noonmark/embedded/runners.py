@@ -1,18 +1,19 @@
-"""Runners: a driver's loop in a thread of its own or on the program's event loop, and the pool of a scheduler."""
+"""Runners: a driver's loop in a separate thread or on the program's event loop, and the pool of a scheduler."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
+import sys
 import threading
 import weakref
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.errors import Conflict
 from noonmark.embedded.arguments import POLL_SECONDS
-from noonmark.embedded.process_hooks import register_exit, unregister_exit
 from noonmark.targets.function.runner import current_assignment
 
 if TYPE_CHECKING:
@@ -23,6 +24,52 @@ if TYPE_CHECKING:
     from noonmark.ports.runtime import Runtime
 
     T = TypeVar("T")
+
+
+class _Runner(Protocol):
+    def stop_at_exit(self) -> None: ...
+
+
+class _Forkable(Protocol):
+    def _after_fork(self) -> None: ...
+
+
+_finalizers: dict[_Runner, Any] = {}
+_forkable: weakref.WeakSet[_Forkable] = weakref.WeakSet()
+
+
+def register_exit(runner: _Runner) -> None:
+    """Stop a runner when the program exits, even if its scheduler is gone."""
+    atexit.register(runner.stop_at_exit)
+    if "multiprocessing.process" in sys.modules:
+        # A process forked by multiprocessing exits without running the atexit callbacks.
+        from multiprocessing import parent_process, util  # noqa: PLC0415 - only where it is used anyway
+
+        if parent_process() is not None:
+            _finalizers[runner] = util.Finalize(None, runner.stop_at_exit, exitpriority=0)
+
+
+def unregister_exit(runner: _Runner) -> None:
+    """Undo `register_exit` for a runner that has stopped."""
+    atexit.unregister(runner.stop_at_exit)
+    finalizer = _finalizers.pop(runner, None)
+    if finalizer is not None:
+        finalizer.cancel()
+
+
+def register_fork(scheduler: _Forkable) -> None:
+    """Call `_after_fork` of a scheduler in each forked process. A fork copies its state, but none of its threads."""
+    _forkable.add(scheduler)
+
+
+def _after_fork() -> None:
+    for scheduler in list(_forkable):
+        scheduler._after_fork()  # noqa: SLF001 - a part of the scheduler
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 
 CANCEL_SECONDS = 1.0
 """How long cancelled async functions have to end when a runner stops; one that goes on is abandoned."""
@@ -245,7 +292,7 @@ class RunnerPool:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        """Reset in a forked process, which has no threads and may have locks that are never released."""
         self.current: Runner | None = None
         self._stopping: Runner | None = None
         """The last one that was stopped; it may not have ended yet."""
@@ -298,7 +345,7 @@ class RunnerPool:
         unregister_exit(runner)
 
     def drain(self) -> Runner | None:
-        """Let the one that looks for work start nothing more, and end when its runs have ended. Returns at once.
+        """Drain the current runner: it starts nothing more, and ends when its runs have ended. Returns at once.
 
         The caller has to wait for the runner that is returned, if there was one.
         """
@@ -309,7 +356,7 @@ class RunnerPool:
         return runner
 
     def hand_back(self) -> None:
-        """Let the one that is stopping hand back its runs now instead of waiting for them. Returns at once."""
+        """Make the stopping runner hand back its runs now instead of waiting for them. Returns at once."""
         runner = self._stopping
         if runner is not None:
             runner.stop(0)
@@ -326,7 +373,7 @@ class RunnerPool:
         if runner is not None:
             runner.loop.driver.node.runtime.target.adopt(routes)
 
-    def attend(self) -> None:
+    def check_stop_requests(self) -> None:
         """Check whether a run was asked to stop."""
         for runner in self.alive:
-            runner.loop.attend()
+            runner.loop.check_stop_requests()

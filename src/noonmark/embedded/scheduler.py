@@ -12,18 +12,18 @@ from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
-from zoneinfo import ZoneInfo
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.targets import MAX_THREADS
-from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name, store_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import PurePath
     from types import FrameType, TracebackType
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation, Redrive
-    from noonmark.embedded.declarations import ExpectedId
-    from noonmark.embedded.decorators import Decorator, JobFunction
+    from noonmark.embedded.declarations import Decorator, ExpectedId, JobFunction
     from noonmark.embedded.documents import (
         FunctionOptions,
         FurtherOptions,
@@ -70,7 +69,7 @@ T = TypeVar("T")
 
 
 class Scheduler:
-    """Keeps schedules in a store, and runs what is due between `start` and `stop`.
+    """Stores schedules, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
     may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
@@ -80,7 +79,7 @@ class Scheduler:
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
         self,
-        store: str = "memory://",
+        store: str | PurePath = "memory://",
         *,
         lease: float | timedelta = 15.0,
         max_threads: int = MAX_THREADS,
@@ -96,20 +95,22 @@ class Scheduler:
     ) -> None:
         """Use a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
+        A `Path`, and text that ends in .db, .sqlite or .sqlite3, is the path of a SQLite file.
+
         A run whose process dies is taken over when its lease, in seconds, has expired. At most `max_threads` functions
         run in threads (`max_workers` is another name for it), and at most `max_processes` in processes, by default one
         per processor. The newest `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at
         most. Secrets are encrypted with `secret_key`, as printed by `noonmark secret key`. Requests are signed with
         `signing_key`, or else with a key that the store has generated.
 
-        Instants are aware datetimes. With a `timezone`, `once`, `preview` and `explain` also take naive ones, which
-        are local times there.
+        Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
+        ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
+        shows twice is the first of the two.
         """
         from noonmark.core.triggers.recurrence import zone_argument
         from noonmark.embedded.arguments import count_argument, duration_argument, signing_key_argument
         from noonmark.embedded.declarations import Declarations
-        from noonmark.embedded.process_hooks import register_fork
-        from noonmark.embedded.runners import RunnerPool
+        from noonmark.embedded.runners import RunnerPool, register_fork
         from noonmark.ports.runtime import Runtime, Timing
         from noonmark.targets.command.programs import ProgramPolicy
         from noonmark.targets.function.registry import FunctionRegistry
@@ -125,10 +126,10 @@ class Scheduler:
             _thread_limit(max_threads, max_workers),
             None if max_processes is None else count_argument("max_processes", max_processes),
         )
-        self._zone = None if timezone is None else ZoneInfo(zone_argument(timezone).name)
+        self._zone = None if timezone is None else zone_argument(timezone)
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
-        unopened = make_store(store, self._clock)
+        unopened = make_store(store_url(store), self._clock)
         self._runtime = Runtime(
             node=node_name(),
             store=unopened,
@@ -139,7 +140,7 @@ class Scheduler:
             version=__version__,
             timing=timing,
         )
-        self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead)
+        self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead, self._zone)
         self._decorated: dict[str, Callable[..., Any]] = {}
         self._undeclared: deque[tuple[Callable[..., Any], dict[str, Any], ExpectedId]] = deque()
         """Decorated functions that are declared when the store is opened, with their options and expected ids."""
@@ -187,8 +188,10 @@ class Scheduler:
 
         Further options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency` (a
         `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and
-        `concurrency_limit`), `window` (a `Window`), and `accepts_payload` (callers of a server on the same store may
-        send a payload when they ask for a run).
+        `concurrency_limit`), `window` (a `Window`), `expected_seconds` (a run that takes longer is reported, and goes
+        on), `expected_rate` (`at_least` successes and `at_most` starts in `per_seconds`, or it is reported),
+        `ping_urls` (URLs to call on `start`, `success` and `failure`), and `accepts_payload` (callers of a server on
+        the same store may send a payload when they ask for a run).
 
         Instead of a function, give a target document such as `{"target_kind": "command", "argv": ["ls"]}`: a program, a
         request or an event, as `schedule_command`, `schedule_http` and `schedule_event` declare them.
@@ -327,7 +330,7 @@ class Scheduler:
         **options: Unpack[Options],
     ) -> Decorator:
         """Fire at an interval, counted from the moment of the first declaration."""
-        from noonmark.embedded.decorators import interval_of
+        from noonmark.embedded.declarations import interval_of
 
         return self._decorator(lambda: interval_of(seconds=seconds, minutes=minutes, hours=hours, days=days), options)
 
@@ -335,11 +338,11 @@ class Scheduler:
         """Fire once, at an instant."""
         from noonmark.core.triggers import OnceTrigger
 
-        return self._decorator(lambda: OnceTrigger(self._aware(at)), options)
+        return self._decorator(lambda: OnceTrigger(at), options)
 
     def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time such as 09:00 or 09:00:30."""
-        from noonmark.embedded.decorators import daily_at
+        from noonmark.embedded.declarations import daily_at
 
         return self._decorator(lambda: daily_at(at, timezone), options)
 
@@ -370,18 +373,18 @@ class Scheduler:
         return read_job(self._store, self._find(job_id))
 
     def add_dependency(self, job_id: str | Job, depends_on: Sequence[Upstream]) -> None:
-        """Let a schedule depend on others too, each given by its id or name, as `Job`, `Dependency` or a mapping."""
+        """Add dependencies to a schedule, each given by its id or name, as `Job`, `Dependency` or a mapping."""
         self._open()
         self._declarations.add_dependencies(job_id, depends_on)
         self._runners.wake()
 
     def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
-        """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes by itself."""
+        """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes automatically."""
         from noonmark.embedded.arguments import instant_argument
         from noonmark.operations import schedule_edits
 
         schedule = self._find(job_id).schedule
-        ends = None if until is None else instant_argument("until", until)
+        ends = None if until is None else instant_argument("until", self._aware(until))
         schedule_edits.pause(self._store, schedule.uid, by=schedule.owner.user, reason=reason, until=ends)
         self._runners.wake()  # others may have waited for it
 
@@ -402,7 +405,7 @@ class Scheduler:
             return False
         self._runners.wake()
         if asked:
-            self._runners.attend()
+            self._runners.check_stop_requests()
         return True
 
     def delete(self, job_id: str | Job, *, stop_running: bool = False) -> int:
@@ -417,7 +420,7 @@ class Scheduler:
         stopped = schedule_edits.stop_runs(self._store, uid) if stop_running else 0
         self._runners.wake()
         if stopped:
-            self._runners.attend()
+            self._runners.check_stop_requests()
         return stopped
 
     # Run.
@@ -591,8 +594,8 @@ class Scheduler:
         from noonmark.core.triggers import Trigger, parse_trigger
         from noonmark.embedded.arguments import count_argument, instant_argument
         from noonmark.embedded.jobs import Job
-        from noonmark.operations.fires import fires_of, fires_of_schedule
         from noonmark.operations.models.arguments import MAX_PREVIEW
+        from noonmark.operations.preview import fires_of, fires_of_schedule
 
         self._open()
         stored = self._find(job) if isinstance(job, str | Job) else None
@@ -604,6 +607,7 @@ class Scheduler:
             message = f"must be a schedule or a trigger, not {type(job).__name__}"
             raise InvalidSchedule(message, field="job")
         # What it leaves relative counts from now.
+        job = self._declarations.zoned(job)
         return fires_of(parse_trigger(job.to_document(), now=from_micros(now)), wanted, after=since, now=now)
 
     def explain(self, job_id: str | Job, at: datetime | str | None = None) -> Explanation:
@@ -641,7 +645,7 @@ class Scheduler:
         if isinstance(wanted, str | Job):
             arguments: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
-            arguments = {"trigger": trigger_argument(wanted).to_document()}
+            arguments = {"trigger": self._declarations.zoned(trigger_argument(wanted)).to_document()}
         request = MatchRequest.read({**arguments, "limit": limit})
         return EventMatches.from_document(matched(self._store, OWNER.tenant, request))
 
@@ -842,16 +846,16 @@ class Scheduler:
     def _decorator(self, make: Callable[[], Trigger], options: Options) -> Decorator:
         from noonmark.core.triggers.interval import UNITS
         from noonmark.embedded.documents import check_options
-        from noonmark.embedded.references import reference_to_be
+        from noonmark.embedded.references import future_reference
 
         check_options(options, ("timezone", "dst", *UNITS))  # first: a misspelt one may be missing in the trigger
-        trigger = make()
+        trigger = self._declarations.zoned(make())
         if options.get("trigger") is not None:
             raise InvalidSchedule("the decorator has a trigger already", field="trigger")
 
         def decorate(func: Callable[P, T], /) -> JobFunction[P, T]:
             # The function gets its name in its module only when the decorator has returned.
-            reference = options.get("function_name") or reference_to_be(self._functions, func)
+            reference = options.get("function_name") or future_reference(self._functions, func)
             name = options.get("name") or reference
             if name is not None and self._decorated.get(name) is func:
                 message = f"{name} is declared twice; give each of its schedules a name of its own with name=..."
@@ -875,13 +879,18 @@ class Scheduler:
         _set_job_id(func, self._declarations.declare(func, options, expected))
         self._runners.wake()
         if options["name"] is not None and options["name"] == options["function_name"]:
-            self._declarations.warn_of_twin(func, options["name"])
+            self._declarations.warn_of_same_name(func, options["name"])
 
     def _aware(self, instant: T) -> T | datetime:
         """A naive datetime in the zone of the scheduler, if it has one; anything else as it is."""
-        if isinstance(instant, datetime) and instant.tzinfo is None and self._zone is not None:
-            return instant.replace(tzinfo=self._zone)
-        return instant
+        from noonmark.core.instants import from_micros
+
+        if not isinstance(instant, datetime) or instant.tzinfo is not None or self._zone is None:
+            return instant
+        try:
+            return from_micros(self._zone.instant(instant))
+        except ValueError as error:
+            raise InvalidSchedule(str(error)) from None
 
     def _with_runner(self, work: Callable[[Runner], T]) -> T:
         """Do something with the runner that is started, or else with a new one."""
@@ -920,7 +929,7 @@ class Scheduler:
         return HttpTargetSettings(is_offered=False, keys=self._keys)
 
     def _after_fork(self) -> None:
-        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        """Reset in a forked process, which has no threads and may have locks that are never released."""
         self._open_lock = threading.RLock()
         self._runners.after_fork()
         self._functions.after_fork()

@@ -9,8 +9,7 @@ from weakref import ref
 
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.misfire import WIDE_LIMIT
-from noonmark.embedded.process_hooks import unregister_exit
-from noonmark.embedded.runners import RunnerPool, ThreadRunner
+from noonmark.embedded.runners import RunnerPool, ThreadRunner, unregister_exit
 from noonmark.telemetry.health import WorkerSnapshot
 from noonmark.wiring import make_runner, make_target
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.driver.node import Node
     from noonmark.embedded.runners import Runner
-    from noonmark.ports.runtime import Pinger, Runtime
-    from noonmark.ports.seal import Seal
+    from noonmark.ports.runtime import Pinger, Runtime, Seal
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
@@ -32,7 +30,7 @@ FAILED_FOR: Micros = 2 * SECOND
 
 
 class Worker:
-    """Runs what is due between `start` and `stop`, in threads of its own. Thread-safe."""
+    """Runs what is due between `start` and `stop`, in separate threads. Thread-safe."""
 
     def __init__(  # noqa: PLR0913 - each is what wiring picked
         self,
@@ -56,12 +54,12 @@ class Worker:
         self._lock = Lock()
         self._waiting = Lock()
         """Held by the caller that waits for runs."""
-        self._is_hurried = False
+        self._hands_back_now = False
 
     def start(self) -> None:
         """Run what is due; a running worker goes on. Runs of an earlier runner stay with that."""
         with self._lock:
-            self._is_hurried = False
+            self._hands_back_now = False
             for runner in self._still_draining():
                 if not runner.loop.pass_on():
                     runner.wait()
@@ -96,15 +94,15 @@ class Worker:
             self._drain()
             for runner in self._draining:
                 runner.stop(self._grace)
-            if self._is_hurried:
-                self.hurry()
+            if self._hands_back_now:
+                self.hand_back_now()
             for runner in self._draining:
                 runner.wait()
             self._still_draining()
 
-    def hurry(self) -> None:
-        """Let `close` hand back runs at once instead of waiting for them. Returns at once."""
-        self._is_hurried = True
+    def hand_back_now(self) -> None:
+        """Make `close` hand back runs at once instead of waiting for them. Returns at once."""
+        self._hands_back_now = True
         for runner in self._draining:
             runner.stop(0)
 
@@ -114,9 +112,9 @@ class Worker:
         if runner is not None:
             runner.wake(at)
 
-    def attend(self) -> None:
+    def check_stop_requests(self) -> None:
         """Check whether a run was asked to stop."""
-        self._runners.attend()
+        self._runners.check_stop_requests()
 
     def confirm_time(self) -> None:
         """Accept the store's time after it jumped ahead; a stopped worker has nothing to confirm."""

@@ -14,9 +14,9 @@ from noonmark.core.instants import from_micros
 from noonmark.core.json_values import shown
 from noonmark.core.triggers import EventTrigger, parse_trigger
 from noonmark.operations import schedule_edits
-from noonmark.operations.causation import cause_of_event
 from noonmark.operations.models.fields import write_cursor
-from noonmark.operations.pages import read_page
+from noonmark.operations.serializers import read_page
+from noonmark.operations.service import cause_of_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ def match_events(service: Service, caller: Caller, arguments: MatchRequest) -> d
 
 def matched(store: Store, tenant: str, arguments: MatchRequest) -> dict[str, Any]:
     """Match the events of a tenant."""
-    from noonmark.core.describe.filters import mismatch  # noqa: PLC0415 - it loads what turns cron into words
+    from noonmark.core.describe.words import mismatch  # noqa: PLC0415 - it loads what turns cron into words
 
     now, schedule = store.clock(), None
     if arguments.schedule_id is None:

@@ -9,7 +9,7 @@ from noonmark.core.planner import timed_trigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import next_run, text
-from noonmark.operations.served_routes import unserved
+from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros

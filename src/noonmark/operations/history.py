@@ -8,15 +8,14 @@ from noonmark.core.errors import Conflict, InvalidRequest, NotFound
 from noonmark.core.ids import OriginKind, event, kind_of, manual
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import FAILURES, FINAL, Phase, SchedulePhase
-from noonmark.core.plans import occurrence as plan_occurrence
+from noonmark.core.occurrence import Overrides
+from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import MAX_QUEUE_LIMIT, Allow, Queue
-from noonmark.core.policies.overrides import Overrides
 from noonmark.operations import schedule_edits
-from noonmark.operations.causation import cause_of_backfill
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.occurrences import find_occurrence
-from noonmark.operations.pages import fitting, read_page
-from noonmark.operations.serializers import SMALL_TARGET, occurrence_documents
+from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_documents, read_page, run_document
+from noonmark.operations.service import cause_of_backfill
 from noonmark.ports.records import OccurrenceFilter
 
 if TYPE_CHECKING:
@@ -24,10 +23,50 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
-    from noonmark.operations.models.arguments import OccurrenceFilters, OccurrenceSearch, RedriveRequest
+    from noonmark.operations.models.arguments import (
+        OccurrenceFilters,
+        OccurrenceSearch,
+        OneOccurrence,
+        OneRun,
+        RedriveRequest,
+        RunQuery,
+    )
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import PageKey
+
+
+def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str, Any]:
+    """List the runs of a schedule, latest start first."""
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+
+    def fetch(count: int, last: Run | None) -> list[Run]:
+        before = arguments.cursor if last is None else (last.started, last.id)
+        return service.store.runs(stored.schedule.uid, count, before=before)
+
+    def serialize(page: Sequence[Run]) -> list[dict[str, Any]]:
+        return [run_document(run, arguments.schedule_id) for run in page]
+
+    entries, end = read_page(arguments.limit, fetch, serialize)
+    return {"runs": entries, "next_cursor": None if end is None else write_cursor(end.started, end.id)}
+
+
+def list_occurrence_runs(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
+    """List the runs of an occurrence, latest start first."""
+    occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
+    found = service.store.occurrence_runs(occurrence.id)
+    return {"runs": [run_document(run, schedule.schedule_id) for run in found], "next_cursor": None}
+
+
+def get_run(service: Service, caller: Caller, arguments: OneRun) -> dict[str, Any]:
+    """Get a run."""
+    found = service.store.run(arguments.run_id)
+    snapshot = None if found is None else service.store.snapshot(found[0])
+    if found is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
+        raise NotFound(f"there is no run {arguments.run_id!r}", field="run_id")
+    return run_document(found[1], snapshot.schedule.schedule_id)
+
 
 REDRIVABLE = FINAL - {Phase.COMPLETED, Phase.SUPERSEDED}
 

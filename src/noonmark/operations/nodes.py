@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, StoreUnavailable
-from noonmark.operations import audit
 from noonmark.operations.serializers import node_document
+from noonmark.operations.service import record_audit_entry
 
 if TYPE_CHECKING:
     from noonmark.operations.models.arguments import NoArguments
@@ -53,7 +53,7 @@ def get_worker_status(service: Service, caller: Caller, arguments: NoArguments) 
 def _record(service: Service, caller: Caller) -> None:
     """Record who asked, if the store answers: a worker is often stopped because the store is down."""
     try:
-        audit.record(service, caller, f"node {service.node}")
+        record_audit_entry(service, caller, f"node {service.node}")
     except StoreUnavailable as error:
         logger.warning("%s by %s could not be recorded: %s", caller.operation, caller.name, error)
 

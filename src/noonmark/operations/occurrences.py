@@ -9,23 +9,21 @@ from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, 
 from noonmark.core.ids import backfill as backfill_origin
 from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
-from noonmark.core.plans import occurrence as plan_occurrence
+from noonmark.core.occurrence import Overrides
+from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
-from noonmark.core.policies.overrides import Overrides
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Delivered, began, settle
 from noonmark.core.signatures import check_token, token_keys
 from noonmark.core.triggers import EventTrigger
-from noonmark.operations import audit, schedule_edits
-from noonmark.operations.causation import cause_of_backfill, cause_of_run
+from noonmark.operations import schedule_edits
 from noonmark.operations.models.arguments import MAX_BACKFILL
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
-from noonmark.operations.pages import fitting, read_page
 from noonmark.operations.secrets import redact, redactor_for
-from noonmark.operations.serializers import SMALL_TARGET, occurrence_document, occurrence_documents
-from noonmark.operations.served_routes import unserved
-from noonmark.operations.target_policy import check_payload
+from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_document, occurrence_documents, read_page
+from noonmark.operations.service import cause_of_backfill, cause_of_run, record_audit_entry
+from noonmark.operations.target_policy import check_payload, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +89,7 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
         if not (service.store.add([requested]))[0]:
             _check_not_deleted(service, stored.schedule)
         service.wake(None)  # it is durable, so it need not wait for the audit entry
-        audit.record(service, caller, arguments.reason, schedule=stored.schedule)
+        record_audit_entry(service, caller, arguments.reason, schedule=stored.schedule)
         known = service.store.occurrence(requested.id)
     elif (known.payload, _declared(known.overrides)) != (requested.payload, _declared(requested.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
@@ -150,7 +148,7 @@ def backfill(service: Service, caller: Caller, arguments: BackfillRequest) -> di
     if not arguments.dry_run and rows:
         if not all(service.store.add(rows)):
             _check_not_deleted(service, stored.schedule)
-        audit.record(service, caller, schedule=stored.schedule)
+        record_audit_entry(service, caller, schedule=stored.schedule)
         service.wake(None)
     return {
         "backfill_id": None if arguments.dry_run else backfill_id,
@@ -232,8 +230,8 @@ def cancel(service: Service, caller: Caller, arguments: Cancellation) -> dict[st
         # Both fail only if it has moved on in between, which cannot go on: attempts are counted.
         if service.store.cancel(occurrence_id) or service.store.request_stop(occurrence_id):
             break
-    audit.record(service, caller, arguments.reason, schedule=schedule)
-    service.attend()
+    record_audit_entry(service, caller, arguments.reason, schedule=schedule)
+    service.check_stop_requests()
     service.wake(None)
     return _document(service, caller, occurrence_id)
 
@@ -275,7 +273,7 @@ def _end(  # noqa: PLR0913 - what a caller may report
     if not (service.store.settle([ended]))[0]:
         raise Conflict("another caller has ended it a moment ago")
     service.report_end(schedule, ended, source="callback")
-    audit.record(service, caller, schedule=schedule)
+    record_audit_entry(service, caller, schedule=schedule)
     service.wake(None)
     return _document(service, caller, occurrence_id)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core import edits
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.lifecycle import LIVE, SchedulePhase
 from noonmark.core.pings import Signal, Verdict, begun, delivered, expecting, is_delivering, ping_fields
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.pings import Ping
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.models.arguments import OneSchedule, ScheduleAction
     from noonmark.operations.service import Caller, Service
 
+UNCOUNTED = frozenset({str(Verdict.REPEATED), str(Verdict.PAUSED)})
+"""Pings that do not count for the expected rate."""
 MAX_LIVE = 1_000
 """Live occurrences of one schedule that are looked at."""
 
 
 def get_ping_url(service: Service, caller: Caller, arguments: OneSchedule) -> dict[str, Any]:
-    """Get the URL that the job of a schedule calls; whoever has it can call it."""
+    """Get the URL that the job of a schedule calls; anyone who has it can call it."""
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
     _target(stored.schedule)
     return {"schedule_id": arguments.schedule_id, "ping_url": url_of(service, stored.schedule)}
@@ -59,8 +63,29 @@ def url_of(service: Service, schedule: Schedule) -> str | None:
 
 
 def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
-    """Let a ping count for the occurrence that expects it; NotFound if the token is unknown."""
+    """Count a ping for the occurrence that expects it; NotFound if the token is unknown."""
     schedule = _pinged(service, token)
+    answer = _receive(service, schedule, ping)
+    if schedule.declaration.expected_rate is not None and answer["verdict"] not in UNCOUNTED:
+        _count_for_rate(service, schedule, ping)
+    return answer
+
+
+def _count_for_rate(service: Service, schedule: Schedule, ping: Ping) -> None:
+    """Count a ping for the expected rate of its schedule, whether an occurrence expected it or not."""
+    made: list[Plan] = []
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        is_start, is_success = ping.signal is Signal.START, ping.signal is Signal.SUCCESS
+        counted = edits.ping(snapshot, is_start=is_start, is_success=is_success, now=now, lookahead=service.lookahead)
+        made[:] = [] if counted is None else [counted]
+        return counted
+
+    if service.store.change(schedule.uid, decide) and made and (alert := made[0].rate_alert) is not None:
+        service.report_rate(schedule, alert)
+
+
+def _receive(service: Service, schedule: Schedule, ping: Ping) -> dict[str, Any]:
     while True:
         live = service.store.occurrences(schedule.uid, MAX_LIVE, phases=LIVE)
         now = service.store.clock()
@@ -74,7 +99,7 @@ def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
             continue  # it has just ended, or its node has just taken it over
         answer = _keep(service, schedule, occurrence, ping, now=now)
         seen = service.store.occurrence(occurrence.id)
-        # Whoever opens it from now on finds the event; one that was opened before may not have.
+        # A reader that opens it from now on finds the event; one that opened it before may not.
         if seen is None or not is_delivering(seen) or _count(service, schedule, seen, ping, now=now):
             service.wake(occurrence.due)
             return answer

@@ -10,8 +10,7 @@ from noonmark.core.errors import Conflict, InvalidRequest, NotFound, RevisionCon
 from noonmark.core.ids import manual
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.planner import first_plan
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import first_plan, occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Pause, Schedule
 from noonmark.operations.secrets import check_secrets, secret_names
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.occurrence import Occurrence, Overrides
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.limits import Dependency
-    from noonmark.core.policies.overrides import Overrides
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
     from noonmark.operations.service import AuditEntryMaker
@@ -236,7 +234,8 @@ def pause(  # noqa: PLR0913 - each is a part of the request
 ) -> Schedule:
     """Pause a schedule: its trigger starts nothing until it is resumed, or until a time.
 
-    A paused schedule gets a new reason and end if one of them is given; otherwise nothing changes.
+    A paused schedule gets a new reason and end if one of them is given; without a reason it keeps the one it has. If
+    neither is given, nothing changes.
     """
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:

@@ -22,20 +22,19 @@ from noonmark.core.secret import (
 )
 from noonmark.core.signatures import given_key, tenant_key
 from noonmark.core.targets.http import HttpTarget
-from noonmark.operations import audit
 from noonmark.operations.models.fields import ArgumentReader
 from noonmark.operations.serializers import secret_document
+from noonmark.operations.service import record_audit_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.targets import Target
     from noonmark.operations.models.arguments import NoArguments
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.seal import Seal
+    from noonmark.ports.runtime import Seal
     from noonmark.ports.store import SecretStore, Store
 
 logger = logging.getLogger("noonmark.secrets")
@@ -82,7 +81,7 @@ def get_signing_key(service: Service, caller: Caller, arguments: NoArguments) ->
         raise NotAllowed("only an administrator may read the key that requests are signed with")
     tenant = caller.owner.tenant
     key = given_key(service.keys, tenant) or tenant_key(service.keys, service.store.own_key(), tenant)
-    audit.record(service, caller)
+    record_audit_entry(service, caller)
     return {"signing_key": key}
 
 
@@ -127,7 +126,7 @@ def store_secret(
     now = store.clock()
     sealed = seal.close(tenant, given.name, given.value)
     secret = Secret(name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now)
-    stored = store.keep_secret(tenant, secret, most=MAX_SECRETS, note=entry)
+    stored = store.put_secret(tenant, secret, most=MAX_SECRETS, note=entry)
     if stored is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
     return stored
@@ -185,7 +184,7 @@ def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occu
 
 
 def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - JSON
-    """What is kept of JSON that a receiver reported."""
+    """The part of reported JSON that is stored."""
     if reported is None:
         return None
     return NOT_KEPT if redactor is None else redactor.json(reported)

@@ -6,9 +6,11 @@ A document has the fields of its model in `models.answers`.
 from __future__ import annotations
 
 import json
+from threading import BoundedSemaphore
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from noonmark.core.explain.clauses import backfill_pause_words
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -19,15 +21,79 @@ from noonmark.core.settlement import run_id
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.secret import Secret
     from noonmark.ports.records import NodeRecord, StoredSchedule
+
+
+Row = TypeVar("Row")
+
+MAX_BYTES = 2_097_152
+"""A page ends before the entry that would make it larger, unless that is its first."""
+FIRST = 25
+"""How many rows are read before their size is known."""
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_AT_ONCE = BoundedSemaphore(8)
+"""How many pages are built at a time: each takes memory, and the processor from other requests."""
+
+
+class Page(NamedTuple):
+    """Entries of a list, and the row after which the next page begins; None on the last page."""
+
+    entries: list[dict[str, Any]]
+    end: Any
+
+
+def read_page(
+    limit: int,
+    fetch: Callable[[int, Row | None], Sequence[Row]],
+    serialize: Callable[[Sequence[Row]], list[dict[str, Any]]],
+) -> Page:
+    """Read a page of at most `limit` entries.
+
+    `fetch` reads a number of rows after a row, or the first ones; fewer mean the end. `serialize` makes the entries.
+    """
+    entries: list[dict[str, Any]] = []
+    size, last, step = 0, None, min(limit + 1, FIRST)
+    with _AT_ONCE:
+        while True:
+            rows = fetch(step, last)
+            documents = serialize(rows)
+            fits, size = _fitting(documents[: limit - len(entries)], size, is_first=not entries)
+            entries += fits
+            last = rows[len(fits) - 1] if fits else last
+            if len(fits) < len(documents):
+                return Page(entries, last)
+            if len(rows) < step:
+                return Page(entries, None)
+            mean = max(1, size // len(entries))
+            step = max(1, min(limit + 1 - len(entries), (MAX_BYTES - size) // mean + 1))
+
+
+def fitting(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first entries that fit into a page by their size."""
+    return _fitting(entries, 0, is_first=True)[0]
+
+
+def _fitting(entries: list[dict[str, Any]], size: int, *, is_first: bool) -> tuple[list[dict[str, Any]], int]:
+    """The entries that fit after others of that size, and the size of all; the first of a page always fits."""
+    for count, entry in enumerate(entries):
+        following = size + size_of(entry)
+        if following > MAX_BYTES and (count or not is_first):
+            return entries[:count], size
+        size = following
+    return entries, size
+
+
+def size_of(document: object) -> int:
+    """The bytes of a document as JSON, or a few more."""
+    return len(_encode(document))
+
 
 NEXT_FIRES = 5
 SMALL_TARGET = 4_096
@@ -155,6 +221,10 @@ def _occurrence(
     why = None if said is None else said.sentence
     if said is None and unserved is not None and occurrence.phase is Phase.PENDING:
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
+    elif said is None and occurrence.phase is Phase.DISPATCHING:
+        why = "It is running."
+    if (paused := backfill_pause_words(occurrence)) is not None:
+        waiting_for, why = Reason.PAUSED, f"{paused[0].upper()}{paused[1:]}."
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
     return {
         "occurrence_id": occurrence.id,

@@ -7,23 +7,38 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from noonmark.core.audit import AuditEntry
-from noonmark.core.log_summary import failure_line
+from noonmark.core.causation import (
+    chain_of_emitted,
+    chain_of_reported,
+    chain_of_requested,
+    why_not_emitted,
+    why_not_requested,
+)
+from noonmark.core.errors import Conflict, StoreUnavailable
+from noonmark.core.interruption import failure_line, rate_line
 from noonmark.core.run import Outcome
-from noonmark.core.schedule import Owner
-from noonmark.core.signatures import MAIN_TENANT, KeySettings
+from noonmark.core.schedule import AuditEntry, Owner
+from noonmark.core.signatures import MAIN_TENANT, KeySettings, chain_key, proven_occurrence
 from noonmark.core.targets.ping import MOMENTS
+from noonmark.core.triggers import EventTrigger
+from noonmark.operations.models.fields import write_cursor
+from noonmark.operations.serializers import audit_document
+from noonmark.ports.events import RateExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from noonmark.core.event import Chain, Event
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
-    from noonmark.ports.runtime import Pinger
-    from noonmark.ports.seal import Seal
+    from noonmark.operations.models.arguments import AuditQuery
+    from noonmark.ports.events import DriverEvent
+    from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads
 
@@ -63,7 +78,7 @@ class AuditEntryMaker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a caller who is not an admin; None is no limit."""
+    """The limits of a caller who is not an admin; None for unlimited."""
 
     max_per_user: int | None = None
     min_interval: Micros | None = None
@@ -81,8 +96,8 @@ class Service:
     node: str = ""
     wake: Callable[[Micros | None], None] = field(default=lambda _: None)
     """Wakes the driver of this process, at a time or at once."""
-    attend: Callable[[], None] = field(default=lambda: None)
-    """Tells the driver of this process that a run was asked to stop."""
+    check_stop_requests: Callable[[], None] = field(default=lambda: None)
+    """Notifies the driver of this process that a run was asked to stop."""
     machine_clock: Callable[[], Micros] | None = None
     """The clock of the machine, to compare with the store's; None if there is no other."""
     worker: Worker | None = None
@@ -103,6 +118,8 @@ class Service:
     """Calls the URLs that schedules name for their starts and ends."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
+    report: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)
+    """Counts driver events that happen in this process outside its driver."""
 
     def report_end(self, schedule: Schedule, settlement: Settlement, *, source: str) -> None:
         """Log the failure of a run that ended elsewhere, and call the URL that its schedule names for such an end."""
@@ -118,6 +135,12 @@ class Service:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:
                 self.pinger.ping(schedule, occurrence, moment)
+
+    def report_rate(self, schedule: Schedule, alert: RateAlert) -> None:
+        """Log and count that a job which pings runs too often."""
+        logger.warning("%s", rate_line(schedule, alert), extra={"schedule_id": schedule.schedule_id})
+        self.report([RateExceeded(schedule.schedule_id, alert)])
+        self.wake(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,3 +182,90 @@ def _audit_entry(
 
 LOCAL = Caller(owner=Owner(tenant=MAIN_TENANT, user="local"), name="local", source="local")
 """The caller on the loopback interface of a server without keys."""
+
+
+def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) -> dict[str, Any]:
+    """List the entries of the audit log, newest first."""
+    limit = arguments.limit
+    before = None if arguments.cursor is None else arguments.cursor[0]
+    found = service.store.notes(caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id)
+    page = found[:limit]
+    following = write_cursor(page[-1].key or 0) if len(found) > limit else None
+    return {"entries": [audit_document(entry) for entry in page], "next_cursor": following}
+
+
+def record_audit_entry(
+    service: Service, caller: Caller, reason: str | None = None, *, schedule: Schedule | None = None
+) -> None:
+    """Record a request that leaves its schedule as it is, or concerns none."""
+    entry = caller.audit(reason)(schedule, schedule, now=service.store.clock())
+    service.store.note(caller.owner.tenant, [entry])
+
+
+CIRCLE = "a run of this schedule has led to this request"
+
+
+def cause_of_event(service: Service, caller: Caller, event: Event) -> Chain | None:
+    """The chain that an emitted event continues; Conflict if the chain is full."""
+    if (found := _cause(service, caller)) is None:
+        return None
+    occurrence, schedule = found
+    trigger = schedule.declaration.trigger
+    repeats = isinstance(trigger, EventTrigger) and trigger.matches(
+        event.event_type, event.payload, source=event.source
+    )
+    if (why := why_not_emitted(chain_of_emitted(occurrence), event.event_type, repeats=repeats)) is not None:
+        raise Conflict(f"the event is not emitted: {why}")
+    return chain_of_reported(occurrence, event.event_type)
+
+
+def cause_of_run(
+    service: Service, caller: Caller, schedule_id: str, key: str | None
+) -> tuple[Chain | None, str | None]:
+    """The chain that a requested run continues, and the key of the run; Conflict if the chain is full.
+
+    In a circle, each occurrence may request one run of a schedule: two would double with every turn. So the id of the
+    occurrence is the key of the run.
+    """
+    if (found := _cause(service, caller)) is None:
+        return None, key
+    occurrence, chain = found[0], _chain_of_run(found[0])
+    if not chain.leads_through(schedule_id):
+        return chain, key
+    if key not in {None, occurrence.id}:
+        raise Conflict(f"it is not run: {CIRCLE}, and each run of a circle may request one more; leave the key out")
+    return chain, occurrence.id
+
+
+def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Chain | None:
+    """The chain that a backfill continues; Conflict in a circle, which it would multiply."""
+    if (found := _cause(service, caller)) is None:
+        return None
+    chain = _chain_of_run(found[0])
+    if chain.leads_through(schedule_id):
+        raise Conflict(f"it is not run: {CIRCLE}, and a run of a circle cannot request several")
+    return chain
+
+
+def _chain_of_run(occurrence: Occurrence) -> Chain:
+    chain = chain_of_requested(occurrence)
+    if (why := why_not_requested(chain)) is not None:
+        raise Conflict(f"it is not run: {why}")
+    return chain
+
+
+def _cause(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
+    """The occurrence whose work sent the request, and its schedule."""
+    if not caller.chain:
+        return None
+    tenant = caller.owner.tenant
+    try:
+        own = service.store.own_key()
+    except StoreUnavailable:  # if the whole store is down, what follows reports it
+        return None
+    occurrence_id = proven_occurrence(caller.chain, chain_key(own, tenant))
+    occurrence = None if occurrence_id is None else service.store.occurrence(occurrence_id)
+    snapshot = None if occurrence is None else service.store.snapshot(occurrence.uid)
+    if occurrence is None or snapshot is None or snapshot.schedule.owner.tenant != tenant:
+        return None
+    return occurrence, snapshot.schedule

@@ -359,6 +359,15 @@ _ROWS = (
         other_route="POST /schedules/preview",
     ),
     Operation(
+        "schedule/check",
+        "schedules.check_schedules",
+        READ,
+        "POST /schedule-checks",
+        takes.ScheduleCheck,
+        answers.CheckedSchedules,
+        body=Body.REQUIRED,
+    ),
+    Operation(
         "schedule/occurrences",
         "occurrences.list_occurrences",
         READ,
@@ -366,7 +375,7 @@ _ROWS = (
         takes.OccurrenceQuery,
         answers.OccurrencePage,
     ),
-    Operation("schedule/runs", "runs.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
+    Operation("schedule/runs", "history.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
     Operation(
         "schedule/explain",
         "explain.explain_schedule",
@@ -393,7 +402,7 @@ _ROWS = (
     ),
     Operation(
         "occurrence/runs",
-        "runs.list_occurrence_runs",
+        "history.list_occurrence_runs",
         READ,
         f"GET {_OCCURRENCE}/runs",
         takes.OneOccurrence,
@@ -407,7 +416,7 @@ _ROWS = (
         takes.OneOccurrence,
         answers.Explanation,
     ),
-    Operation("run/get", "runs.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
+    Operation("run/get", "history.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
     Operation(
         "backfill/list",
         "backfills.list_backfills",
@@ -439,7 +448,7 @@ _ROWS = (
     Operation("upload/list", "uploads.list_uploads", READ, "GET /uploads", takes.PageQuery, answers.UploadPage),
     Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList),
     Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis),
-    Operation("audit/list", "audit.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
+    Operation("audit/list", "service.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
     Operation(
         "worker/status", "nodes.get_worker_status", READ, "GET /worker/status", takes.NoArguments, answers.WorkerStatus
     ),

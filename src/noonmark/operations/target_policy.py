@@ -2,18 +2,97 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule, NotAllowed
+from noonmark.core.instants import from_micros
+from noonmark.core.policies.window import last_window_warning
 from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
+from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets import CommandTarget, FunctionTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.targets import Target
     from noonmark.operations.service import Service
+    from noonmark.ports.store import Store
+
+
+MAX_NAMED = 5
+"""How many of the served routes are named."""
+REMEDIES = {
+    "function": "a process on this store has to register it",
+    "command": "a server runs commands with --allow-commands",
+}
+"""How a node comes to serve each kind of target."""
+
+
+def target_warnings(service: Service, target: Target, source: str = "") -> list[str]:
+    """What keeps a target from being served by the live nodes. While no node is alive, nothing is known.
+
+    A schedule from a trusted source may start any program.
+    """
+    nodes = [node for node in service.store.nodes() if node.is_alive]
+    served = {route for node in nodes for route in node.routes}
+    if nodes and target.route not in served:
+        return [unserved_words(target.route, served)]
+    if source == TRUSTED or service.commands is None or not isinstance(target, CommandTarget):
+        return []
+    programs = service.commands.programs
+    is_refused = programs is not None and target.argv[0] not in programs
+    return [refused_program_words(target.argv[0])] if is_refused else []
+
+
+def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> list[str]:
+    """What may surprise about a schedule: its trigger, its last window, and a target that no live node serves."""
+    from noonmark.core.describe import describe  # noqa: PLC0415 - it loads a library, for its words
+
+    declared = schedule.declaration
+    about_times = [] if declared.trigger is None else describe(declared.trigger, now=from_micros(now)).warnings
+    about_window = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
+    about_target = target_warnings(service, declared.target, schedule.source)
+    return [*about_times, *([] if about_window is None else [about_window]), *about_target]
+
+
+def unserved(store: Store, schedule: Schedule) -> str | None:
+    """Why nothing of a schedule can start at present; None if a live node serves its target.
+
+    A program may have registered a function just before it declared a schedule for it, and its node reports that with
+    its next heartbeat.
+    """
+    nodes = [node for node in store.nodes() if node.is_alive]
+    served = {route for node in nodes for route in node.routes}
+    route = schedule.declaration.target.route
+    may_follow = schedule.source == TRUSTED and any(node.seen <= schedule.updated for node in nodes)
+    if not nodes or route in served or may_follow:
+        return None
+    return unserved_words(route, served)
+
+
+def unserved_words(route: str, served: Collection[str]) -> str:
+    """Say that no live node serves a route, and what would help; `served` are the routes that live nodes serve."""
+    kind, _, name = route.partition(":")
+    alike = sorted(one for one in served if one.partition(":")[0] == kind)
+    if close := get_close_matches(name, [one.partition(":")[2] for one in alike], n=1):
+        hint = f"did you mean `{kind}:{close[0]}`?"
+    elif alike:
+        more = ", .." if len(alike) > MAX_NAMED else ""
+        hint = f"they serve {', '.join(f'`{one}`' for one in alike[:MAX_NAMED])}{more}"
+    else:
+        hint = REMEDIES.get(kind, "none of them delivers this kind of target")
+    return f"no live node serves `{route}`; {hint}"
+
+
+def refused_program_words(program: str) -> str:
+    """Say that a server starts no such program."""
+    return f"this server does not run `{program}`: it is not among its --allow-commands"
 
 
 def check_declaration(service: Service, declaration: Declaration, stored: Schedule | None) -> Declaration:

@@ -14,16 +14,15 @@ from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.event import Event
 from noonmark.core.json_values import text_of
 from noonmark.core.uploads import EVENT_TYPE, SOURCE, file_name, id_of_key, media_type, upload_id, virtual_path
-from noonmark.operations import audit
-from noonmark.operations.causation import cause_of_event
 from noonmark.operations.models.arguments import OneUpload
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
+from noonmark.operations.service import cause_of_event, record_audit_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import BinaryIO
 
-    from noonmark.core.chain import Chain
+    from noonmark.core.event import Chain
     from noonmark.core.uploads import Upload
     from noonmark.operations.models.arguments import PageQuery
     from noonmark.operations.service import Caller, Service
@@ -51,7 +50,7 @@ def delete_upload(service: Service, caller: Caller, arguments: OneUpload) -> dic
     deleted = uploads_of(service).remove(caller.owner.tenant, checked)
     if deleted is None:
         raise _unknown(checked)
-    audit.record(service, caller, f"upload {checked}")
+    record_audit_entry(service, caller, f"upload {checked}")
     return deleted.to_document()
 
 
@@ -92,7 +91,7 @@ class Intake:
         upload = self._receiving.keep(filename=filename, path=path, content_type=kind, now=now)
         announce(self._service, self._tenant, upload, behind)
         if upload.created == now:  # else it was stored and recorded before
-            audit.record(self._service, self._caller, f"upload {upload.upload_id}")
+            record_audit_entry(self._service, self._caller, f"upload {upload.upload_id}")
         return upload.to_document()
 
 
@@ -122,7 +121,7 @@ def announce(service: Service, tenant: str, upload: Upload, behind: Chain | None
 
 def announce_pending(service: Service, tenant: str) -> None:
     """Announce the files that were stored while the store was down."""
-    for upload in uploads_of(service).untold(tenant):
+    for upload in uploads_of(service).unannounced(tenant):
         logger.warning("announcing upload %s, which was stored while the store was down", upload.upload_id)
         announce(service, tenant, upload)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,19 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Owner, Schedule
+
+
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def lowered(text: str) -> str:
+    """The text in lower case: ASCII letters only, as in SQL."""
+    return text.translate(_LOWER)
+
 
 PageKey = tuple[int, str]
 """A position in a list: a time in microseconds, and an id."""
@@ -32,7 +43,7 @@ NODE_LISTED: Micros = 24 * 3600 * SECOND
 NODE_KEPT: Micros = 30 * NODE_LISTED
 """How long an unreported node is stored: all others may have been silent too, until one of them leads."""
 KEY_LIFETIME: Micros = 24 * 3600 * SECOND
-"""How long an idempotency key stands for its first request."""
+"""How long an idempotency key is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +53,7 @@ class StoreTraits:
     is_durable: bool
     blocks: bool
     """Its verbs do I/O, so an event loop calls them in threads."""
-    lines: int = 1
+    max_concurrency: int = 1
     """How many calls it serves at once, and so the number of threads that call a store that blocks."""
     watch_interval: Micros | None = None
     """How often to call `changed_by_others`; None if no other process can write."""
@@ -94,7 +105,7 @@ class ScheduleFilter:
     """Its route."""
     name: str | None = None
     event_type: str | None = None
-    """It listens for events of this type; a deleted schedule listens for none."""
+    """It subscribes to events of this type; a deleted schedule subscribes to none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +135,7 @@ class FoundOccurrences:
 
     occurrences: list[Occurrence]
     after: PageKey | None
-    """The time and the id after which the search goes on; None at its end."""
+    """The time and the id after which the search continues; None at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +221,8 @@ class Admitted:
     """The admission took effect; this is the occurrence now."""
 
     occurrence: Occurrence
+    alert: RateAlert | None = None
+    """Its start is the first that is more than the expected rate allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +274,7 @@ class NodeRecord:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is silent for too long, has not said that it stops, and is not reported yet."""
+        """Whether it has been silent for too long without stopping, and is not reported yet."""
         return not self.is_alive and self.left is None and not self.is_missed
 
     @property
@@ -321,6 +334,8 @@ class Damaged:
     """The primary key of its row."""
     column: str
     problem: str
+    schedule_id: str | None = None
+    """The schedule that it is about, where that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
 
+
+class Seal(Protocol):
+    """Encrypts with one key and decrypts with any of its keys."""
+
+    def close(self, tenant: str, name: str, value: str) -> str:
+        """The encrypted value; it decrypts only for this tenant and name."""
+
+    def open(self, tenant: str, name: str, sealed: str) -> str | None:
+        """The decrypted value; None if no key fits."""
+
+
 MILLISECOND: Micros = SECOND // 1_000
 
 
@@ -44,7 +55,7 @@ class Timing:
 
 
 class Pinger(Protocol):
-    """Calls URLs beside the work: it returns at once, never raises, and a call that fails changes nothing."""
+    """Calls URLs in the background: it returns at once, never raises, and a failed call changes nothing."""
 
     def ping(self, schedule: Schedule, occurrence: Occurrence, moment: Moment) -> None:
         """Call the URL that the schedule names for that moment, if any. From any thread."""

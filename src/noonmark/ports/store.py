@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.audit import AuditEntry
+    from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -200,7 +200,7 @@ class AuditLog(Protocol):
         `before` lists those with a lower number; `schedule_id` those about any schedule that has had that id.
         """
 
-    def prune_notes(self, *, before: Micros, limit: int) -> int:
+    def prune_audit_entries(self, *, before: Micros, limit: int) -> int:
         """Delete up to `limit` entries from before `before`; returns how many."""
 
     def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
@@ -216,7 +216,7 @@ class AuditLog(Protocol):
 class SecretStore(Protocol):
     """Secrets by tenant and name: their hosts and their sealed values. The store cannot read a value."""
 
-    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
+    def put_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         """Store a secret and an audit entry; returns it as stored.
 
         It replaces the secret with that name but keeps its creation time. None, with nothing stored, if the name is new
@@ -240,7 +240,7 @@ class SecretStore(Protocol):
 
 
 class Inspection(Protocol):
-    """What a store can say of its own condition, row by row and as a whole. Read-only, except `set_aside`."""
+    """The condition of a store, row by row and as a whole. Read-only, except `set_aside`."""
 
     def set_aside(self, uid: str, problem: str) -> None:
         """Stop planning a schedule whose record is damaged, until it is edited."""
@@ -274,7 +274,7 @@ class ClockRepair(Protocol):
         a last missed time. A schedule whose record is unreadable is left out. Changes nothing.
         """
 
-    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+    def repair(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back every time later than `after` that a fast clock wrote; returns the number of rows.
 
         Leases of occurrences and of the leader end at now + lease, so that a live holder renews them. Heartbeats,
@@ -386,7 +386,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         """
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        """Events that are not matched yet, each with schedules that may want it. Changes nothing.
+        """Events that are not matched yet, each with schedules that may match it. Changes nothing.
 
         Events of a tenant come in the order of emission; the tenant that was matched up to the earliest moment comes
         first. At most `limit` events and `limit` schedules in all: an event with more ends the list with the page that
@@ -397,7 +397,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         """
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
-        """Write what events set off, each with the page that was decided; False for what came too late.
+        """Write what events trigger, each with the page that was decided; False for what came too late.
 
         In the order given, each seeing the ones before it. The event must be the tenant's first unmatched one, with its
         cursor unchanged, and every schedule that gets an occurrence must have the same revision and phase as when read;
@@ -454,7 +454,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         given back, the slot is kept. If what it waits for is free by now and the line before it is empty, it has its
         turn at once. With `replaces`, of those in line for the slot that have trigger or event origin and never
         started, only the newest stays, perhaps not this one; the others end as skipped/replaced. With `cancel_grace`,
-        the slot's holder, if dispatching or awaiting completion, is told to stop with reason replaced and the deadline
+        the slot's holder, if dispatching or awaiting completion, is asked to stop with reason replaced and the deadline
         now + cancel_grace, or an earlier one it has; a holder in another phase ends as cancelled/replaced, with its
         fence raised.
 
@@ -515,12 +515,13 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
     def backfills(self, uid: str) -> list[BackfillProgress]:
         """The backfills of a schedule whose occurrences are kept, the last one requested first, then by id."""
 
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
         """Hold, release or cancel the occurrences of a backfill; returns how many are changed.
 
         What is pending or claimed is held: it cannot be claimed until it is released, keeps no slot and no place, and
         a node that has claimed it loses it. Cancelled are the same ones, as cancelled/cancelled; those that are
-        dispatching are asked to stop. What awaits its completion is left as it is.
+        dispatching are asked to stop. What awaits its completion is left as it is. `why` is kept in the detail of what
+        is held, until it is released.
         """
 
     def request_stop(self, occurrence_id: str) -> bool:
@@ -537,6 +538,9 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
 
     def routes(self, source: str) -> list[str]:
         """The distinct routes of the schedules from that source that are not deleted, in order."""
+
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        """The tenant's schedules of pipelines that are not deleted, by id; without those that are unreadable."""
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Record that a node is alive now, what it says of itself, and the routes that it serves.
@@ -607,5 +611,5 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Delete matched events from before `before`, and of each tenant all matched ones but the newest `keep`.
 
-        Their ids are free again; what they set off stays. At most `limit` per call; returns how many.
+        Their ids are free again; what they triggered stays. At most `limit` per call; returns how many.
         """

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Accepted, Delivered, Underway
+    from noonmark.core.settlement import Accepted, Delivered, RunInProgress
 
 
 class Signal(Protocol):
-    """Tells a run whether it should end early."""
+    """Whether a run should end early."""
 
     def set(self) -> None:
         """Ask it to end."""
@@ -46,7 +46,7 @@ class Assignment:
     abandoned: int = 0
     """The number of abandoned threads of the node, this one included, if its thread was abandoned."""
     progress: Callable[[dict[str, Any]], None] | None = None
-    """Set by the target if the run can say how far it has come: takes its `fraction` and `message`, from any thread."""
+    """Set by the target if the run can report progress: takes its `fraction` and `message`, from any thread."""
     upstream: Mapping[str, Mapping[str, Any]] | None = None
     """The name and the result of each schedule that a function depends on, by id."""
     ends_soon: bool = False
@@ -77,7 +77,7 @@ class Assignment:
 
 
 if TYPE_CHECKING:
-    Report = Callable[[Assignment, Delivered | Accepted | Underway], None]
+    Report = Callable[[Assignment, Delivered | Accepted | RunInProgress], None]
 
 
 class Target(Protocol):

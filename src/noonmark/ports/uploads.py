@@ -44,7 +44,7 @@ class Uploads(Protocol):
         """Begin an upload with an expected size; Conflict while another upload with that id is in progress."""
 
     def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
-        """So many of those that a tenant has, from after a place on, and where they end if there are more.
+        """A page of a tenant's uploads after a cursor, and the next cursor if there are more.
 
         The newest come first, then they go by their ids. Those that cannot be read are left out.
         """
@@ -64,7 +64,7 @@ class Uploads(Protocol):
     def announced(self, tenant: str, upload_id: str) -> None:
         """Record that its event was emitted."""
 
-    def untold(self, tenant: str) -> list[Upload]:
+    def unannounced(self, tenant: str) -> list[Upload]:
         """Stored uploads without an event, unless one is about to be emitted."""
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:

@@ -2,18 +2,192 @@
 
 from __future__ import annotations
 
+import math
+import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
-from noonmark.server import setting_values
+from noonmark.core.targets.egress import open_place
+from noonmark.secret_cipher import read_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Sequence
+
+
+MAX_TEXT = 2_000
+STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://")
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+_INTEGER = re.compile(r"\d{1,16}", re.ASCII)
+_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
+_DESTINATION = re.compile(r"[A-Za-z0-9_.:/*\[\]-]{1,300}")
+_COMMAND = re.compile(r"[^\s,\0]{1,200}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}|\*", re.ASCII)
+_FOLDER = re.compile(r"/[^,\0\n]{0,4095}")
+
+
+def text(value: object) -> str:
+    """Text on one line."""
+    if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and value.isprintable():
+        return value
+    raise ValueError(_message("text on one line", value))
+
+
+def boolean(value: object) -> bool:
+    """A boolean, also as a word."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in _TRUE + _FALSE:
+        return value.strip().lower() in _TRUE
+    raise ValueError(_message("true or false", value))
+
+
+def integer(low: int, high: int) -> Callable[[object], int]:
+    """An integer within bounds."""
+
+    def read(value: object) -> int:
+        number = int(value) if isinstance(value, str) and _INTEGER.fullmatch(value.strip()) else value
+        if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
+            return number
+        raise ValueError(_message(f"a whole number from {low:,} to {high:,}", value))
+
+    return read
+
+
+def number(low: float, high: float) -> Callable[[object], float]:
+    """A number within bounds."""
+
+    def read(value: object) -> float:
+        try:
+            found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        except (ValueError, OverflowError):
+            found = math.nan
+        if low <= found <= high:
+            return found
+        raise ValueError(_message(f"a number from {low:,g} to {high:,g}", value))
+
+    return read
+
+
+def one_of(*allowed: str) -> Callable[[object], str]:
+    """One of these words, in any case."""
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and value.strip().lower() in allowed:
+            return value.strip().lower()
+        raise ValueError(_message(" or ".join((", ".join(allowed[:-1]), allowed[-1])), value))
+
+    return read
+
+
+def store(value: object) -> str:
+    """The URL of a store."""
+    url = text(value)
+    if url.startswith(STORES):
+        return url
+    known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
+    raise ValueError(_message(known, value))
+
+
+def url(value: object) -> str:
+    """A web address without a query."""
+    allowed = "a web address such as https://schedules.example.com, without user, query or fragment"
+    try:
+        parts = urlsplit(text(value))
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port)
+    except ValueError:
+        raise ValueError(_message(allowed, value)) from None
+    if not is_valid or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(_message(allowed, value))
+    return text(value).rstrip("/")
+
+
+def hosts(value: object) -> tuple[str, ...]:
+    """Host names."""
+    allowed = "host names without a port, such as schedules.example.com"
+    return tuple(one.lower() for one in _list(value, _HOST, allowed))
+
+
+def secret_keys(value: object) -> str:
+    """Encryption keys, as text or a list; errors do not quote the value."""
+    text = ",".join(str(one) for one in value) if isinstance(value, list | tuple) else value
+    read_keys(text)
+    return str(text)
+
+
+def destinations(value: object) -> tuple[str, ...]:
+    """Hosts, wildcard hosts, addresses and networks; all but networks may have a port."""
+    allowed = (
+        "host names, addresses or networks, such as hooks.example.com, *.example.com, 10.1.2.3:8080 or 10.1.0.0/16"
+    )
+    destinations = tuple(one.lower() for one in _list(value, _DESTINATION, allowed))
+    for destination in destinations:
+        if destination == "*":
+            raise ValueError(f"{_message(allowed, destination)}: use --target-guard off to allow every address")
+        try:
+            open_place(destination)
+        except ValueError:
+            raise ValueError(_message(allowed, destination)) from None
+    return destinations
+
+
+def commands(value: object) -> tuple[str, ...]:
+    """Program names, or a star for any."""
+    return _list(value, _COMMAND, 'program names, or "*" for any')
+
+
+def variables(value: object) -> tuple[str, ...]:
+    """Variable names, or a star for any."""
+    return _list(value, _VARIABLE, 'variable names, or "*" for any')
+
+
+def folders(value: object) -> tuple[str, ...]:
+    """Absolute paths of folders."""
+    return _list(value, _FOLDER, "absolute paths of folders")
+
+
+def functions(value: object) -> dict[str, str]:
+    """Functions by the name under which they are offered."""
+    allowed = "functions, each as NAME=module:function"
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, list | tuple):
+        value = {name.strip(): found.strip() for name, _, found in (str(each).partition("=") for each in value)}
+    if not isinstance(value, Mapping):
+        raise ValueError(_message(allowed, value))
+    for name, found in value.items():
+        is_valid_name = isinstance(name, str) and 0 < len(name) <= 500 and name.isprintable()
+        if not is_valid_name or not isinstance(found, str) or not _REFERENCE.fullmatch(found):
+            raise ValueError(_message(allowed, f"{name}={found}"))
+    return dict(value)
+
+
+def _list(value: object, each: re.Pattern[str], allowed: str) -> tuple[str, ...]:
+    """A list, or text separated by commas."""
+    parts: Sequence[object] = ()
+    if isinstance(value, str):
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+    elif isinstance(value, list | tuple):
+        parts = value
+    else:
+        raise ValueError(_message(allowed, value))
+    for part in parts:
+        if not isinstance(part, str) or not each.fullmatch(part):
+            raise ValueError(_message(allowed, part))
+    return tuple(str(part) for part in parts)
+
+
+def _message(allowed: str, value: object) -> str:
+    shown = redact(repr(value))
+    return f"must be {allowed}, not {shown if len(shown) <= 200 else f'{shown[:200]}…'}"
+
 
 PREFIX = "NOONMARK_"
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -60,50 +234,48 @@ class Settings:
     """The settings of a server."""
 
     host: str = _setting(
-        setting_values.text,
+        text,
         "the address to listen on; loopback only, because there is no authentication yet",
         also=("SCHEDULER_HOST",),
         default="127.0.0.1",
     )
-    port: int = _setting(
-        setting_values.integer(0, 65_535), "the port; 0 picks a free one", also=("SCHEDULER_PORT",), default=8001
-    )
+    port: int = _setting(integer(0, 65_535), "the port; 0 picks a free one", also=("SCHEDULER_PORT",), default=8001)
     store: str = _setting(
-        setting_values.store,
+        store,
         "the store: a SQLite file, a PostgreSQL database, or memory",
         default="sqlite:///noonmark.db",
     )
     worker: bool = _setting(
-        setting_values.boolean,
+        boolean,
         "whether this server runs schedules, or only answers requests",
         switch="--no-worker",
         default=True,
     )
     migrate: bool = _setting(
-        setting_values.boolean,
+        boolean,
         "whether to create or upgrade the schema in PostgreSQL; a SQLite file is always upgraded",
         default=False,
     )
     public_url: str | None = _setting(
-        setting_values.url,
+        url,
         "the URL of the server for its clients, if it runs behind a proxy",
         default=None,
     )
     allowed_hosts: tuple[str, ...] = _setting(
-        setting_values.hosts, "host names that clients may use, besides the server's own", default=()
+        hosts, "host names that clients may use, besides the server's own", default=()
     )
     functions: Mapping[str, str] = _setting(
-        setting_values.functions, "functions that this node offers, by name", switch="--function", default={}
+        functions, "functions that this node offers, by name", switch="--function", default={}
     )
     target_guard: str = _setting(
-        setting_values.one_of("auto", "strict", "off"),
+        one_of("auto", "strict", "off"),
         "where HTTP targets may connect to: `strict` is public addresses only, `off` is everywhere; `auto` is strict,"
         " except that a server that only this machine can reach, without `public_url` and `allowed_hosts`, may also"
         " connect to this machine and private networks",
         default="auto",
     )
     allow_hosts: tuple[str, ...] = _setting(
-        setting_values.destinations,
+        destinations,
         "hosts, addresses and networks that HTTP targets may always connect to; `*.example.com` is every host below"
         " that one, except metadata, link-local and multicast addresses; a host or an address may have a port, and"
         " then only that port is open",
@@ -118,7 +290,7 @@ class Settings:
         is_secret=True,
     )
     secret_key: str | None = _setting(
-        setting_values.secret_keys,
+        secret_keys,
         "the key that encrypts secrets in the store, the same on every node: the output of `noonmark secret key`. Of"
         " several keys, separated by commas, the first encrypts and all decrypt. Set it in the environment or a file"
         " rather than by a flag",
@@ -126,112 +298,110 @@ class Settings:
         is_secret=True,
     )
     allow_commands: tuple[str, ...] = _setting(
-        setting_values.commands,
+        commands,
         'programs that schedules may run on this node, by name or absolute path, or `"*"` for any',
         default=(),
     )
     allow_env: tuple[str, ...] = _setting(
-        setting_values.variables,
+        variables,
         "environment variables that clients may set for commands, besides `NOONMARK_*` names that Noonmark does not"
         ' use, or `"*"` for any',
         default=(),
     )
     allow_cwd: tuple[str, ...] = _setting(
-        setting_values.folders,
+        folders,
         "folders in and below which clients may run commands; by default each run has an empty folder of its own",
         default=(),
     )
     pin_commands: str = _setting(
-        setting_values.one_of("inode", "digest"),
+        one_of("inode", "digest"),
         "how an allowed program is recognised as the one that was there when the server started: `inode` by its"
         " file, `digest` by its content",
         default="inode",
     )
     upload_dir: str | None = _setting(
-        setting_values.text,
-        "the folder for uploaded files; by default beside the SQLite file. Without either, uploads are off",
+        text,
+        "the folder for uploaded files; by default next to the SQLite file. Without either, uploads are off",
         default=None,
     )
     max_upload_bytes: int = _setting(
-        setting_values.integer(1, 2**40), "maximum size of an uploaded file, in bytes", default=104_857_600
+        integer(1, 2**40), "maximum size of an uploaded file, in bytes", default=104_857_600
     )
     upload_quota_bytes: int = _setting(
-        setting_values.integer(0, 2**50),
+        integer(0, 2**50),
         "maximum size of all uploaded files of a tenant, in bytes",
         default=1_073_741_824,
     )
     max_connections: int = _setting(
-        setting_values.integer(1, 100_000),
-        "maximum number of open connections, beside a reserve of 16 in which only `/health` and `/metrics` are"
+        integer(1, 100_000),
+        "maximum number of open connections, plus a reserve of 16 in which only `/health` and `/metrics` are"
         " answered; never more than half of the file descriptors of the process",
         default=1_000,
     )
     max_connections_per_address: int = _setting(
-        setting_values.integer(0, 100_000),
+        integer(0, 100_000),
         "maximum number of connections from one address; this machine counts as one. 0 means one half of all, or all"
         " if `public_url` is set, because then every client comes from the proxy",
         default=0,
     )
     request_timeout: float = _setting(
-        setting_values.number(0.1, 3_600),
+        number(0.1, 3_600),
         "seconds for the head of a request, and as many for its body; an uploaded file has more time, at 32 KiB per"
         " second",
         default=20.0,
     )
     send_timeout: float = _setting(
-        setting_values.number(0.1, 3_600),
+        number(0.1, 3_600),
         "seconds after which an answer is aborted if the client reads nothing of it, or, beyond that, reads less than"
         " 4 KiB per second",
         default=20.0,
     )
     max_unsent_bytes: int = _setting(
-        setting_values.integer(1_048_576, 2**40),
+        integer(1_048_576, 2**40),
         "maximum number of unread bytes of all answers together; beyond that, the client that has read nothing for"
         " longest is disconnected",
         default=67_108_864,
     )
     lease: float = _setting(
-        setting_values.number(1, 3_600),
+        number(1, 3_600),
         "seconds after which other nodes take over the work of a dead node",
         default=15.0,
     )
     grace: float = _setting(
-        setting_values.number(0, 86_400),
+        number(0, 86_400),
         "seconds that runs have to finish when the worker stops, before they are released to other nodes",
         default=10.0,
     )
     max_threads: int = _setting(
-        setting_values.integer(1, 10_000), "maximum number of functions that run at the same time", default=256
+        integer(1, 10_000), "maximum number of functions that run at the same time", default=256
     )
-    keep_days: float = _setting(setting_values.number(0.001, 36_500), "days for which history is kept", default=30.0)
-    log_level: str = _setting(
-        setting_values.one_of(*LEVELS), f"the minimum level that is logged: {', '.join(LEVELS)}", default="info"
-    )
+    keep_days: float = _setting(number(0.001, 36_500), "days for which history is kept", default=30.0)
+    log_level: str = _setting(one_of(*LEVELS), f"the minimum level that is logged: {', '.join(LEVELS)}", default="info")
     log_format: str = _setting(
-        setting_values.one_of("auto", "json", "text"),
+        one_of("auto", "json", "text"),
         "the format of log lines: `json`, `text`, or `auto`, which is text on a terminal and JSON otherwise",
         default="auto",
     )
     max_per_user: int = _setting(
-        setting_values.integer(0, 1_000_000),
+        integer(0, 1_000_000),
         "maximum number of schedules per user, under `/api/v1`",
         also=("SCHEDULE_MAX_PER_USER",),
         default=50,
     )
     min_interval_minutes: int = _setting(
-        setting_values.integer(0, 525_600),
+        integer(0, 525_600),
         "minimum number of minutes between two fires, under `/api/v1`",
         also=("SCHEDULE_MIN_INTERVAL_MINS",),
         default=60,
     )
     max_budget_usd: float = _setting(
-        setting_values.number(0, 1_000_000),
+        number(0, 1_000_000),
         "maximum budget of a schedule in US dollars, under `/api/v1`",
         also=("SCHEDULE_MAX_BUDGET_USD",),
         default=10.0,
     )
     reload: bool = _setting(
-        setting_values.boolean,
+        boolean,
         "whether to restart when a Python file in this folder or below changes, for development",
         also=("SCHEDULER_RELOAD",),
         default=False,

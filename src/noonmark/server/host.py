@@ -39,12 +39,11 @@ from noonmark.server.transport.listener import BACKLOG, url_of
 from noonmark.targets.command.programs import Pin, ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry, import_function
 from noonmark.targets.http.settings import HttpTargetSettings
-from noonmark.targets.prctl import hide_process
+from noonmark.targets.process_control import hide_process
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
-from noonmark.telemetry.metrics import Metrics
-from noonmark.telemetry.schedule_times import ScheduleTimesReader
+from noonmark.telemetry.metrics import Metrics, ScheduleTimesReader
 from noonmark.wiring import (
     file_of,
     fresh_id,
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
     from noonmark.server.config import Loaded, Settings
-    from noonmark.telemetry.schedule_times import LabelledSchedules
+    from noonmark.telemetry.metrics import LabelledSchedules
 
 logger = logging.getLogger("noonmark.serve")
 KEEP_ALIVE = 5
@@ -114,9 +113,9 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             server = _Server(app, settings, listener, pool)
             signals.handle_with(server.request_stop)
             server.run([listener])
-            signals.handle_with(worker.hurry)
+            signals.handle_with(worker.hand_back_now)
             if server.stop_requests > 1:
-                worker.hurry()
+                worker.hand_back_now()
         except StopRequested:
             signals.handle_with(_ignore_signal)
             logger.info("stopped before startup was complete")
@@ -267,7 +266,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         machine_clock=clock.micros,
         node=node,
         wake=worker.wake,
-        attend=worker.attend,
+        check_stop_requests=worker.check_stop_requests,
         worker=worker,
         keys=_keys(settings),
         seal=make_seal(settings.secret_key),
@@ -275,6 +274,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         commands=_command_rules(settings),
         base_url=_base_url(settings),
         pinger=worker.pinger,
+        report=metrics.report,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,

@@ -161,7 +161,7 @@ class DocumentedRoute:
     content: Mapping[str, Any] = field(default_factory=dict)
     """A body of other kinds: their schemas, by media type."""
     media: str = "text/plain"
-    """Of an answer that is no document."""
+    """The media type of an answer that is not JSON."""
 
 
 _DIALECTS: dict[str, type] = {

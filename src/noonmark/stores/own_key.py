@@ -1,4 +1,4 @@
-"""The key that a store draws for itself, once; the keys that receivers know, and those of tokens, follow from it."""
+"""The random key of a store. The keys of receivers and of tokens are derived from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def draw() -> bytes:
 
 
 def read(text: str) -> bytes:
-    """One as a database keeps it, which is never repeated in an error."""
+    """Parse a stored key. Errors do not repeat it."""
     try:
         key = bytes.fromhex(text)
     except (ValueError, TypeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.exception_names import exception_names
+from noonmark.core.errors import exception_names
 from noonmark.core.json_values import json_problem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome

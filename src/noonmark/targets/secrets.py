@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
-    from noonmark.ports.seal import Seal
+    from noonmark.ports.runtime import Seal
     from noonmark.ports.store import SecretStore
 
 

@@ -8,7 +8,7 @@ import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.exception_names import exception_names
+from noonmark.core.errors import exception_names
 from noonmark.core.json_values import printable
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FIRST_PATIENCE: Micros = 6 * SECOND // 1_000
 """How long something may stay due before a thread is added. A little longer than a worker may wait for the GIL, which
-is no reason to add one."""
+is not a reason to add one."""
 NEXT_PATIENCE: Micros = SECOND // 1_000
 """The same when the last added thread was not enough."""
 FULL_PATIENCE: Micros = SECOND // 100

@@ -115,11 +115,11 @@ class CompositeSink:
     def __init__(self, *sinks: EventSink) -> None:
         self._sinks = sinks
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Pass the events on."""
         for sink in self._sinks:
             try:
-                sink.tell(events)
+                sink.report(events)
             except Exception:
                 logger.exception("%s failed", type(sink).__name__)
 
@@ -130,7 +130,7 @@ class LogSink:
     The driver itself logs how occurrences ended, errors, and changes of the leader; this is the rest.
     """
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Log a line per event that the level admits."""
         if not logger.isEnabledFor(logging.INFO):
             events = [one for one in events if isinstance(one, Abandoned)]

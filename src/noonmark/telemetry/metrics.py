@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
@@ -19,22 +20,115 @@ from prometheus_client.metrics_core import (
 )
 
 from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.ports.events import Claimed, Ended, LeaseLost, Matched, Planned, Pruned, Settled, Started, StoreFailed
-from noonmark.ports.records import Backlog
+from noonmark.ports.events import (
+    Claimed,
+    Ended,
+    LeaseLost,
+    Matched,
+    Planned,
+    Pruned,
+    RateExceeded,
+    Settled,
+    Started,
+    StoreFailed,
+)
+from noonmark.ports.records import Backlog, ScheduleFilter
 from noonmark.telemetry.health import WorkerSnapshot
-from noonmark.telemetry.schedule_times import LabelledSchedules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from prometheus_client import Metric
 
+    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.ports.events import DriverEvent
+    from noonmark.ports.records import StoredSchedule
+    from noonmark.ports.store import Store
     from noonmark.telemetry.health import Worker
+
+
+METRICS_LABEL = ("metrics", "true")
+"""The label of schedules that have metrics of their own. Others have none: each series costs memory in Prometheus."""
+MAX_SCHEDULES = 500
+"""At most this many have metrics of their own: those that were created first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTimes:
+    """When a schedule last succeeded and failed, and when it fires next; None if it never did, or will not."""
+
+    schedule_id: str
+    name: str
+    last_success: Micros | None = None
+    """When the newest of its occurrences that completed ended."""
+    last_failure: Micros | None = None
+    """The same of those that failed, timed out, could not be delivered or were missed."""
+    next_fire: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSchedules:
+    """The times of the schedules with the label, and how many more have it."""
+
+    times: tuple[ScheduleTimes, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _LastEnd:
+    """The last end of a kind, and how many of that kind had been counted when it was read."""
+
+    count: int = 0
+    ended: Micros | None = None
+
+
+_NONE = (_LastEnd(), _LastEnd())
+
+
+class ScheduleTimesReader:
+    """Reads the times from a store. The history of a schedule is read only if its counters have changed."""
+
+    def __init__(self, store: Store, tenant: str, next_fire: Callable[[StoredSchedule, Micros], Micros | None]) -> None:
+        """`next_fire` computes when a schedule is next due after a time."""
+        self._store, self._tenant, self._next_fire = store, tenant, next_fire
+        self._ends: dict[str, tuple[_LastEnd, _LastEnd]] = {}
+        """The last success and failure, by uid."""
+
+    def read(self) -> LabelledSchedules:
+        """Return the times of all schedules with the label, up to the limit."""
+        wanted = ScheduleFilter(labels=dict([METRICS_LABEL]))
+        page = self._store.schedules(self._tenant, limit=MAX_SCHEDULES, wanted=wanted)
+        known, now = self._ends, self._store.clock()
+        ends = {one.schedule.uid: self._last_ends(one, known.get(one.schedule.uid, _NONE)) for one in page}
+        self._ends = ends
+        total = self._store.count_schedules(self._tenant, wanted) if len(page) == MAX_SCHEDULES else len(page)
+        return LabelledSchedules(
+            tuple(self._times(one, ends[one.schedule.uid], now) for one in page), total - len(page)
+        )
+
+    def _times(self, stored: StoredSchedule, ends: tuple[_LastEnd, _LastEnd], now: Micros) -> ScheduleTimes:
+        schedule, (success, failure) = stored.schedule, ends
+        name = schedule.declaration.name or ""
+        return ScheduleTimes(schedule.schedule_id, name, success.ended, failure.ended, self._next_fire(stored, now))
+
+    def _last_ends(self, stored: StoredSchedule, known: tuple[_LastEnd, _LastEnd]) -> tuple[_LastEnd, _LastEnd]:
+        uid, counters, (success, failure) = stored.schedule.uid, stored.counters, known
+        return (
+            self._last_end(uid, {Phase.COMPLETED}, counters.successful, success),
+            self._last_end(uid, FAILURES, counters.failed + counters.missed, failure),
+        )
+
+    def _last_end(self, uid: str, phases: Collection[Phase], count: int, known: _LastEnd) -> _LastEnd:
+        if count == known.count:
+            return known
+        newest = self._store.occurrences(uid, 1, phases=phases)
+        # None are left if all of them have been pruned: the last known time remains true.
+        return _LastEnd(count, newest[0].ended if newest else known.ended)
+
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LATENESS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600)
@@ -161,6 +255,9 @@ class Metrics:
         self._events = CounterFamily("events_matched", "Events matched against their listeners.")
         self._pruned = CounterFamily("pruned", "Occurrences and events pruned by age or number.")
         self._failures = CounterFamily("store_failures", "Failed store calls, by duty.", "duty")
+        self._rate_alerts = CounterFamily(
+            "rate_alerts", "Windows in which a schedule missed its expected rate, by problem.", "problem"
+        )
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -176,7 +273,7 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Count events of the driver."""
         kinds = Counter(type(one) for one in events)
         with self._lock:
@@ -190,7 +287,11 @@ class Metrics:
                         self._count_settled(event)
                     case Ended(occurrence):
                         self._count_undelivered(occurrence)
+                    case RateExceeded(_, alert):
+                        self._rate_alerts.add(1, alert.problem)
                     case Planned(plan):
+                        if plan.rate_alert is not None:
+                            self._rate_alerts.add(1, plan.rate_alert.problem)
                         for occurrence in plan.closed:
                             self._count_undelivered(occurrence)
                     case Pruned(occurrences, pruned_events):
@@ -231,7 +332,8 @@ class Metrics:
                     for name in UNTYPED
                 ),
                 *(one.collect() for one in (self._lateness, self._durations, self._runs, self._phases, self._claims)),
-                *(one.collect() for one in (self._lost, self._misfires, self._events, self._pruned, self._failures)),
+                *(one.collect() for one in (self._lost, self._misfires, self._events, self._pruned)),
+                *(one.collect() for one in (self._failures, self._rate_alerts)),
             ]
         yield from counted
         yield from self._collect_gauges()

@@ -1,4 +1,4 @@
-"""For tests of your own: a clock that stands still, a driver that is driven by hand, and the suite for stores."""
+"""For your tests: a fake clock, a manual driver, and the conformance suite for stores."""
 
 from noonmark.testing.clock import FakeClock
 from noonmark.testing.manual import ManualDriver

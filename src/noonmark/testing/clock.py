@@ -36,7 +36,7 @@ class FakeClock:
         return self._micros
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass; nothing happens by itself meanwhile."""
+        """Advance the clock; nothing runs meanwhile."""
         if seconds < 0:
             raise ValueError("time does not run backwards: seconds must not be negative")
         moved = self._micros + seconds_to_micros(seconds)
@@ -45,5 +45,5 @@ class FakeClock:
         self._micros = moved
 
     def move_to(self, instant: datetime) -> None:
-        """Let time pass until an instant; one that is past already changes nothing."""
+        """Advance the clock to an instant; a past one changes nothing."""
         self._micros = max(self._micros, to_micros(instant))

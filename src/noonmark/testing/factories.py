@@ -1,4 +1,4 @@
-"""Values for tests: a sensible one for every field, so that a test names only what it is about."""
+"""Values for tests, with a default for every field, so that a test names only the fields that matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Driving a scheduler by hand: what is due runs when the test says so, in its own thread, at the time of its clock."""
+"""The manual driver: due work runs when the test says so, in the thread of the test, at the time of its clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ManualDriver:
     """Runs what is due of a scheduler that was made with a `FakeClock` and is not started."""
 
     def __init__(self, scheduler: Scheduler | AsyncScheduler) -> None:
-        """Nothing runs until it is told to."""
+        """Nothing runs until a method is called."""
         scheduler = scheduler.blocking
         runtime = scheduler._runtime
         if not isinstance(runtime.clock, FakeClock):
@@ -95,8 +95,8 @@ class _Record:
         self.runs: list[Run] = []
         self._then = then
 
-    def tell(self, events: Sequence[DriverEvent]) -> None:
+    def report(self, events: Sequence[DriverEvent]) -> None:
         """Take note."""
         self.runs += [one.run for one in events if isinstance(one, Settled)]
         if self._then is not None:
-            self._then.tell(events)
+            self._then.report(events)

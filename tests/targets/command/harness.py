@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from noonmark.core.ids import manual
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import RunInProgress
 from noonmark.core.targets import parse_target
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
@@ -57,7 +57,7 @@ class CommandHarness:
     def _report(self, assignment, delivered):
         with self._news:
             assert assignment not in self._reported
-            if isinstance(delivered, Underway):
+            if isinstance(delivered, RunInProgress):
                 self.told.append((assignment, delivered, now()))
             else:
                 self._reported[assignment] = delivered

@@ -82,7 +82,7 @@ def test_the_rules_for_requests_apply(receiver, caplog, source, calls):
     assert ("allow_hosts" in caplog.text) == (not calls)
 
 
-def test_a_slow_receiver_delays_nobody(receiver):
+def test_a_slow_receiver_does_not_delay_others(receiver):
     pinger = make_pinger()
     made = factories.schedule(ping_urls=PingUrls(success=f"{receiver.url}/wait"))
     caller = threading.Thread(target=pinger.ping, args=(made, factories.occurrence(made, manual("a")), Moment.SUCCESS))

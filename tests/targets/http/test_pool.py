@@ -20,9 +20,8 @@ from httpcore2 import AnyIOBackend, AsyncNetworkStream
 
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
-from noonmark.targets.http.dns import Resolver
 from noonmark.targets.http.errors import StaleConnection, describe_error
-from noonmark.targets.http.network import GuardedBackend
+from noonmark.targets.http.network import GuardedBackend, Resolver
 from noonmark.targets.http.pool import _Connection
 from tests.embedded.waiting import eventually
 from tests.targets.http.receiver import Server, http_sender

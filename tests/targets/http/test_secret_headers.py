@@ -43,7 +43,7 @@ class Secrets:
     def put(self, name, value, *hosts, tenant=TENANT, keys=(OLD,)):
         sealed = seal(*keys).close(tenant, name, value)
         made = Secret(name=name, hosts=hosts, sealed=sealed, created=NOW, updated=NOW)
-        assert self.store.keep_secret(tenant, made, most=99)
+        assert self.store.put_secret(tenant, made, most=99)
         return made
 
     def http_sender(self, *keys):
@@ -254,7 +254,7 @@ def test_moved_secret_row_cannot_be_decrypted(secrets, receiver):
     mine = secrets.put("mine", VALUE, "http://127.0.0.1")
     moved = (theirs, replace(mine, name="renamed"), replace(mine, name="mended", sealed=mine.sealed[:-8] + "AAAAAAA="))
     for one in moved:
-        secrets.store.keep_secret(TENANT, one, most=99)
+        secrets.store.put_secret(TENANT, one, most=99)
     with secrets.http_sender(OLD) as caller:
         for one in moved:
             delivered = caller.call(f"{receiver.url}/ok", key=one.name, secret_headers={"X-Token": one.name})

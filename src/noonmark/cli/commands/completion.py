@@ -12,7 +12,7 @@ from noonmark.core.json_values import shown
 
 
 def completion(
-    shell: Annotated[str, Parameter(help="bash, zsh or fish.", complete=lambda _, incomplete: _shells(incomplete))],
+    shell: Annotated[str, Parameter(help="bash, zsh or fish.", complete="shell")],
     /,
 ) -> None:
     """Print the script that completes commands, options and schedules in a shell.
@@ -24,7 +24,3 @@ def completion(
     if shell not in SHELLS:
         raise InvalidRequest(f"must be {', '.join(SHELLS[:-1])} or {SHELLS[-1]}, not {shown(shell)}", field="SHELL")
     sys.stdout.write(script(app, shell, COMPLETION_VARIABLE))
-
-
-def _shells(incomplete: str) -> list[str]:
-    return [shell for shell in SHELLS if shell.startswith(incomplete)]

@@ -11,7 +11,7 @@ from noonmark.cli.local_zone import document_note, flag_zone, local_zone, machin
 from noonmark.cli.options import AsJson, Connection
 from noonmark.cli.output import EXIT_INVALID, print_errors, print_json, print_line, printable
 from noonmark.cli.parameters import Parameter
-from noonmark.cli.upcoming import Upcoming, preview_trigger
+from noonmark.cli.render.fires import Upcoming, preview_trigger
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger

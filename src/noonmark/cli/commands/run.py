@@ -8,9 +8,17 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-from noonmark.cli.commands.schedule import act_on_selection, is_selection
-from noonmark.cli.inputs import parse_optional_instant, parse_optional_json
-from noonmark.cli.options import Connection, Limit, OneOrSelection, Reason, ScheduleId, ScheduleSelection
+from noonmark.cli.commands.schedule import act_on_selection, is_selection, schedule_filter
+from noonmark.cli.inputs import parse_optional_instant, parse_optional_json, parse_past
+from noonmark.cli.options import (
+    Connection,
+    Limit,
+    OccurrenceSelection,
+    OneOrSelection,
+    Reason,
+    ScheduleId,
+    ScheduleSelection,
+)
 from noonmark.cli.output import (
     EXIT_FAILED,
     one_line,
@@ -27,12 +35,81 @@ from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import MAX_PAGE, connect, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
-from noonmark.core.lifecycle import FINAL
+from noonmark.core.lifecycle import FAILURES, FINAL
 from noonmark.core.reasons import Reason as Reasons
 from noonmark.core.run import output_text
 
 if TYPE_CHECKING:
     from noonmark.cli.remote import Remote
+
+
+def filters(selection: OccurrenceSelection) -> dict[str, Any]:
+    """The filters of an operation."""
+    return schedule_filter(None, selection.label) | present(
+        phase=list(selection.phase) or None,
+        reason=list(selection.why) or None,
+        schedule_id=selection.schedule,
+        since=parse_past(selection.since, "--since"),
+        until=parse_past(selection.until, "--until"),
+    )
+
+
+def failures(
+    *, selection: OccurrenceSelection = OccurrenceSelection(), limit: Limit = 100, connection: Connection = Connection()
+) -> None:
+    """List what failed or was missed, across schedules, latest end first.
+
+    See one with noonmark schedule explain OCCURRENCE, and run it again with noonmark run redrive OCCURRENCE.
+    """
+    arguments = {"phase": sorted(FAILURES), **filters(selection)}
+    with connect(connection) as remote:
+        answer = read_pages(remote, "occurrence/list", arguments, entries="occurrences", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - not for --json
+
+    show_failures(answer["occurrences"], more_entries(answer, limit))
+
+
+def redrive(
+    *occurrence_ids: Annotated[str, Parameter(name="OCCURRENCE-ID", help="The ids of ended occurrences.")],
+    selection: OccurrenceSelection = OccurrenceSelection(),
+    limit: Annotated[int, Parameter(help="Refuse a selection of more occurrences, up to 10,000.")] = 1_000,
+    dry_run: Annotated[bool, Parameter(negative=(), show_default=False, help="Only show what would run.")] = False,
+    comment: Reason = None,
+    connection: Connection = Connection(),
+) -> int:
+    """Run occurrences again that failed or were missed: by id, or all that a selection finds.
+
+    Each runs again once, as a new occurrence with the same nominal time and payload.
+    """
+    arguments = filters(selection)
+    if bool(occurrence_ids) == bool(arguments):
+        raise InvalidRequest("give the ids of occurrences, or a selection such as --since 1d")
+    asked = [{"occurrence_id": one} for one in occurrence_ids] or [arguments | {"limit": limit}]
+    with connect(connection) as remote:
+        more = present(dry_run=dry_run or None, comment=comment)
+        answers = [remote.call("occurrence/redrive", one | more) for one in asked]
+    answer = {
+        "count": sum(one["count"] for one in answers),
+        "occurrences": [row for one in answers for row in one["occurrences"]],
+        "refused": [row for one in answers for row in one["refused"]],
+    }
+    if connection.as_json:
+        print_json(answers[0] if len(answers) == 1 else answer)
+    else:
+        _show_redrive(answer, dry_run=dry_run)
+    return EXIT_FAILED if answer["refused"] and not answer["count"] else 0
+
+
+def _show_redrive(answer: dict[str, Any], *, dry_run: bool) -> None:
+    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - not for --json
+
+    show_failures(answer["occurrences"], " would run again" if dry_run else " to run again")
+    for refused in answer["refused"]:
+        print_line(f"{refused['occurrence_id']} does not run again: {refused['problem']}.")
+
 
 RUN_POLL_SECONDS = 0.25
 BACKFILL_POLL_SECONDS = 0.5
@@ -79,6 +156,9 @@ def run_now(  # noqa: PLR0913 - one argument per option
         f"{occurrence_id} {_outcome(occurrence)}" if wait else f"Requested a run of {schedule_id}: {occurrence_id}."
     )
     print_answer(occurrence, sentence, as_json=connection.as_json)
+    if wait and not connection.as_json:
+        for line in _written_before(occurrence):
+            print_text(f"    {shorten(line)}\n")
     return EXIT_FAILED if wait and occurrence["phase"] != "completed" else 0
 
 
@@ -96,9 +176,9 @@ def _wait_for_occurrence(remote: Remote, occurrence_id: str) -> dict[str, Any]:
 def _outcome(occurrence: dict[str, Any]) -> str:
     """The final phase of an occurrence, with its result or the reason of its failure."""
     phase = occurrence["phase"].replace("_", " ")
-    last = max(occurrence["runs"], key=lambda run: run["attempt"], default=None)
+    last = _final_run(occurrence)
     if last is not None and last["error"]:
-        return f"{phase}: {_short_error(last['error'])}"
+        return f"{phase}: {shorten(last['error'].strip().splitlines()[-1])}"
     if last is not None and last["result"] is not None:
         return f"{phase}: {json.dumps(last['result'], ensure_ascii=False)}"
     if occurrence["phase"] == "completed" or occurrence["why"] is None:
@@ -106,10 +186,15 @@ def _outcome(occurrence: dict[str, Any]) -> str:
     return f"{phase}: {occurrence['why']}"
 
 
-def _short_error(error: str) -> str:
-    """The error in short; of a traceback, the last line."""
-    lines = error.strip().splitlines()
-    return shorten(lines[-1] if lines and lines[0].startswith("Traceback") else error)
+def _written_before(occurrence: dict[str, Any]) -> list[str]:
+    """What a failed program wrote at last, line by line; the last line of its error says how it ended."""
+    last = _final_run(occurrence)
+    lines = [] if last is None or not last["error"] else last["error"].strip().splitlines()[:-1]
+    return [] if lines and lines[0].startswith("Traceback") else lines
+
+
+def _final_run(occurrence: dict[str, Any]) -> dict[str, Any] | None:
+    return max(occurrence["runs"], key=lambda run: run["attempt"], default=None)
 
 
 def cancel(
@@ -127,7 +212,7 @@ def cancel(
     if occurrence["phase"] in FINAL:
         sentence = f"Cancelled {occurrence['occurrence_id']}."
     else:
-        sentence = f"Asked {occurrence['occurrence_id']} to stop; it is {occurrence['phase']}."
+        sentence = f"Asked {occurrence['occurrence_id']} to stop; it is still running."
     print_answer(occurrence, sentence, as_json=connection.as_json)
 
 

@@ -31,7 +31,7 @@ from noonmark.cli.options import (
     Texts,
     TriggerOptions,
 )
-from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json, print_line
+from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json, print_line, print_warning
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
@@ -228,6 +228,8 @@ def show_schedule_list(
     from noonmark.cli.render.tables import more_entries, show_schedules  # noqa: PLC0415 - not for --json
 
     show_schedules(answer[entries], more_entries(answer, limit))
+    for warning in answer.get("warnings", []):
+        print_warning(warning)
 
 
 def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection()) -> None:

@@ -22,17 +22,25 @@ if TYPE_CHECKING:
 
 def _option(name: str) -> Parameter:
     """An option for a setting. The settings check its value, so that all sources give the same errors."""
-    return Parameter(help=f"{_sentence(name)}.")
+    return Parameter(help=f"{_sentence(name)}.{_default(name)}")
 
 
 def _list_option(name: str) -> Parameter:
     """An option for a list, separated by commas or repeated."""
-    return Parameter(negative=(), help=f"{_sentence(name)}; repeatable.")
+    return Parameter(negative=(), help=f"{_sentence(name)}; repeatable.{_default(name)}")
 
 
 def _sentence(name: str) -> str:
     meaning = SETTINGS[name].meaning
     return f"{meaning[0].upper()}{meaning[1:]}".replace("`", "")
+
+
+def _default(name: str) -> str:
+    """What holds if neither the option nor another source sets it, where that is one value."""
+    default = SETTINGS[name].default
+    if default in (None, (), {}):
+        return ""
+    return f" Default: {('no', 'yes')[default] if isinstance(default, bool) else default}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +59,12 @@ class ServerOptions:
     allowed_hosts: Annotated[list[str] | None, _list_option("allowed_hosts")] = None
     functions: Annotated[
         list[str] | None,
-        Parameter(name="--function", negative=(), help="A function of this node, as NAME=module:function; repeatable."),
+        Parameter(
+            name="--function",
+            negative=(),
+            value="NAME=MODULE:FUNCTION",
+            help="A function of this node, by its name; repeatable.",
+        ),
     ] = None
     target_guard: Annotated[str | None, _option("target_guard")] = None
     allow_hosts: Annotated[list[str] | None, _list_option("allow_hosts")] = None

@@ -11,6 +11,8 @@ from noonmark.core.changes import Action
 from noonmark.core.redaction import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from noonmark.core.changes import Change, Changes, FieldChange
     from noonmark.core.redaction import Redactor
 
@@ -38,8 +40,10 @@ def counted(changes: Changes) -> dict[str, int]:
     }
 
 
-def changes_document(changes: Changes, redactor: Redactor, *, applied: bool) -> dict[str, Any]:
-    """The changes for programs."""
+def changes_document(
+    changes: Changes, redactor: Redactor, warnings: Mapping[str, list[str]], *, applied: bool
+) -> dict[str, Any]:
+    """The changes for programs, with what may surprise about each schedule."""
     return {
         "changes": [
             {
@@ -54,6 +58,7 @@ def changes_document(changes: Changes, redactor: Redactor, *, applied: bool) -> 
                     }
                     for each in step.fields
                 ],
+                "warnings": [redact(redactor.text(one)) for one in warnings.get(step.schedule_id, ())],
             }
             for step in changes.steps
         ],

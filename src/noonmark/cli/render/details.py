@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line, printable
 from noonmark.cli.render.console import Text, facts_table, open_console
-from noonmark.cli.render.fires import print_fires, show_upcoming
+from noonmark.cli.render.fires import Upcoming, print_fires, show_upcoming
 from noonmark.cli.render.summary import summarize
 from noonmark.cli.render.tables import (
     OCCURRENCE_OPTIONAL,
@@ -18,7 +18,6 @@ from noonmark.cli.render.tables import (
     trigger_summary,
 )
 from noonmark.cli.render.times import Times, local_times
-from noonmark.cli.upcoming import Upcoming
 from noonmark.core.describe import describe
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, parse_instant

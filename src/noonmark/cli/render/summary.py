@@ -20,8 +20,9 @@ from noonmark.core.triggers import EventTrigger
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from noonmark.cli.upcoming import Upcoming
+    from noonmark.cli.render.fires import Upcoming
     from noonmark.core.policies import MisfirePolicy
+    from noonmark.core.policies.expected_rate import ExpectedRate
     from noonmark.core.schedule import Declaration
     from noonmark.core.targets import Target
 
@@ -89,10 +90,21 @@ def _limits(declaration: Declaration) -> dict[str, str]:
     timeouts = [] if declaration.timeout is None else [f"at most {duration_words(declaration.timeout)}"]
     if isinstance(target, HttpTarget) and target.timeout is not None:
         timeouts.append(f"{duration_words(target.timeout)} for each request")
+    if declaration.expected is not None:
+        timeouts.append(f"an alert after {duration_words(declaration.expected)}")
     facts = {"Takes": ", ".join(timeouts)} if timeouts else {}
+    if declaration.expected_rate is not None:
+        facts["Expected"] = _rate_words(declaration.expected_rate)
     if window is not None:
         facts["Window"] = f"{duration_words(window.duration)}, {AT_THE_END[window.end_action]}"
     return facts
+
+
+def _rate_words(rate: ExpectedRate) -> str:
+    """An expected rate in words."""
+    least = [] if rate.at_least is None else [f"at least {rate.at_least:,} success{'es' * (rate.at_least > 1)}"]
+    most = [] if rate.at_most is None else [f"at most {rate.at_most:,} start{'s' * (rate.at_most > 1)}"]
+    return f"{' and '.join([*least, *most])} within {duration_words(rate.per)}, or an alert"
 
 
 def _when_late(policy: MisfirePolicy) -> str:

@@ -1,4 +1,4 @@
-"""Triggers in plain words, with the traps they hold."""
+"""Triggers in plain words, with warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Description", "describe"]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a trigger says, and what its author may not have meant."""
+    """A trigger in words, and its warnings."""
 
     text: str
     warnings: list[str] = field(default_factory=list)

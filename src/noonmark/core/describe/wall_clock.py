@@ -112,7 +112,7 @@ def _plain_text(field: Field, text: str, one: FieldSet) -> str:
 
 
 def _is_even(field: Field, values: tuple[int, ...]) -> bool:
-    """Whether the same time lies between all fires, over the end of the larger unit too; days are said otherwise."""
+    """Whether all fires are equally spaced, across the end of the larger unit too. Days have other words."""
     if field.high not in (23, 59) or len(values) == 1:
         return True
     steps = {later - earlier for earlier, later in pairwise([*values, values[0] + field.high + 1])}

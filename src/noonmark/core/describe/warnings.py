@@ -1,4 +1,4 @@
-"""Traps: what a trigger says that its author may not have meant."""
+"""Warnings: what a trigger does that its author may not expect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_TIMES = 3
 NEARLY = 0.85
-"""How alike two types of events are of which one may be meant for the other: all but a letter or two."""
+"""The similarity above which an event type may be a typo of another: they differ in a letter or two."""
 YEAR_SECONDS = 365 * DAY_SECONDS
 STEP = re.compile(r"(\*|\w+)/(\d+)")
 STEPPED = {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.occurrence import kept_facts
+from noonmark.core.occurrence import backfill_pause, kept_facts
 from noonmark.core.policies.misfire import judge
-from noonmark.core.policies.window import EndAction, spell_at
+from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
 
 OWN = frozenset({OriginKind.TRIGGER, OriginKind.EVENT})
-"""What the schedule asks for by itself; a pause holds it back."""
+"""Origins that a pause holds back."""
 
 DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
     {
@@ -68,12 +68,12 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.UNREADABLE: Rule.CLAIM,
     }
 )
-"""Whose word each reason is, of an occurrence that never began. What has begun is decided by how its runs went."""
+"""The rule of each reason, for an occurrence that never started. The runs decide about one that has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is known of an occurrence, all of it read before."""
+    """All that is known about an occurrence."""
 
     schedule: Schedule
     occurrence: Occurrence
@@ -104,7 +104,7 @@ class Case:
 
     @property
     def is_own(self) -> bool:
-        """Whether the schedule asked for it by itself."""
+        """Whether the schedule itself planned it."""
         return self.kind in OWN
 
     @property
@@ -136,20 +136,25 @@ class Case:
         return self.schedule.phase is SchedulePhase.PAUSED and self.is_own and is_within
 
     @property
+    def backfill_pause(self) -> Facts | None:
+        """The pause of its backfill, if that holds it back."""
+        return backfill_pause(self.occurrence)
+
+    @property
     def suspended(self) -> Suspended | None:
-        """The time between two windows in which its run stands still, if it does so now."""
+        """The time between two windows in which its run is suspended, if it is now."""
         row, window = self.occurrence, self.declaration.window
         is_going = row.phase is Phase.DISPATCHING and row.stop is None and self.is_in_force
         if window is None or window.end_action is not EndAction.PAUSE or not is_going:
             return None
-        spell = spell_at(window, self.declaration.trigger, first_due=row.first_due, now=self.now)
+        spell = window_period_at(window, self.declaration.trigger, first_due=row.first_due, now=self.now)
         if spell.is_open or spell.until is None:
             return None
         return Suspended(since=spell.since, until=spell.until)
 
     @property
     def detail(self) -> Facts:
-        """The numbers that were kept beside the reason."""
+        """The numbers that were stored with the reason."""
         facts = kept_facts(self.occurrence)
         return {"detail": self.occurrence.detail} if facts is None else facts
 
@@ -161,7 +166,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """Since when a run stands still, and when it goes on."""
+    """Since when a run is suspended, and when it continues."""
 
     since: Micros
     until: Micros
@@ -169,7 +174,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The rule that has decided, or is next, what it says, and what is to be said of the others."""
+    """The rule that has decided, or is next, its sentence, and the result of the others."""
 
     rule: Rule
     decision: str
@@ -178,7 +183,7 @@ class Standing:
     """The first rule that it has not passed, where that is not the same one: a claim comes before what is asked at the
     due time."""
     ahead: str = NOT_YET
-    """What is said of the rules that it has not passed."""
+    """The result of the rules that were not reached."""
 
 
 def standing(case: Case) -> Standing:
@@ -211,7 +216,7 @@ def _ended(case: Case) -> Standing:
 
 def _pending(case: Case) -> Standing:
     row = case.occurrence
-    if case.is_held:
+    if case.is_held or case.backfill_pause is not None:
         return Standing(rule=Rule.PAUSE, decision="held", reason=Reason.PAUSED)
     if row.waiting_for is not None:
         return _at(row.waiting_for)

@@ -1,4 +1,4 @@
-"""What an explanation is: one sentence, and the rules that were asked, in the order in which they have their say."""
+"""Explanations: one sentence, and the rules that were applied, in order."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ NOT_YET = "not_yet"
 NOT_REACHED = "not_reached"
 """A rule before it has decided."""
 NOT_KNOWN = "not_known"
-"""The rule had its say, and what it said is not kept."""
+"""The rule was applied, and its result is not stored."""
 
 Facts = dict[str, Any]
 """JSON: numbers, texts, lists of such; instants as RFC 3339 text, lengths of time in seconds."""
 
 
 class Rule(StrEnum):
-    """The rules, in the order in which they are asked."""
+    """The rules, in the order in which they apply."""
 
     TRIGGER = "trigger"
     """Whether the time was named, or what else asked for it."""
     DST = "dst"
     """What a change of the clock did to it."""
     BOUNDS = "bounds"
-    """Whether it lies within the life of the schedule and of its trigger."""
+    """Whether it is within the life of the schedule and of its trigger."""
     PAUSE = "pause"
     """Whether the schedule was paused."""
     WINDOW = "window"
@@ -70,7 +70,7 @@ class Explanation:
     occurrence_id: str | None = None
     """The explained occurrence; None if there is no record of one."""
     phase: str | None = None
-    """Where that occurrence stands."""
+    """The phase of that occurrence."""
 
     def to_document(self) -> Facts:
         """As JSON."""

@@ -15,8 +15,7 @@ from noonmark.core.explain.occurrence import explain_occurrence, sentence
 from noonmark.core.explain.steps import chain, instant, known
 from noonmark.core.ids import TRIGGER, kind_of
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
-from noonmark.core.planner import in_force_after, is_used_up, timed_trigger
-from noonmark.core.plans import occurrence
+from noonmark.core.planner import in_force_after, is_used_up, occurrence, timed_trigger
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
@@ -65,7 +64,7 @@ class _Moment:
 
     @property
     def in_force(self) -> Micros:
-        """The present trigger speaks of what comes after this instant."""
+        """The present trigger applies after this instant."""
         created, anchored = self.schedule.created, self.schedule.anchored
         return in_force_after(self.schedule, created - 1 if anchored is None else anchored)
 
@@ -177,7 +176,7 @@ def _superseded(moment: _Moment) -> Explanation | None:
 
 
 def _outside_life(moment: _Moment) -> Explanation | None:
-    """An instant of which the schedule, or its present trigger, does not speak."""
+    """An instant that the schedule, or its present trigger, does not cover."""
     schedule, at, trigger = moment.schedule, moment.at, moment.schedule.declaration.trigger
     if at < schedule.created and at <= moment.in_force:
         return _outside(moment, "before_creation", f"the schedule was created at {instant_words(schedule.created)}")
@@ -275,10 +274,10 @@ def _used_up(moment: _Moment) -> str | None:
 
 
 def _is_open(moment: _Moment) -> bool:
-    """Whether nobody has accounted for the instant yet; a deletion accounts for everything.
+    """Whether no plan covers the instant yet; a deletion covers everything.
 
-    Times are accounted for in their order, but for one that somebody cancelled ahead. Of what has ended, the oldest is
-    forgotten first: if something older is there, this would be there too.
+    Times are covered in their order, except for one that a caller cancelled ahead. The oldest ended occurrence is
+    pruned first: if an older one is stored, this one would be stored too.
     """
     at, schedule = moment.at, moment.schedule
     if schedule.phase is SchedulePhase.DELETED:

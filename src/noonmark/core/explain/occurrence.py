@@ -1,16 +1,19 @@
-"""Why an occurrence is as it is: one sentence for the operator, and the rules behind it."""
+"""Explanations of an occurrence, and of the latest outcome of a schedule: one sentence, and the rules behind it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from noonmark.core.describe.words import instant_words
-from noonmark.core.explain.clauses import CLAUSES, attempts, node, plain
+from noonmark.core.describe.words import instant_words, words
+from noonmark.core.explain.clauses import CLAUSES, attempts, listed, node, pause_words, plain
 from noonmark.core.explain.deciding_rule import Case, standing
 from noonmark.core.explain.explanation import Explanation, Rule
 from noonmark.core.explain.steps import chain
-from noonmark.core.lifecycle import LIVE, Phase
+from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
+from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
-
 
 LEADS: Mapping[Phase, str] = MappingProxyType(
     {
@@ -49,7 +51,7 @@ ONCE_BEGUN: Mapping[Phase, str] = MappingProxyType(
 
 
 def sentence(case: Case, at: Standing) -> str:
-    """How it stands, and why."""
+    """Its state, and why."""
     phase = case.occurrence.phase
     lead = ONCE_BEGUN.get(phase, LEADS[phase]) if case.has_begun else LEADS[phase]
     if (still := case.suspended) is not None:
@@ -94,3 +96,67 @@ def explain_occurrence(
         occurrence_id=occurrence.id,
         phase=str(occurrence.phase),
     )
+
+
+OF: Mapping[OriginKind, str] = MappingProxyType(
+    {
+        OriginKind.TRIGGER: "of",
+        OriginKind.MANUAL: "asked for at",
+        OriginKind.EVENT: "triggered by an event at",
+        OriginKind.BACKFILL: "made up for",
+    }
+)
+"""How each came to the time that it has."""
+
+
+def latest(rows: Sequence[Occurrence], *, now: Micros) -> Occurrence | None:
+    """The occurrence with which something happened last; None when nothing has been due yet."""
+    past = [row for row in rows if row.phase is not Phase.SUPERSEDED and _has_come(row, now)]
+    return max(past, key=lambda row: _since(row, now), default=None)
+
+
+def explain_latest(
+    schedule: Schedule,
+    row: Occurrence,
+    runs: Sequence[Run],
+    *,
+    now: Micros,
+    next_run: Micros | None,
+    unserved: str | None = None,
+) -> Explanation:
+    """Explain the last occurrence of a schedule, and say when it is due again."""
+    told = explain_occurrence(schedule, row, runs, now=now, unserved=unserved)
+    which = f"`{row.id}`, {OF[kind_of(row.origin)]} {instant_words(row.nominal)}"
+    said = told.summary[0].lower() + told.summary[1:].removesuffix(".")
+    after = _after(schedule) if next_run is None else _next(schedule, max(now, row.due), next_run)
+    return replace(told, summary=f"About its last occurrence, {which}: {said}; {after}.")
+
+
+def _has_come(row: Occurrence, now: Micros) -> bool:
+    return row.phase in FINAL or row.has_begun or row.due <= now
+
+
+def _since(row: Occurrence, now: Micros) -> Micros:
+    """When it reached its state, as far as the row says; one that waits for another attempt has just failed."""
+    return min(row.due, now) if row.ended is None else row.ended
+
+
+def _next(schedule: Schedule, after: Micros, next_run: Micros) -> str:
+    """When it is next due, after the explained occurrence."""
+    trigger = schedule.declaration.trigger
+    following = next_run if next_run > after or trigger is None else trigger.next_micros(after)
+    return "no other time is planned" if following is None else f"it is next due at {instant_words(following)}"
+
+
+def _after(schedule: Schedule) -> str:
+    """What is to come of a schedule that is not due at any time that is known."""
+    trigger, upstreams = schedule.declaration.trigger, schedule.declaration.depends_on
+    if schedule.phase is SchedulePhase.PAUSED:
+        return pause_words(schedule)
+    if schedule.phase is not SchedulePhase.ACTIVE:
+        return f"the schedule is {schedule.phase}"
+    if isinstance(trigger, EventTrigger):
+        return f"the next event may set it off ({words(trigger)})"
+    if trigger is None and upstreams:
+        return f"it fires again when all of {listed([one.schedule_id for one in upstreams])} have ended"
+    return "no other time is planned"

@@ -29,9 +29,9 @@ class Discriminator(NamedTuple):
     """What an event must have to be shown to a trigger, as text that a store can look up."""
 
     fields: str
-    """The keys of the filters, in order, as a JSON array in ASCII; empty where no filter wants one scalar."""
+    """The keys of the filters, in order, as a JSON array in ASCII; empty if no filter requires one scalar."""
     wanted: str
-    """A digest of the values that they want, each with its type."""
+    """A digest of the required values, each with its type."""
 
 
 NONE = Discriminator("", "")

@@ -1,4 +1,4 @@
-"""Event filters: which events a trigger wants. They compare values; they never run code.
+"""Event filters: which events match a trigger. They compare values; they never run code.
 
 `filter_problems` says what is wrong with filters when a schedule is created, `compile_filters` prepares good ones
 once for many events, and `matches` does both for a single event. A filter is a key and a condition:
@@ -76,7 +76,7 @@ class _Filter:
     """The condition as it was written."""
 
     def find(self, payload: object, envelope: Mapping[str, str]) -> object:
-        """The value the key speaks of."""
+        """The value of the key."""
         return found_at(self.key, self.path, payload, envelope)
 
 
@@ -113,7 +113,7 @@ class Matcher:
 
 
 def found_at(key: str, path: Sequence[str], payload: object, envelope: Mapping[str, str]) -> object:
-    """The value a key speaks of: a literal field wins over its path, and the payload over the envelope."""
+    """The value of a key: a literal field wins over its path, and the payload over the envelope."""
     if isinstance(payload, dict) and key in payload:
         return payload[key]
     value = payload

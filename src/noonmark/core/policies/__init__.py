@@ -1,4 +1,4 @@
-"""What to do in the awkward cases: policies as values, and the rules that need nothing but them and the time.
+"""Policies as values, and the rules that need only them and the time.
 
 The alternatives of overlap and misfire share names (`overlap.Skip`, `misfire.Skip`), so they stay in their modules;
 so do the rules: `jitter.due_at`, `catch_up.decide`, `misfire.judge`, `retry.next_attempt`, `window.judge`. Every rule

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from noonmark.core.documents import Reader
 
 MIN_PATIENCE: Micros = 30 * SECOND
-"""Nodes tell every few seconds that they are alive, and one that is late with it has not gone."""
+"""Nodes send a heartbeat every few seconds, and a late one does not mean that a node is gone."""
 
 
 class Delivery(StrEnum):
@@ -44,12 +44,12 @@ def patience(grace: Micros) -> Micros:
 
 
 def read_delivery(reader: Reader, field: str) -> Delivery:
-    """The promise in a field; at least once when nothing is said."""
+    """Read the promise from a field; the default is at least once."""
     found: Delivery = reader.choice(field, _DELIVERIES, Delivery.AT_LEAST_ONCE)
     return found
 
 
 def read_missing_target(reader: Reader, field: str) -> MissingTargetPolicy:
-    """The policy in a field; `mark_misfired` when nothing is said."""
+    """Read the policy from a field; the default is `mark_misfired`."""
     found: MissingTargetPolicy = reader.choice(field, _POLICIES, MissingTargetPolicy.MARK_MISFIRED)
     return found

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from noonmark.core.chain import Chain, joined
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.event import Chain, joined
 from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND, to_text
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
@@ -35,7 +35,7 @@ WAIT_LIMIT: Micros = DAY_SECONDS * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """A schedule that another depends on, as it stands for one occurrence of that."""
+    """An upstream, as seen by one occurrence that depends on it."""
 
     dependency: Dependency
     phase: Phase | None
@@ -64,7 +64,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A schedule that another depends on, as it is stored. Without a phase there is none, or it is deleted."""
+    """A stored upstream. Without a phase it does not exist, or is deleted."""
 
     dependency: Dependency
     phase: SchedulePhase | None = None
@@ -80,11 +80,11 @@ class Standing:
     completed: Micros | None = None
     """When it last completed."""
     leads: Chain | None = None
-    """The chain of what its last end sets off, where anything follows it."""
+    """The chain of what its last end triggers, if a schedule depends on it."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is to come."""
+        """Whether it has no further occurrences."""
         return self.phase in (None, SchedulePhase.COMPLETED)
 
     def between(self, after: Micros, until: Micros) -> Upstream:
@@ -129,7 +129,7 @@ class Standings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What stands in the way: pending, failed or timed out, and whom it is about."""
+    """What holds an occurrence back: a pending, failed or timed out upstream."""
 
     reason: Reason
     facts: Facts = field(default_factory=dict)
@@ -146,7 +146,7 @@ class FollowUp:
 
 
 def judge(upstreams: Sequence[Upstream], *, first_due: Micros, now: Micros) -> Verdict | None:
-    """What stands in the way of an occurrence, if anything does; a failure ends the wait for the others."""
+    """What holds an occurrence back, if anything does; a failure ends the wait for the others."""
     for one in upstreams:
         if one.has_failed:
             return Verdict(reason=Reason.DEPENDENCY_FAILED, facts=one.facts())
@@ -199,7 +199,7 @@ def find_cycle(schedule_id: str, upstreams: Sequence[Dependency], known: Mapping
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        # The sorter tells who comes before whom, and the first of them twice.
+        # The sorter returns predecessors, and the first of them twice.
         return list(reversed(error.args[1][1:]))
     return []
 
@@ -212,7 +212,7 @@ def check_order(
 ) -> None:
     """Refuse upstreams that do not exist, or that depend on the schedule themselves, directly or through others.
 
-    `known` is what `find_cycle` takes; people are told of a cycle by the `names` of those in it, where they have any.
+    `known` is what `find_cycle` takes; the error names the schedules of a cycle by `names`, where they have any.
     """
     for index, one in enumerate(upstreams):
         if one.schedule_id == schedule_id:

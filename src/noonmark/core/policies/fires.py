@@ -1,4 +1,4 @@
-"""Fires that no trigger names just so: a list of them, or a trigger's without some of them."""
+"""Fires from a list, or those of a trigger without some of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """Fires but for those in some stretches, which are in order and apart."""
+    """Fires without those in some stretches, which are in order and disjoint."""
 
     fires: Fires
     stretches: tuple[Stretch, ...]
@@ -72,7 +72,7 @@ class Without:
 
 
 def without(fires: Fires, stretches: Iterable[Stretch]) -> Fires:
-    """The fires but for those in the stretches, which are in order and may overlap."""
+    """The fires without those in the stretches, which are in order and may overlap."""
     apart: list[Stretch] = []
     for first, last in stretches:
         if apart and first <= apart[-1][1]:

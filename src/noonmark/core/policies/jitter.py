@@ -1,4 +1,4 @@
-"""Jitter: a due time lies a little after its nominal time, by an amount that never changes, before the next one."""
+"""Jitter: a due time is a little after its nominal time, by a fixed amount, and before the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies as options of a call: `overlap=Queue(limit=5)` beside `overlap="queue"` and a document.
+"""Policies as options of a call: `overlap=Queue(limit=5)`, like `overlap="queue"` or a document.
 
 A value stands for a document, and the readers of documents judge it when it is made, so each rule exists once. A
 setting that is left out takes the default of the document, which may depend on the trigger. Lengths of time are
@@ -13,10 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypedDict
 
 from noonmark.core.documents import Reader, present
-from noonmark.core.errors import InvalidSchedule, Problem, refusal
-from noonmark.core.exception_names import exception_names
+from noonmark.core.errors import InvalidSchedule, Problem, exception_names, refusal
 from noonmark.core.instants import micros_to_seconds
-from noonmark.core.json_values import shown
+from noonmark.core.json_values import in_python, shown
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.misfire import MisfireKind, read_misfire
 from noonmark.core.policies.overlap import OverlapKind, read_overlap
@@ -85,6 +84,22 @@ class WindowDocument(TypedDict, total=False):
     end_action: Literal["cancel", "pause", "none"]
 
 
+class ExpectedRateDocument(TypedDict, total=False):
+    """An expected rate as a document; a window may also be a `timedelta`."""
+
+    at_least: int
+    at_most: int
+    per_seconds: Required[Seconds]
+
+
+class PingUrlsDocument(TypedDict, total=False):
+    """The URLs that a schedule calls, as a document."""
+
+    start: str
+    success: str
+    failure: str
+
+
 MAX_RETRIES = MAX_ATTEMPTS - 1
 RETRY_RULE = f"must be a whole number from 0 to {MAX_RETRIES}"
 _FIELD = "policy"
@@ -92,20 +107,20 @@ _FIELD = "policy"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Policy(ABC):
-    """The common base: a frozen value that stands for a document."""
+    """The common base: a frozen value with a document."""
 
     _settings: ClassVar[Mapping[str, str]] = {}
     """The name of each setting in the document, by its name here."""
 
     def __post_init__(self) -> None:
-        """Judge the document; an error names the setting as it is called here."""
+        """Check the document; an error names the setting as it is called here."""
         problems: list[Problem] = []
         self._read(Reader({_FIELD: self.to_document()}, path="", code=InvalidSchedule.code, problems=problems))
         if problems:
-            raise refusal([Problem(self._spoken(one.field), one.message, one.code) for one in problems])
+            raise refusal([Problem(self._spoken(one.field), in_python(one.message), one.code) for one in problems])
 
     def __repr__(self) -> str:
-        """As it is written, without what was left out."""
+        """As it is written, without defaults."""
         given = [(one.name, getattr(self, one.name)) for one in fields(self)]
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
 
@@ -213,7 +228,7 @@ class SkipMissed(Misfire):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatchUpOne(Misfire):
-    """The newest fire runs, however late it is, and it alone."""
+    """Only the newest fire runs, however late it is."""
 
     grace: Seconds | None = field(default=None, kw_only=True)
     """How late a fire may be before it counts as missed, from a second to a leap year; 60 seconds by default."""
@@ -274,7 +289,7 @@ class Retry(Policy):
     backoff: Seconds | None = None
     """The pause before the second attempt, up to a week; one second by default."""
     multiplier: float | None = field(default=None, kw_only=True)
-    """Each later pause is so many times as long, from 1 to 100; 2 by default."""
+    """The factor of each later pause, from 1 to 100; 2 by default."""
     max_backoff: Seconds | None = field(default=None, kw_only=True)
     """The longest pause, up to a week; 5 minutes by default, or `backoff` if that is longer."""
     on: Exceptions | None = field(default=None, kw_only=True)
@@ -291,7 +306,7 @@ class Retry(Policy):
     def __post_init__(self) -> None:
         """`retries` does not count the first attempt, which the document does."""
         if type(self.retries) is not int or not 0 <= self.retries <= MAX_RETRIES:
-            raise InvalidSchedule(f"{RETRY_RULE}, not {shown(self.retries)}", field="retries")
+            raise InvalidSchedule(in_python(f"{RETRY_RULE}, not {shown(self.retries)}"), field="retries")
         Policy.__post_init__(self)
 
     def to_document(self) -> Document:
@@ -331,7 +346,7 @@ _ALLOWED: dict[str, tuple[type, str]] = {
 
 
 def as_document(value: Any, *, option: str) -> Any:  # noqa: ANN401 - as a caller wrote it
-    """The document of the typed value of an option; anything else as it is, for the parser to judge.
+    """The document of the typed value of an option; anything else as it is, for the parser to check.
 
     The value of another option and a class are refused: a document would not tell them apart, or say it less clearly.
     """

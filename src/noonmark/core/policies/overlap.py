@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
-from noonmark.core.documents import named
+from noonmark.core.documents import named, read_notation
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
-from noonmark.core.policies.notation import read_notation
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader
@@ -116,7 +115,7 @@ OverlapPolicy = Skip | Queue | QueueOne | Allow | CancelRunning | Terminate
 
 
 def read_overlap(reader: Reader, field: str, *, trigger_type: str) -> OverlapPolicy:
-    """The policy in a field, as a name or an object, or said with `prohibit_overlap` beside it.
+    """Read the policy from a field, as a name or an object, or from `prohibit_overlap`.
 
     Without either, `skip`; for event triggers `queue`.
     """

@@ -103,7 +103,7 @@ def read_retry(reader: Reader, field: str) -> RetryPolicy:
         max_attempts=settings.integer("max_attempts", default.max_attempts, low=1, high=MAX_ATTEMPTS),
         backoff=backoff,
         multiplier=settings.number("multiplier", default.multiplier, low=1, high=MAX_MULTIPLIER),
-        # A long first pause alone is meant: the default maximum must not cut it short.
+        # A long first pause without a maximum: the default maximum must not shorten it.
         max_backoff=settings.seconds(
             "max_backoff_seconds", max(backoff, default.max_backoff), high=MAX_BACKOFF_SECONDS
         ),

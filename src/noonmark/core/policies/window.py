@@ -104,8 +104,8 @@ def judge(window: Window, *, first_due: Micros, now: Micros) -> WindowDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spell:
-    """A stretch of time in which a window is open, or in which none is: then what its window suspends stands still."""
+class WindowPeriod:
+    """A period in which a window is open, or in which none is: then runs that the window suspends wait."""
 
     is_open: bool
     since: Micros
@@ -114,7 +114,7 @@ class Spell:
 
 
 def last_window_warning(window: Window | None, trigger: Trigger | None, *, now: Micros) -> str | None:
-    """What to say of a window that suspends runs, where no further one follows in which they could go on."""
+    """A warning about a window that suspends runs, if no further one follows in which they could continue."""
     if window is None or window.end_action is not EndAction.PAUSE:
         return None
     first = None if trigger is None else trigger.next_micros(now)
@@ -123,7 +123,7 @@ def last_window_warning(window: Window | None, trigger: Trigger | None, *, now: 
     return "window.end_action: no further window follows, so a run that has not ended when it closes is cancelled"
 
 
-def spell_at(window: Window, trigger: Trigger | None, *, first_due: Micros, now: Micros) -> Spell:
+def window_period_at(window: Window, trigger: Trigger | None, *, first_due: Micros, now: Micros) -> WindowPeriod:
     """Whether a window is open, some time after a run was first due.
 
     The first one opens at its first due time, and another one at each fire that the trigger names after that.
@@ -132,5 +132,5 @@ def spell_at(window: Window, trigger: Trigger | None, *, first_due: Micros, now:
     opened = first_due if latest is None else max(first_due, latest)
     closed = window.closes_at(opened)
     if now < closed:
-        return Spell(is_open=True, since=opened, until=closed)
-    return Spell(is_open=False, since=closed, until=None if trigger is None else trigger.next_micros(now))
+        return WindowPeriod(is_open=True, since=opened, until=closed)
+    return WindowPeriod(is_open=False, since=closed, until=None if trigger is None else trigger.next_micros(now))

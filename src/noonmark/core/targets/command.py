@@ -29,14 +29,14 @@ _variable_name = text_of(1, 255)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLimits:
-    """What a program may use at most; None where nothing is said."""
+    """Resource limits of a program; None for no limit."""
 
     memory_mb: int | None = None
     """Address space of each of its processes."""
     cpu_seconds: int | None = None
     """Time on a processor, of each of its processes."""
     nice: int | None = None
-    """How far it stands back behind others: 0 to 19."""
+    """The niceness of its processes: 0 to 19."""
 
     def to_document(self) -> dict[str, Any]:
         """What is limited."""
@@ -163,7 +163,7 @@ class CommandRules:
         return f"callers may not set {shown(name)}; to allow it, start the server with --allow-env {name}"
 
     def cwd_problem(self, cwd: str) -> str | None:
-        """Why callers may not start a program in this folder, as far as its name tells; links are for the node."""
+        """Why callers may not start a program in this folder, judged by its name; the node checks links."""
         if not cwd.startswith("/"):
             return f"must be an absolute path, not {shown(cwd)}"
         if any(is_below(normpath(cwd), normpath(folder)) for folder in self.folders):

@@ -97,11 +97,11 @@ class EgressPolicy:
     """Allowed addresses."""
 
     def url_problem(self, url: Url) -> str | None:
-        """Why a request to this URL is refused, if its spelling alone tells."""
+        """Why a request to this URL is refused, judged by the text alone."""
         return self.host_problem(url.host, url.port)
 
     def host_problem(self, host: str, port: int | None = None) -> str | None:
-        """Why a request to this host is refused, if its spelling alone tells."""
+        """Why a request to this host is refused, judged by the text alone."""
         name = _name(host)
         if self._is_open(name, port):
             return None
@@ -118,7 +118,7 @@ class EgressPolicy:
         return None
 
     def address_problem(self, host: str, address: str, port: int | None = None) -> str | None:
-        """Why a connection to this address is refused, which the host stands for."""
+        """Why a connection to this address of the host is refused."""
         if self._is_open(_name(host), port):
             return None
         return self._problem(host, ip_address(address.partition("%")[0]), port)
@@ -178,7 +178,7 @@ def open_place(written: str) -> tuple[str | Network, int | None]:
         return ip_network(written, strict=False), None
     place, port = found["address"] or found["host"], None if found["port"] is None else int(found["port"])
     if port is not None and not 0 < port <= MAX_PORT:
-        raise ValueError(f"{port} is no port")
+        raise ValueError(f"{port} is not a port")
     if found["address"] is not None or _NUMBER.fullmatch(place.rpartition(".")[2]):
         return ip_network(place), port
     return _name(place), port
@@ -200,7 +200,7 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 
 
 def _kind(address: Address) -> str | None:
-    """What it is, when it is not public."""
+    """The kind of an address that is not public."""
     for network, kind in _NETWORKS:
         if address in network:
             return kind

@@ -14,7 +14,7 @@ from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.json_values import number_value, shown, text_of
 from noonmark.core.secret import header_place, secret_name
-from noonmark.core.targets.placeholders import check_json, tidied, unfillable
+from noonmark.core.targets.placeholders import check_json, normalize_placeholders, unfillable
 from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ class HttpTarget:
     """Headers whose values are secrets: the name of each."""
     body: Any = field(default=None, hash=False, repr=False)
     expected_statuses: tuple[int | str, ...] | None = None
-    """The answers that mean success: numbers, or classes such as `2xx`, which is what None stands for."""
+    """The answers that mean success: numbers, or classes such as `2xx`, the default."""
     retry_statuses: tuple[int | str, ...] | None = None
     """Further statuses that the retry policy applies to; None for the transient ones."""
     timeout: Micros | None = None
     completion_timeout: Micros | None = None
-    """How long a receiver that takes the work over has to tell its end; None for a day."""
+    """How long a receiver that answers 202 has to report the end; None for a day."""
 
     @property
     def address(self) -> Url:
-        """Where it goes; placeholders, which stand only in the path and the query, are not filled in."""
+        """The parsed URL; placeholders, which occur only in the path and the query, are not filled in."""
         return parse_url(self.url)
 
     def expects(self, status: int) -> bool:
@@ -186,7 +186,7 @@ def _status(value: object) -> int | str:
 
 
 def _url(value: object) -> str:
-    url = tidied(_url_text(_text(value)), repeats=False)
+    url = normalize_placeholders(_url_text(_text(value)), repeats=False)
     parse_url(url)
     return url
 
@@ -203,7 +203,7 @@ def _header_name(value: object) -> str:
 
 
 def _header_value(value: object) -> str:
-    return check_header(tidied(_header_text(_text(value)), repeats=False))
+    return check_header(normalize_placeholders(_header_text(_text(value)), repeats=False))
 
 
 def _text(value: object) -> object:

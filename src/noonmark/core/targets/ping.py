@@ -102,7 +102,7 @@ def read_ping_urls(reader: Reader, name: str) -> PingUrls | None:
 
 
 def _url(value: object) -> str:
-    """An absolute URL; what is wrong with it is said without it."""
+    """An absolute URL; errors do not repeat it."""
     if not isinstance(value, str):
         raise ValueError("must be a URL")
     url = text_value(value, 1, MAX_URL, multiline=False)

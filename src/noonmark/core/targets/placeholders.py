@@ -35,7 +35,7 @@ _PATH = re.compile(r"(?:payload|event)(?:\.[^.\s{}]{1,100}){0,20}")
 _ALLOWED = ", ".join((*FACTS, "payload, payload.<field>", "event and event.<field>"))
 
 
-def tidied(text: str, *, repeats: bool = True) -> str:
+def normalize_placeholders(text: str, *, repeats: bool = True) -> str:
     """The text with every placeholder written without blanks; a ValueError names one that there is not.
 
     It is not repeated from a text that may hold a password.
@@ -46,7 +46,7 @@ def tidied(text: str, *, repeats: bool = True) -> str:
 def check_json(value: Any) -> None:  # noqa: ANN401 - JSON
     """A ValueError names a placeholder in this JSON that there is not; the names of fields have none."""
     for text in _texts(value):
-        tidied(text)
+        normalize_placeholders(text)
 
 
 def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - JSON

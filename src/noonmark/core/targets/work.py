@@ -1,4 +1,4 @@
-"""The targets that name a piece of work and what it is given: function, workflow, bundle, event, task.
+"""Targets that name a piece of work and its input: function, workflow, bundle, event, task.
 
 JSON inside a target is its own copy and never changes after the target was read.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Executor(StrEnum):
-    """Where a node calls a function that is not async: in a thread of its own process, or in a process beside it."""
+    """Where a node calls a function that is not async: in a thread, or in a worker process."""
 
     THREAD = "thread"
     PROCESS = "process"
@@ -90,7 +90,7 @@ class BundleTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTarget:
-    """An event that is emitted, and may set off the event triggers of other schedules."""
+    """An event to emit; it may trigger other schedules."""
 
     kind: ClassVar[str] = "event"
     route: ClassVar[str] = "event"
@@ -119,7 +119,7 @@ class TaskTarget:
 
 
 def read_function(reader: Reader) -> FunctionTarget:
-    """Read the function's name, what it is given and where it is called."""
+    """Read the function's name, its arguments and its executor."""
     args = reader.json("args")
     if args is not None and not isinstance(args, list):
         reader.problem("args", f"must be an array, not {shown(args)}")
@@ -135,13 +135,13 @@ def read_function(reader: Reader) -> FunctionTarget:
 
 
 def read_workflow(reader: Reader) -> WorkflowTarget:
-    """Read which workflow, which version and what it is given."""
+    """Read the workflow, its version and its input."""
     version = reader.integer("version", None)
     return WorkflowTarget(workflow_id=reader.text("workflow_id"), version=version, inputs=reader.json_object("inputs"))
 
 
 def read_bundle(reader: Reader) -> BundleTarget:
-    """Read which bundle and what it is given."""
+    """Read the bundle and its input."""
     return BundleTarget(bundle_id=reader.text("bundle_id"), inputs=reader.json_object("inputs"))
 
 

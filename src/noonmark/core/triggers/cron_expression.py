@@ -32,11 +32,11 @@ class FieldSet(NamedTuple):
     last_offsets: frozenset[int] = frozenset()
     """Days counted back from the last of the month: `L` is 0, `L-3` is 3."""
     nearest: frozenset[int] = frozenset()
-    """Days whose nearest weekday is meant: `15W`."""
+    """Days that stand for their nearest weekday: `15W`."""
     last_weekday: bool = False
     """`LW`."""
     last_of: frozenset[int] = frozenset()
-    """Weekdays whose last one of the month is meant: `5L`."""
+    """Weekdays that stand for the last one of the month: `5L`."""
     nth: frozenset[tuple[int, int]] = frozenset()
     """Weekdays counted within the month: `MON#2` is (1, 2)."""
 

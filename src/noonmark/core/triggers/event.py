@@ -22,7 +22,7 @@ MAX_EVENT_TYPES = 100
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class EventTrigger(Trigger):
-    """Wants events of some types whose payload passes all filters; its bounds say when it listens."""
+    """Matches events of some types whose payload passes all filters, within its bounds."""
 
     event_types: tuple[str, ...]
     filters: dict[str, Any] = field(hash=False)
@@ -45,7 +45,7 @@ class EventTrigger(Trigger):
         self._set_bounds(start_at, end_at, jitter_seconds)
 
     def matches(self, event_type: str, payload: object, *, source: str = "", at: datetime | None = None) -> bool:
-        """Whether this trigger wants the event; with `at`, when it was emitted, whether it listened then too."""
+        """Whether it matches the event; with `at`, the time of the event, also whether that is within its bounds."""
         if at is not None and not self.within_bounds(instant_argument("at", at)):
             return False
         return event_type in self.event_types and self._matcher(payload, event_type=event_type, source=source)
@@ -55,7 +55,7 @@ class EventTrigger(Trigger):
         return self._matcher.unmet(payload, event_type=event_type, source=source)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what was said; compiled filters are functions, and are compiled again."""
+        """Pickle the document; filters are compiled again, because functions cannot be pickled."""
         make = partial(EventTrigger, start_at=self.start_at, end_at=self.end_at, jitter_seconds=self.jitter_seconds)
         return make, (self.event_types, self.filters)
 

@@ -1,4 +1,4 @@
-"""Reading trigger documents: the only parser there is, whichever surface a document came by."""
+"""The parser of trigger documents, the only one for all interfaces."""
 
 from __future__ import annotations
 

@@ -21,11 +21,14 @@ from noonmark.core.admission import (
     after_upstreams,
     depends_on_others,
     refused,
+    times_in_question,
 )
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.ids import OriginKind, kind_of
-from noonmark.core.lifecycle import Phase
+from noonmark.core.ids import TRIGGER, OriginKind, kind_of
+from noonmark.core.instants import MAX_INSTANT
+from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
 from noonmark.core.system_events import is_late
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.targets.ping import Moment
@@ -33,7 +36,6 @@ from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
 from noonmark.driver.steps.settle import hand_back
 from noonmark.driver.store_executor import Priority
-from noonmark.driver.upstream_results import read_upstream_results
 from noonmark.ports import events
 from noonmark.ports.records import Admitted, Lease, LeaseLost
 from noonmark.ports.target import Assignment
@@ -44,11 +46,80 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
     from noonmark.driver.node import Node
+    from noonmark.ports.store import Store
 
     Answer = Admitted | LeaseLost | Busy
     UpstreamResults = dict[str, dict[str, dict[str, Any]]]
     """The results of the upstreams of each occurrence, by its id."""
+
+PAGE = 100
+FEW = 5
+"""Runs are read with their results, which may be large."""
+COMPLETED = frozenset({Phase.COMPLETED})
+ENDED = FINAL - {Phase.SUPERSEDED}
+
+
+def read_upstream_results(store: Store, claims: Sequence[Claim]) -> list[dict[str, dict[str, Any]]]:
+    """The name and the result of each upstream of each claim, by id; without those that have not run."""
+    return [_results(store, claim) for claim in claims]
+
+
+def _results(store: Store, claim: Claim) -> dict[str, dict[str, Any]]:
+    found = {}
+    for dependency in claim.schedule.declaration.depends_on:
+        stored = store.find(claim.schedule.owner.tenant, dependency.schedule_id)
+        if stored is not None and (run := _counted(store, claim, dependency, stored.schedule)) is not None:
+            found[dependency.schedule_id] = {"name": stored.schedule.declaration.name, "result": run.result}
+    return found
+
+
+def _counted(store: Store, claim: Claim, dependency: Dependency, upstream: Schedule) -> Run | None:
+    """The run of an upstream that counts for a claim: that of its newest fire in the times in question, or its last.
+
+    What follows its upstreams has the time of their ends, so a retry finds the same one.
+    """
+    is_timed = claim.schedule.declaration.trigger is not None
+    if is_timed and claim.occurrence.origin == TRIGGER:
+        fire = _newest_fire(store, claim, upstream, COMPLETED if dependency.require_success else ENDED)
+        if fire is not None:
+            last = store.last_runs([fire.id]).get(fire.id)
+            stored = None if last is None else store.run(last.id)
+            return None if stored is None else stored[1]
+    until = MAX_INSTANT if is_timed else claim.occurrence.nominal
+    return _last_run(store, upstream, until, completed=dependency.require_success)
+
+
+def _last_run(store: Store, upstream: Schedule, until: Micros, *, completed: bool) -> Run | None:
+    """The run that started last, of those that had ended by an instant."""
+    before = None
+    while True:
+        runs = store.runs(upstream.uid, FEW, before=before)
+        for run in runs:
+            has_ended = run.ended is not None and run.ended <= until and run.outcome is not Outcome.LEASE_LOST
+            if has_ended and (run.outcome is Outcome.COMPLETED or not completed):
+                return run
+        if len(runs) < FEW:
+            return None
+        before = (runs[-1].started, runs[-1].id)
+
+
+def _newest_fire(store: Store, claim: Claim, upstream: Schedule, phases: frozenset[Phase]) -> Occurrence | None:
+    after, until = times_in_question(claim)
+    before = (until + 1, "")
+    while True:
+        rows = store.occurrences(upstream.uid, PAGE, before=before, phases=phases)
+        for row in rows:
+            if row.nominal <= after:
+                return None
+            if row.origin == TRIGGER:
+                return row
+        if len(rows) < PAGE:
+            return None
+        before = (rows[-1].nominal, rows[-1].id)
 
 
 logger = logging.getLogger("noonmark.driver")
@@ -170,18 +241,21 @@ async def _carry_out(
     driver_events: list[events.DriverEvent] = []
     lost: list[Lease] = []
     again: list[Admission] = []
-    now, tells = node.now, node.tells
+    now, has_sink = node.now, node.has_sink
     for decision, answer in zip(decisions, answers, strict=True):
         claim = decision.claim
         match answer:
-            case Admitted(occurrence=occurrence):
+            case Admitted(occurrence=occurrence, alert=alert):
                 node.drop(claim)
+                if alert is not None:
+                    logs.rate(claim.schedule, alert)
+                    driver_events.append(events.RateExceeded(claim.schedule.schedule_id, alert))
                 if isinstance(decision, Start):
                     assignment = _assign(node, claim, occurrence)
                     assignment.upstream = results.get(occurrence.id)
                     assignments.append(assignment)
                     counts.late += is_late(occurrence.first_due, now)
-                    if tells:
+                    if has_sink:
                         driver_events.append(events.Started(occurrence))
                 else:
                     driver_events.append(_not_started(node, decision, occurrence, counts))
@@ -198,7 +272,7 @@ async def _carry_out(
                 counts.lost += 1
     if assignments:
         counts.started += await _hand_over(node, assignments)
-    node.tell(driver_events)
+    node.report(driver_events)
     if lost:
         # If only the revision changed, this node still holds the row, which would wait for the end of its lease. A
         # failure here costs no more than that; decisions to repeat must not be lost with it.

@@ -79,8 +79,8 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
         node.hold(claim)
     if claims:
         node.last_claimed = node.store_clock.monotonic()
-    if node.tells:
-        node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
+    if node.has_sink:
+        node.report([Claimed(claim.occurrence, claim.found_in) for claim in claims])
     return claims
 
 

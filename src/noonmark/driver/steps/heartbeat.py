@@ -50,12 +50,12 @@ async def lead_once(node: Node) -> LeadReport:
     gained = leads and (before is None or not led or before.term != after.term)
     if gained or (led and not leads):
         logs.leader(node.id, after.leader, after.term)
-        node.tell([LeaderChanged(node.id, after.term, after.leader)])
-    lost = await _miss_the_lost(node) if leads and node.hears_others else 0
+        node.report([LeaderChanged(node.id, after.term, after.leader)])
+    lost = await _report_lost_nodes(node) if leads and node.all_nodes_reported else 0
     return LeadReport(leads=leads, gained=gained, term=after.term, lost=lost)
 
 
-async def _miss_the_lost(node: Node) -> int:
+async def _report_lost_nodes(node: Node) -> int:
     """Report every node that fell silent. If two nodes believe that they lead, one of them reports."""
     count = 0
     for one in await node.executor.call(node.store.nodes):
@@ -89,4 +89,4 @@ async def leave(node: Node) -> None:
     led, node.leadership = node.leadership, None
     if led is not None and led.leader == node.id:
         logs.leader(node.id, None, led.term)
-        node.tell([LeaderChanged(node.id, led.term, None)])
+        node.report([LeaderChanged(node.id, led.term, None)])

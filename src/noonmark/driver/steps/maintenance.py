@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core import edits
 from noonmark.core.admission import unserved
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.pipeline_ownership import is_abandoned, owner_key, owner_of
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
+from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets.ping import MOMENTS
 from noonmark.driver import logs
 from noonmark.driver.steps.heartbeat import beat_once, still_leads
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
@@ -66,8 +69,9 @@ async def reap_once(node: Node) -> ReapReport:
         return ReapReport(adopted=adopted)
     await beat_once(node)
     # Right after a leap of the clock, no route seems to be served.
-    orphans = await _end_orphans(node) if node.hears_others else 0
-    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans)
+    orphans = await _end_orphans(node) if node.all_nodes_reported else 0
+    abandoned = await _delete_abandoned(node) if node.all_nodes_reported else 0
+    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans, abandoned=abandoned)
 
 
 async def prune_once(node: Node) -> PruneReport:
@@ -80,11 +84,11 @@ async def prune_once(node: Node) -> PruneReport:
     before, limit = node.now - timing.keep_for, timing.batch
     forgotten = await node.executor.call(node.store.prune, before=before, keep=timing.keep_count, limit=limit)
     events = await node.executor.call(node.store.prune_events, before=before, keep=timing.keep_events, limit=limit)
-    notes = await node.executor.call(node.store.prune_notes, before=before, limit=limit)
+    notes = await node.executor.call(node.store.prune_audit_entries, before=before, limit=limit)
     keys = await node.executor.call(node.store.prune_keys, before=node.now - KEY_LIFETIME, limit=limit)
     counts = (forgotten, events, notes, keys)
     if any(counts):
-        node.tell([Pruned(*counts)])
+        node.report([Pruned(*counts)])
     return PruneReport(forgotten=forgotten, events=events, notes=notes, keys=keys, more=limit in counts)
 
 
@@ -109,13 +113,13 @@ async def rewind_once(node: Node) -> RewindReport:
     if moment - last[1] < timing.lease:
         return RewindReport()
     rewound = await _rewind_all(node)
-    mended = await node.executor.call(node.store.mend, now=node.now, after=node.now + LEAP, lease=timing.lease)
-    await _give_back_far(node)
+    mended = await node.executor.call(node.store.repair, now=node.now, after=node.now + LEAP, lease=timing.lease)
+    await _release_far(node)
     node.must_rewind, node.remembers_ahead = False, None
     return RewindReport(rewound=rewound, mended=mended)
 
 
-async def _give_back_far(node: Node) -> None:
+async def _release_far(node: Node) -> None:
     """Release what was claimed by a false time; it is claimed again when it is due."""
     far = [claim for claim in node.held.values() if claim.occurrence.due > node.now + LEAP]
     if far:
@@ -136,7 +140,7 @@ async def _rewind_all(node: Node) -> int:
         done = [plan for plan, is_written in zip(plans, written, strict=True) if is_written]
         for plan in done:
             logs.rewound(plan.snapshot.schedule, plan)
-        node.tell([Planned(plan) for plan in done])
+        node.report([Planned(plan) for plan in done])
         count += len(done)
         if len(page) < limit:
             return count
@@ -171,7 +175,7 @@ async def _end_overdue(node: Node) -> int:
             continue
         logs.failed(schedules[settled.occurrence.id], settled)
         node.ping(schedules[settled.occurrence.id], settled.occurrence, MOMENTS.get(settled.phase))
-    node.tell(
+    node.report(
         [Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended if not one.is_overdue]
     )
     return len(ended)
@@ -191,6 +195,31 @@ async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
     return written
 
 
+async def _delete_abandoned(node: Node) -> int:
+    """Delete the schedules of pipelines whose node is gone: nobody waits for them."""
+    if not node.store.traits.is_durable:  # then a pipeline and its schedules end with the process
+        return 0
+    schedules = await node.executor.call(node.store.pipeline_schedules, MAIN_TENANT, node.timing.batch)
+    if not schedules:
+        return 0
+    now, deleted = node.now, 0
+    nodes = {owner_key(one.name): one for one in await node.executor.call(node.store.nodes)}
+    for schedule in schedules:
+        if (key := owner_of(schedule)) is None:
+            continue
+        owner = nodes.get(key)
+        is_alive, left = (False, None) if owner is None else (owner.is_alive, owner.left)
+        if is_abandoned(schedule, is_alive=is_alive, left=left, is_known=owner is not None, now=now):
+            deleted += await node.executor.call(node.store.change, schedule.uid, _deletion)
+    if deleted:
+        logger.info("deleted %d schedules of pipelines whose process is gone", deleted)
+    return deleted
+
+
+def _deletion(snapshot: Snapshot, now: Micros) -> Plan:
+    return edits.delete(snapshot, now=now)
+
+
 async def _end_orphans(node: Node) -> int:
     now, timing = node.now, node.timing
     claims = await node.executor.call(node.store.orphans, node.id, now=now, limit=timing.batch, lease=timing.lease)
@@ -203,7 +232,7 @@ async def _end_orphans(node: Node) -> int:
         if isinstance(answer, Admitted):
             ended.append(answer.occurrence)
             logs.unserved(node.warned, claim.schedule, answer.occurrence, now=now)
-    node.tell([Ended(one) for one in ended])
+    node.report([Ended(one) for one in ended])
     done = {one.id for one in ended}
     left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]
     if left:

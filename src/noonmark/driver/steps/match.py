@@ -1,4 +1,4 @@
-"""Match: emitted events set off the schedules that listen for them."""
+"""Match: emitted events trigger the schedules that subscribe to them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.causation import Reaction, match, unreadable
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.reactions import Reaction, match, unreadable
 from noonmark.driver.steps.reports import MatchReport
 from noonmark.ports.events import Matched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from noonmark.core.causation import UnmatchedEvent
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.reactions import UnmatchedEvent
     from noonmark.core.schedule import Schedule
     from noonmark.driver.node import Node
 
@@ -37,7 +37,7 @@ async def match_once(node: Node) -> MatchReport:
     reactions = [_react(one, now=now) for one in audiences]
     written = await _commit(node, reactions)
     done = [one for one, is_written in zip(reactions, written, strict=True) if is_written]
-    node.tell([Matched(one.audience.tenant, one.audience.event, one.occurrences) for one in done])
+    node.report([Matched(one.audience.tenant, one.audience.event, one.occurrences) for one in done])
     return MatchReport(
         matched=len(done),
         occurrences=sum(len(one.occurrences) for one in done),
@@ -47,7 +47,7 @@ async def match_once(node: Node) -> MatchReport:
 
 
 def _react(audience: UnmatchedEvent, *, now: Micros) -> Reaction:
-    """Decide for each schedule that may want the event."""
+    """Decide for each schedule that may match the event."""
     if audience.problem:
         logger.error("event %s is unreadable and sets nothing off: %s", audience.event.event_id, audience.problem)
     rows = [_match(audience, one, now=now) for one in audience.listeners]
@@ -73,7 +73,7 @@ async def _commit(node: Node, reactions: Sequence[Reaction]) -> list[bool]:
         if len(reactions) > 1:
             return [done for one in reactions for done in await _commit(node, [one])]
         [reaction] = reactions
-        logger.exception("could not write what event %s sets off", reaction.audience.event.event_id)
+        logger.exception("could not write what event %s triggers", reaction.audience.event.event_id)
         if not reaction.occurrences:
             return [False]
         # It would block every later event of the tenant.

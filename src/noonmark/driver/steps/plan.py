@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.driver.node import Node
 
 
@@ -39,12 +39,14 @@ async def plan_once(node: Node) -> PlanReport:
         return PlanReport(more=len(snapshots) == limit)
     written = await commit(node, plans)
     for one, done in zip(plans, written, strict=True):
+        if done and one.rate_alert is not None:
+            logs.rate(one.snapshot.schedule, one.rate_alert)
         for row in one.closed if done else ():
             if row.reason is Reason.TARGET_MISSING:
                 logs.unserved(node.warned, one.snapshot.schedule, row, now=now)
             else:
                 logs.ended(one.snapshot.schedule, row)
-    node.tell([Planned(one) for one, done in zip(plans, written, strict=True) if done])
+    node.report([Planned(one) for one, done in zip(plans, written, strict=True) if done])
     planned = sum(written)
     return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)
 

@@ -1,4 +1,4 @@
-"""What each step did: the loop decides by it whether to go on, and tests what happened."""
+"""Reports of the steps: the loop uses them to decide whether to continue, and tests check them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MatchReport:
 
     matched: int = 0
     occurrences: int = 0
-    """Occurrences they set off."""
+    """Occurrences they triggered."""
     outrun: int = 0
     more: bool = False
 
@@ -93,6 +93,7 @@ class ReapReport:
 
     overdue: int = 0
     orphans: int = 0
+    abandoned: int = 0
     adopted: bool = False
     """This node serves more routes than before."""
 

@@ -1,4 +1,4 @@
-"""Settle: decide and write the ends of deliveries, many in one transaction."""
+"""Settle: write the progress and the ends of deliveries, many in one transaction."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import Accepted, Delivered, settle
+from noonmark.core.settlement import Accepted, Delivered, interim, settle
 from noonmark.core.targets.ping import MOMENTS
 from noonmark.driver import logs
-from noonmark.driver.steps.reports import SettleReport
+from noonmark.driver.steps.reports import ProgressReport, SettleReport
 from noonmark.driver.store_executor import Priority
 from noonmark.ports.events import Abandoned, LeaseLost, Settled
 
@@ -23,13 +23,36 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Settlement
+    from noonmark.core.settlement import RunInProgress, Settlement
     from noonmark.driver.node import Node
     from noonmark.driver.wakeup import Wakeup
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.target import Assignment
 
     End = tuple[Assignment, Delivered | Accepted]
+
+
+async def progress_once(node: Node) -> ProgressReport:
+    """Write new output. What could not be written stays for the next time, unless there is newer output."""
+    reports: list[tuple[Assignment, RunInProgress]] = []
+    while node.underway:
+        reports.append(node.underway.popitem()[1])
+    reports = [(assignment, underway) for assignment, underway in reports if _goes_on(node, assignment)]
+    if not reports:
+        return ProgressReport()
+    written = [False] * len(reports)
+    interims = [interim(assignment.occurrence, underway, node=node.id) for assignment, underway in reports]
+    try:
+        written = await node.executor.call(node.store.progress, interims)
+    finally:
+        for (assignment, underway), done in zip(reports, written, strict=True):
+            if not done and _goes_on(node, assignment):
+                node.underway.setdefault(assignment.occurrence.id, (assignment, underway))
+    return ProgressReport(written=sum(written), left=len(written) - sum(written))
+
+
+def _goes_on(node: Node, assignment: Assignment) -> bool:
+    return not assignment.is_closed and node.deliveries.get(assignment.occurrence.id) is assignment
 
 
 logger = logging.getLogger("noonmark.jobs")
@@ -67,7 +90,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     written = await node.executor.call(node.store.settle, settlements, priority=Priority.URGENT)
     driver_events: list[DriverEvent] = []
     completed: list[tuple[Schedule, Settlement]] = []
-    deliveries, frees_others, tells = node.deliveries, was_full, node.tells
+    deliveries, frees_others, has_sink = node.deliveries, was_full, node.has_sink
     logs_completions = logger.isEnabledFor(logging.INFO)
     for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
         occurrence = assignment.occurrence
@@ -86,12 +109,12 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             logs.failed(assignment.schedule, settlement)
         elif logs_completions:
             completed.append((assignment.schedule, settlement))
-        if tells:
+        if has_sink:
             driver_events.append(_settled(settlement))
         if assignment.abandoned:
             driver_events.append(Abandoned(occurrence, assignment.abandoned))
     logs.completed(completed)
-    node.tell(driver_events)
+    node.report(driver_events)
     settled = sum(written)
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
 

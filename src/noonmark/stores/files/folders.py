@@ -1,4 +1,4 @@
-"""Folders by their descriptors: what is looked up is looked up in a folder that is open, never through a link."""
+"""Folders by descriptor: names are resolved in an open folder, never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 FULL = frozenset({ENOSPC, EDQUOT})
 NO_FOLDER = frozenset({ENOTDIR, ELOOP})
-"""What is said of a link, or of anything else, where a folder was looked for."""
+"""Errors for a link, or anything else that is not a folder."""
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell what a disk refuses as an error of ours, which says nothing of where that was."""
+def os_errors() -> Iterator[None]:
+    """Translate errors of the disk to `StoreUnavailable`, without the path."""
     try:
         yield
     except OSError as error:
@@ -36,18 +36,18 @@ def told() -> Iterator[None]:
 def open_regular(name: str, flags: int, within: int) -> int:
     """A file in a folder; OSError for anything else in its place.
 
-    A pipe would hold whoever opens it until somebody writes to it, and a device may do anything.
+    Opening a pipe would block until another process writes to it, and a device may do anything.
     """
     file = os.open(name, flags | os.O_NONBLOCK, 0o600, dir_fd=within)
     if not S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(EINVAL, "something that is no file is in its place")
+        raise OSError(EINVAL, "not a regular file")
     return file
 
 
 @contextmanager
 def opened(name: str, within: int, *, makes: bool = False) -> Iterator[int]:
-    """A folder in a folder; it is made if it is not there."""
+    """Open a folder in a folder; create it if it does not exist."""
     if makes:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=within)
@@ -60,7 +60,7 @@ def opened(name: str, within: int, *, makes: bool = False) -> Iterator[int]:
 
 @contextmanager
 def locked(name: str, within: int) -> Iterator[None]:
-    """Nobody else is between these lines, in whichever process."""
+    """Hold an exclusive lock, across threads and processes."""
     lock = open_regular(name, LOCK, within)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -70,18 +70,18 @@ def locked(name: str, within: int) -> Iterator[None]:
 
 
 def everything(folder: int) -> list[str]:
-    """What is in a folder."""
+    """The names in a folder."""
     with os.scandir(folder) as found:
         return [one.name for one in found]
 
 
 def names(folder: int) -> list[str]:
-    """What is in a folder, but for what begins with a dot."""
+    """The names in a folder, without hidden ones."""
     return sorted(one for one in everything(folder) if not one.startswith("."))
 
 
 def newest_first(folder: int) -> list[tuple[int, str]]:
-    """When what is in a folder was last changed, in microseconds, and its name, but for what begins with a dot."""
+    """Modification times in microseconds and names of the entries of a folder, without hidden ones."""
     found = []
     with os.scandir(folder) as entries:
         for one in entries:
@@ -92,25 +92,25 @@ def newest_first(folder: int) -> list[tuple[int, str]]:
 
 
 def size_of(folder: int) -> int:
-    """The bytes of the files in a folder, but for those whose names begin with a dot."""
+    """The bytes of the files in a folder, without hidden ones."""
     found = (os.stat(one, dir_fd=folder, follow_symlinks=False) for one in names(folder))
     return sum(one.st_size for one in found if S_ISREG(one.st_mode))
 
 
 def forget(name: str, within: int) -> None:
-    """Remove a file; one that is not there is fine."""
+    """Remove a file, if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=within)
 
 
 def clear(name: str, within: int) -> None:
-    """Remove a folder and all that is in it; one that is not there is fine, and a link is removed, not followed."""
+    """Remove a folder and its content, if it exists. A link is removed, not followed."""
     try:
         with opened(name, within) as folder:
             for one in everything(folder):
                 try:
                     os.unlink(one, dir_fd=folder)
-                except (IsADirectoryError, PermissionError):  # which of them, the system decides
+                except (IsADirectoryError, PermissionError):  # which one depends on the system
                     clear(one, folder)
         os.rmdir(name, dir_fd=within)
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def clear(name: str, within: int) -> None:
 
 
 def is_held(name: str, within: int) -> bool:
-    """Whether a process that is alive has a file of a folder open and locked."""
+    """Whether a live process holds a lock on a file of a folder."""
     try:
         with opened(name, within) as folder:
             return any(_is_locked(one, folder) for one in everything(folder))

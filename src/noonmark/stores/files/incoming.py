@@ -1,8 +1,8 @@
-"""One file that is coming in, in a folder of its own until it is complete.
+"""An incoming file, in a separate folder until it is complete.
 
-What comes is written to `.incoming/<id>.part/content`, which is locked until whoever writes it is done with it, or
-dies. When all of it has come and is on disk, the folder moves to where uploads are kept, in one step. `.incoming/<id>`
-is there from before that until an event has told of it; if the file is locked no longer, nobody is about to tell.
+Content is written to `.incoming/<id>.part/content`, which is locked until its writer is done with it, or
+dies. When it is complete and on disk, the folder moves to the uploads in one step. `.incoming/<id>`
+exists from before the move until the event is emitted; if it is not locked, no process is about to emit it.
 """
 
 from __future__ import annotations
@@ -29,37 +29,41 @@ CONTENT, PART, GONE = "content", ".part", ".gone"
 
 
 class Home(Protocol):
-    """Where files go when all of them has come."""
+    """The folder of complete files."""
 
     @property
     def max_bytes(self) -> int:
-        """The largest file that is taken."""
+        """The largest file that is accepted."""
 
     def of(self, tenant: str, *, makes: bool = False) -> AbstractContextManager[int]:
-        """The folder of a tenant, open."""
+        """Open the folder of a tenant."""
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
-        """One that is kept."""
+        """A stored upload."""
 
     def reserve(self, tenant: str, size: int) -> None:
-        """Count what is coming in; QuotaExceeded if there is no room for it."""
+        """Reserve room for incoming bytes; QuotaExceeded if there is not enough."""
 
     def leave(self, tenant: str, size: int, *, is_kept: bool) -> None:
-        """Count no longer as coming what has come, or will not."""
+        """Release the room of a file that is complete or was dropped."""
 
     def check_room(self, tenant: str, folder: int, coming: int, size: int) -> None:
-        """QuotaExceeded if there is no room for a file of that size beside those that are kept; under the lock."""
+        """QuotaExceeded if a file of that size does not fit with the stored ones. Called under the lock."""
 
 
 class Incoming:
-    """A file on its way to be kept."""
+    """A file that is being received."""
 
     def __init__(self, home: Home, tenant: str, upload_id: str) -> None:
-        """Begin with an empty one; Conflict while another comes in under the same id."""
+        """Start with an empty file; Conflict while another one is received under the same id."""
         self._home, self._tenant, self._id = home, tenant, upload_id
         self._size, self._hash, self._is_kept = 0, sha256(), False
         self._part = f"{upload_id}{PART}"
-        with folders.told(), home.of(tenant, makes=True) as folder, folders.opened(INCOMING, folder, makes=True) as to:
+        with (
+            folders.os_errors(),
+            home.of(tenant, makes=True) as folder,
+            folders.opened(INCOMING, folder, makes=True) as to,
+        ):
             try:
                 os.mkdir(self._part, 0o700, dir_fd=to)
             except FileExistsError:
@@ -69,19 +73,19 @@ class Incoming:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, data: bytes) -> None:
-        """Add to it, unless that is too much."""
+        """Append, up to the limits."""
         if self._size + len(data) > self._home.max_bytes:
             raise PayloadTooLarge(f"the file is larger than {self._home.max_bytes:,} bytes", field="file")
         self._home.reserve(self._tenant, len(data))
         self._size += len(data)
         self._hash.update(data)
         left = memoryview(data)
-        with folders.told():
+        with folders.os_errors():
             while left:
                 left = left[os.write(self._open_file(), left) :]
 
     def keep(self, *, filename: str, path: str, content_type: str, now: Micros) -> Upload:
-        """Put it where uploads are kept."""
+        """Move it to the stored uploads."""
         upload = Upload(
             upload_id=self._id,
             filename=filename,
@@ -91,7 +95,7 @@ class Incoming:
             sha256=self._hash.hexdigest(),
             created=now,
         )
-        with folders.told(), ExitStack() as stack:
+        with folders.os_errors(), ExitStack() as stack:
             folder = stack.enter_context(self._home.of(self._tenant))
             coming = stack.enter_context(folders.opened(INCOMING, folder))
             self._complete(upload, coming)
@@ -111,7 +115,7 @@ class Incoming:
         return upload
 
     def _complete(self, upload: Upload, coming: int) -> None:
-        """Write down what it is, give it its name, and see to it that all of that is on disk."""
+        """Write its metadata, give it its name, and flush everything to disk."""
         told = json.dumps({"tenant": self._tenant, **upload.to_document()}).encode()
         os.fsync(self._open_file())
         with folders.opened(self._part, coming) as part:
@@ -122,12 +126,12 @@ class Incoming:
             finally:
                 os.close(about)
             os.rename(CONTENT, upload.filename, src_dir_fd=part, dst_dir_fd=part)
-            # Lists have the newest first, and then need not open every one of them.
+            # Lists show the newest first; with this they need not open each file.
             os.utime(part, ns=(upload.created * 1_000, upload.created * 1_000))
             os.fsync(part)
 
     def drop(self) -> None:
-        """Be done with it: unless it is kept, nothing of it is left behind."""
+        """Close it, and remove it unless it was stored."""
         if self._file is None:
             return
         if not self._is_kept:
@@ -139,5 +143,5 @@ class Incoming:
 
     def _open_file(self) -> int:
         if self._file is None or self._is_kept:
-            raise ValueError("it is kept or dropped already")
+            raise ValueError("the file is already stored or dropped")
         return self._file

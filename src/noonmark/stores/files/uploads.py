@@ -1,4 +1,4 @@
-"""Uploads in a folder: `<folder>/<tenant>/<upload id>/<file name>`, each with a note of what it is.
+"""Uploads in a folder: `<folder>/<tenant>/<upload id>/<file name>`, each with its metadata.
 
 Several servers may share the folder. How much a tenant may have is decided while its lock is held, by what is there.
 An upload is as old as its folder: that has the time at which it was kept.
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from noonmark.ports.uploads import Place
 
 MAX_UPLOADS = 10_000
-"""So many files a tenant may have: the names of all of them are read for a page of a list."""
+"""The most files of a tenant: a page of a list reads the names of all of them."""
 MAX_AT_ONCE = 64
-"""So many files may be coming in at a time; one tenant alone may send half of them."""
+"""The most files that are received at a time; one tenant may send half of them."""
 MAX_ABOUT = 65_536
 
 
@@ -37,7 +37,7 @@ class UploadFolder:
     """The uploads of all tenants on this machine."""
 
     def __init__(self, place: Path, *, max_bytes: int, quota: int) -> None:
-        """Nothing is made before the first file comes."""
+        """The folder is created with the first file."""
         self._place, self._max, self._quota = place.absolute(), max_bytes, quota
         self._lock = Lock()
         self._used: dict[str, int] = {}
@@ -46,16 +46,16 @@ class UploadFolder:
 
     @property
     def max_bytes(self) -> int:
-        """The largest file that is taken."""
+        """The largest file that is accepted."""
         return self._max
 
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Incoming:
-        """Begin to take a file."""
-        with folders.told(), self._locked(tenant, makes=True) as (folder, coming):
+        """Start to receive a file."""
+        with folders.os_errors(), self._locked(tenant, makes=True) as (folder, coming):
             self.check_room(tenant, folder, coming, expected)
         with self._lock:
             if not self._places.may_have_one(tenant):
-                raise QuotaExceeded("too many files are coming in already; try again when some have come")
+                raise QuotaExceeded("too many files are being received; try again later")
             self._places.take(tenant)
         try:
             return Incoming(self, tenant, upload_id)
@@ -64,17 +64,17 @@ class UploadFolder:
             raise
 
     def check_room(self, tenant: str, folder: int, coming: int, size: int) -> None:
-        """Refuse a file of that size if there is no room for it beside those that are kept; under the lock."""
+        """QuotaExceeded if a file of that size does not fit with the stored ones. Called under the lock."""
         found = count(folder, coming)
         with self._lock:
             self._used[tenant] = found.size
         if found.files >= MAX_UPLOADS:
-            raise QuotaExceeded(f"there are {found.files:,} uploads, and no more are kept: delete some", field="file")
+            raise QuotaExceeded(f"the limit of {found.files:,} uploads is reached; delete some", field="file")
         if found.size + size > self._quota:
             raise self._over()
 
     def reserve(self, tenant: str, size: int) -> None:
-        """Count what is coming in; QuotaExceeded if there is no room for it."""
+        """Reserve room for incoming bytes; QuotaExceeded if there is not enough."""
         with self._lock:
             coming = self._coming.get(tenant, 0) + size
             if self._used.get(tenant, 0) + coming > self._quota:
@@ -82,7 +82,7 @@ class UploadFolder:
             self._coming[tenant] = coming
 
     def leave(self, tenant: str, size: int, *, is_kept: bool) -> None:
-        """Count no longer as coming what has come, or will not."""
+        """Release the room of a file that is complete or was dropped."""
         with self._lock:
             self._places.give_back(tenant)
             self._coming[tenant] = self._coming.get(tenant, 0) - size
@@ -93,10 +93,10 @@ class UploadFolder:
         return QuotaExceeded(f"all uploads together may have {self._quota:,} bytes: delete some", field="file")
 
     def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
-        """So many of a tenant's, the newest first, and where they end if there are more."""
+        """A page of a tenant's uploads, newest first, and its end if there are more."""
         found: list[Upload] = []
         end = after
-        with folders.told(), suppress(FileNotFoundError), self.of(tenant) as folder:
+        with folders.os_errors(), suppress(FileNotFoundError), self.of(tenant) as folder:
             for place in folders.newest_first(folder):
                 if (after is not None and place >= after) or (read := self._read(place[1], folder)) is None:
                     continue
@@ -107,8 +107,8 @@ class UploadFolder:
         return found, None
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
-        """One of them."""
-        with folders.told():
+        """Get an upload."""
+        with folders.os_errors():
             try:
                 with self.of(tenant) as folder:
                     found = self._read(upload_id, folder)
@@ -117,8 +117,8 @@ class UploadFolder:
         return None if found is None else found[1]
 
     def open(self, tenant: str, upload: Upload) -> BinaryIO:
-        """What is in it."""
-        with folders.told(), self.of(tenant) as folder, folders.opened(upload.upload_id, folder) as one:
+        """The content of an upload."""
+        with folders.os_errors(), self.of(tenant) as folder, folders.opened(upload.upload_id, folder) as one:
             file = os.fdopen(folders.open_regular(upload.filename, folders.READ, one), "rb", buffering=0)
         if (size := os.fstat(file.fileno()).st_size) != upload.size:
             file.close()
@@ -126,16 +126,16 @@ class UploadFolder:
         return file
 
     def stored_path(self, tenant: str, upload: Upload) -> str:
-        """Where it is."""
+        """The path of an upload."""
         return str(self._place / folder_name(tenant) / upload.upload_id / upload.filename)
 
     def remove(self, tenant: str, upload_id: str) -> Upload | None:
-        """Forget one: it is gone in one step, and then its files are removed."""
+        """Delete an upload: it disappears in one step, then its files are removed."""
         if self.find(tenant, upload_id) is None:
             return None
         gone = f"{upload_id}{GONE}"
-        with folders.told(), self._locked(tenant) as (folder, coming):
-            if (found := self._read(upload_id, folder)) is None:  # somebody else was first
+        with folders.os_errors(), self._locked(tenant) as (folder, coming):
+            if (found := self._read(upload_id, folder)) is None:  # another process was faster
                 return None
             folders.clear(gone, coming)
             with folders.opened(upload_id, folder) as one:
@@ -147,19 +147,19 @@ class UploadFolder:
         return found[1]
 
     def announced(self, tenant: str, upload_id: str) -> None:
-        """Remember that an event has told of it."""
-        with folders.told(), self._coming_to(tenant) as (_, coming):
+        """Record that its event was emitted."""
+        with folders.os_errors(), self._coming_to(tenant) as (_, coming):
             folders.forget(upload_id, coming)
 
-    def untold(self, tenant: str) -> list[Upload]:
-        """What was kept and not told of, and of which nobody is about to tell."""
-        with folders.told(), suppress(FileNotFoundError), self._coming_to(tenant) as (folder, coming):
+    def unannounced(self, tenant: str) -> list[Upload]:
+        """Stored uploads whose event was not emitted, and that no process is about to emit."""
+        with folders.os_errors(), suppress(FileNotFoundError), self._coming_to(tenant) as (folder, coming):
             return [upload for _, upload in self._untold(folder, coming)]
         return []
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
-        """Clear away what was left behind; gives what was kept and not told of."""
-        with folders.told(), ExitStack() as everything:
+        """Remove leftovers; returns stored uploads whose event was not emitted."""
+        with folders.os_errors(), ExitStack() as everything:
             try:
                 base = everything.enter_context(self._base())
             except FileNotFoundError:
@@ -173,7 +173,7 @@ class UploadFolder:
                     yield from self._untold(folder, coming)
 
     def _clear_away(self, folder: int, coming: int) -> None:
-        """Remove what was left of files that did not come, or are deleted; and count again, next time."""
+        """Remove leftovers of incomplete and deleted files; the usage is counted again next time."""
         folders.forget(COUNTED, coming)
         for name in folders.names(coming):
             if name.endswith(GONE) or (name.endswith(PART) and not folders.is_held(name, coming)):
@@ -196,13 +196,13 @@ class UploadFolder:
 
     @contextmanager
     def _coming_to(self, tenant: str, *, makes: bool = False) -> Iterator[tuple[int, int]]:
-        """The folder of a tenant, and that of what is coming to it."""
+        """The folder of a tenant, and the folder of its incoming files."""
         with self.of(tenant, makes=makes) as folder, folders.opened(INCOMING, folder, makes=True) as coming:
             yield folder, coming
 
     @contextmanager
     def _locked(self, tenant: str, *, makes: bool = False) -> Iterator[tuple[int, int]]:
-        """The same two folders, in which nobody else changes anything."""
+        """The same two folders, locked."""
         with self._coming_to(tenant, makes=makes) as (folder, coming), folders.locked(LOCKED, coming):
             yield folder, coming
 
@@ -215,7 +215,7 @@ class UploadFolder:
             os.close(base)
 
     def _read(self, name: str, folder: int) -> tuple[str, Upload] | None:
-        """The tenant and the upload that a folder is of; None when it is none, or cannot be read."""
+        """The tenant and the upload of a folder; None if it has none, or cannot be read."""
         try:
             with folders.opened(name, folder) as one:
                 about = folders.open_regular(ABOUT, folders.READ, one)

@@ -1,6 +1,6 @@
-"""How much a tenant has, written down, so that not everything is looked at whenever a file comes.
+"""The usage of a tenant, recorded so that a new file does not require a scan of all files.
 
-`.incoming/.count` is read and written while the lock of the tenant is held. It is believed as long as nobody else has
+`.incoming/.count` is read and written while the lock of the tenant is held. It is trusted as long as nothing else has
 put anything into the folder of the tenant, or taken something out; if not, or if it cannot be read, all is counted.
 """
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 COUNTED = ".count"
 _LONGEST = 100
 _TOLD = re.compile(rb"(\d+) (\d+) (\d+)\n")
-"""Files, bytes, and when the folder of the tenant was last changed."""
+"""Files, bytes, and the modification time of the tenant's folder."""
 
 
 class Count(NamedTuple):
-    """How many uploads there are, and how many bytes they have together."""
+    """The number of uploads, and their bytes."""
 
     files: int
     size: int
 
 
 def count(folder: int, coming: int) -> Count:
-    """How much is in the folder of a tenant."""
+    """The usage of a tenant's folder."""
     found = _read(folder, coming)
     if found is None:
         found = _look(folder)
@@ -40,9 +40,9 @@ def count(folder: int, coming: int) -> Count:
 
 @contextmanager
 def changing(folder: int, coming: int, by: Count) -> Iterator[None]:
-    """What is in the folder of a tenant changes by so much between these lines."""
+    """Record a change of the usage that happens inside this context."""
     before = count(folder, coming)
-    # Whoever is killed before the change is written down leaves nothing that is wrong.
+    # A process that is killed before it records the change leaves no wrong record.
     folders.forget(COUNTED, coming)
     yield
     _write(Count(before.files + by.files, before.size + by.size), folder, coming)
@@ -72,7 +72,7 @@ def _read(folder: int, coming: int) -> Count | None:
 
 def _write(found: Count, folder: int, coming: int) -> None:
     told = f"{found.files} {found.size} {os.stat(folder).st_mtime_ns}\n".encode()
-    with suppress(OSError):  # then it is counted again, next time
+    with suppress(OSError):  # it is counted again next time
         folders.forget(COUNTED, coming)
         file = os.open(COUNTED, folders.NEW, 0o600, dir_fd=coming)
         try:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
+    from noonmark.core.schedule import AuditEntry
     from noonmark.ports.records import KeyRecord
 
 
@@ -49,7 +49,7 @@ class AuditLog:
         """When each entry was added."""
         return (note.at for notes in self._notes.values() for note in notes.values())
 
-    def mend(self, *, now: Micros, after: Micros) -> int:
+    def repair(self, *, now: Micros, after: Micros) -> int:
         """Set back the times of entries and keys that are too far ahead; returns how many."""
         count = 0
         for notes in self._notes.values():
@@ -63,7 +63,7 @@ class AuditLog:
                 count += 1
         return count
 
-    def prune_notes(self, before: Micros, limit: int) -> int:
+    def prune_audit_entries(self, before: Micros, limit: int) -> int:
         """Delete old entries, the oldest first."""
         old = [
             (note.at, number, tenant)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import Shares
-    from noonmark.stores.memory.due_index import WaitLines
+    from noonmark.stores.memory.due_index import WaitQueues
     from noonmark.stores.memory.unit_of_work import UnitOfWork
     from noonmark.stores.rules.records import Row
 
@@ -111,8 +111,8 @@ def backlog(uow: UnitOfWork, *, now: Micros, limit: int) -> Backlog:
 
 
 def _unserved(
-    uow: UnitOfWork, indexes: Mapping[str, DueIndex[str]] | Mapping[str, WaitLines], now: Micros
-) -> list[DueIndex[str] | WaitLines]:
+    uow: UnitOfWork, indexes: Mapping[str, DueIndex[str]] | Mapping[str, WaitQueues], now: Micros
+) -> list[DueIndex[str] | WaitQueues]:
     """The due indexes of routes that no node serves: only those can hold rows that lack a target."""
     return [index for route, index in indexes.items() if not _is_served(uow, route, now - MIN_PATIENCE)]
 

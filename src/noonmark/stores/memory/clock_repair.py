@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.stores.rules import snapshots
-from noonmark.stores.rules.clock_repair import mend_row, mend_state
+from noonmark.stores.rules.clock_repair import repair_row, repair_state
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.stores.memory.nodes import NodeRegister
     from noonmark.stores.memory.unit_of_work import UnitOfWork
 
@@ -40,23 +40,23 @@ def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, li
     return snapshots.snapshots(uow, found, since=now)
 
 
-def mend(uow: UnitOfWork, *, now: Micros, after: Micros, lease: Micros) -> int:
+def repair(uow: UnitOfWork, *, now: Micros, after: Micros, lease: Micros) -> int:
     """Set back every time that is too far ahead; returns how many."""
     count = 0
     for row in uow.rows.values():
-        mended = mend_row(row, now=now, after=after, lease=lease)
+        mended = repair_row(row, now=now, after=after, lease=lease)
         if mended:
             uow.changed(row)
         count += mended
     for entry in uow.entries.values():
-        if mend_state(entry.state, now=now, after=after):
+        if repair_state(entry.state, now=now, after=after):
             uow.changed_state(entry.state)
             count += 1
-    count += _mend_nodes(uow.nodes, now, after, lease)
-    return count + uow.audit_log.mend(now=now, after=after)
+    count += _repair_nodes(uow.nodes, now, after, lease)
+    return count + uow.audit_log.repair(now=now, after=after)
 
 
-def _mend_nodes(nodes: NodeRegister, now: Micros, after: Micros, lease: Micros) -> int:
+def _repair_nodes(nodes: NodeRegister, now: Micros, after: Micros, lease: Micros) -> int:
     count = 0
     for name, seen_node in nodes.nodes.items():
         if seen_node.seen > after:

@@ -79,11 +79,11 @@ class DueIndex(Generic[K]):
         return sorted(entry for entry in self._entries.values() if entry[0] <= time)
 
 
-class WaitLines:
+class WaitQueues:
     """The due indexes of many owners. An owner with nothing due costs nothing."""
 
     def __init__(self) -> None:
-        """Nobody has anything yet."""
+        """Start empty."""
         self._lines: dict[int, DueIndex[str]] = {}
         self._heads: DueIndex[int] = DueIndex()
         """Each owner by the time of the first entry, or by an earlier time: that entry may be gone."""

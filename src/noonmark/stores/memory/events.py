@@ -79,7 +79,7 @@ class EventLog:
         stream.waiting.extend(events)
         self.behind.put(tenant, stream.matched_until)
 
-    def streams_behind(self, limit: int) -> list[EventStream]:
+    def pending_streams(self, limit: int) -> list[EventStream]:
         """The streams with unmatched events, those that lag most first."""
         tenants = list(take([(self.behind, MAX_INSTANT)], limit))
         for tenant in tenants:

@@ -1,4 +1,4 @@
-"""What the memory store keeps of a schedule beside its state: the schedule itself and its rows."""
+"""What the memory store holds for a schedule besides its state: the schedule itself and its rows."""
 
 from __future__ import annotations
 

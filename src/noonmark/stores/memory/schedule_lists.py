@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.records import ScheduleFilter
+from noonmark.ports.records import ScheduleFilter, lowered
 from noonmark.stores.memory.records import listed_at
-from noonmark.stores.text_case import lowered
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
@@ -41,17 +40,17 @@ def page(  # noqa: PLR0913 - as the verb has it
         places = range(bisect_left(listed, place)) if newest_first else places[bisect_right(listed, place) :]
     ordered = reversed(places) if newest_first else places
     entries = (uow.entries[listed[index][2]] for index in ordered)
-    found = (entry for entry in entries if _fits(entry.schedule, wanted))
+    found = (entry for entry in entries if _is_wanted(entry.schedule, wanted))
     return [entry.to_stored(uow.now()) for entry in islice(found, limit)]
 
 
 def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter, *, deleted: bool) -> int:
     """How many there are."""
     listed = (uow.deleted if deleted else uow.listed).get(tenant, [])
-    return sum(_fits(uow.entries[uid].schedule, wanted) for _, _, uid in listed)
+    return sum(_is_wanted(uow.entries[uid].schedule, wanted) for _, _, uid in listed)
 
 
-def _fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+def _is_wanted(schedule: Schedule, wanted: ScheduleFilter) -> bool:
     declared = schedule.declaration
     kind = "" if declared.trigger is None else declared.trigger.type
     named = (

@@ -7,6 +7,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.pipeline_ownership import PREFIX
 from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.memory import claims, clock_repair, history, schedule_lists
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.audit import AuditEntry
+    from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         Shares,
         StoredSchedule,
     )
-    from noonmark.stores.memory.due_index import DueIndex, WaitLines
+    from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -237,8 +238,8 @@ class MemoryStore:
         return backfills.progress(history.backfill_counts(self._uow, uid))
 
     @atomic
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
-        return backfills.change(self._uow, uid, backfill_id, change)
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
+        return backfills.change(self._uow, uid, backfill_id, change, why)
 
     @atomic
     def cancel(self, occurrence_id: str) -> bool:
@@ -246,9 +247,15 @@ class MemoryStore:
 
     @atomic
     def routes(self, source: str) -> list[str]:
-        schedules = [entry.schedule for entry in self._uow.entries.values()]
-        here = [one for one in schedules if one.source == source and one.phase is not SchedulePhase.DELETED]
+        stored = [entry.schedule for entry in self._uow.entries.values()]
+        here = [one for one in stored if one.source == source and one.phase is not SchedulePhase.DELETED]
         return sorted({one.declaration.target.route for one in here})
+
+    @atomic
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        schedules = [self._uow.entries[uid].schedule for _, _, uid in self._uow.listed.get(tenant, [])]
+        here = [one for one in schedules if one.schedule_id.startswith(PREFIX)]
+        return sorted(here, key=lambda schedule: schedule.schedule_id)[:limit]
 
     @atomic
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
@@ -318,8 +325,8 @@ class MemoryStore:
         return clock_repair.planned_ahead(self._uow, now=now, until=until, after=after, limit=limit)
 
     @atomic
-    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
-        return clock_repair.mend(self._uow, now=now, after=after, lease=lease)
+    def repair(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+        return clock_repair.repair(self._uow, now=now, after=after, lease=lease)
 
     @atomic
     def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
@@ -436,8 +443,8 @@ class MemoryStore:
         return self._uow.audit_log.newest(tenant, limit, before, schedule_id)
 
     @atomic
-    def prune_notes(self, *, before: Micros, limit: int) -> int:
-        return self._uow.audit_log.prune_notes(before, limit)
+    def prune_audit_entries(self, *, before: Micros, limit: int) -> int:
+        return self._uow.audit_log.prune_audit_entries(before, limit)
 
     @atomic
     def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
@@ -449,7 +456,7 @@ class MemoryStore:
         return self._uow.audit_log.prune_keys(before, limit)
 
     @atomic
-    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
+    def put_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         return self._noted(tenant, self._uow.secrets.put(tenant, secret, most), note)
 
     @atomic
@@ -474,13 +481,13 @@ class MemoryStore:
             self._uow.audit_log.add(tenant, note)
         return changed
 
-    def _indexes(self, routes: Collection[str]) -> list[DueIndex[str] | WaitLines]:
+    def _indexes(self, routes: Collection[str]) -> list[DueIndex[str] | WaitQueues]:
         """The due indexes of the rows that can be claimed for some routes."""
         uow, known = self._uow, set(routes)
-        indexes: list[DueIndex[str] | WaitLines] = [uow.ready[route] for route in known & uow.ready.keys()]
+        indexes: list[DueIndex[str] | WaitQueues] = [uow.ready[route] for route in known & uow.ready.keys()]
         return [*indexes, *(uow.leases[route] for route in known & uow.leases.keys())]
 
-    def _first_time(self, indexes: Sequence[DueIndex[str] | WaitLines]) -> Micros | None:
+    def _first_time(self, indexes: Sequence[DueIndex[str] | WaitQueues]) -> Micros | None:
         return min((first[0] for one in indexes if (first := one.first()) is not None), default=None)
 
 

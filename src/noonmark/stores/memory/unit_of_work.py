@@ -10,29 +10,31 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.run import in_place_of
+from noonmark.stores import own_key
 from noonmark.stores.memory.audit_log import AuditLog
-from noonmark.stores.memory.due_index import DueIndex, WaitLines
+from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
 from noonmark.stores.memory.nodes import NodeRegister
 from noonmark.stores.memory.records import ScheduleEntry, listed_at
-from noonmark.stores.memory.secret_store import SecretStore
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import DELIVERING, LEASED, PHASES, ConcurrencyKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
+    from noonmark.core.secret import Secret
     from noonmark.stores.memory.records import Listed
     from noonmark.stores.rules.records import EventStream, Row, ScheduleState, Unreadable
     from noonmark.stores.rules.unit_of_work import (
@@ -43,6 +45,36 @@ if TYPE_CHECKING:
         Subscription,
         Topic,
     )
+
+
+class SecretStore:
+    """The secrets of all tenants."""
+
+    def __init__(self) -> None:
+        """There are none yet."""
+        self._secrets: defaultdict[str, dict[str, Secret]] = defaultdict(dict)
+
+    @cached_property
+    def own_key(self) -> bytes:
+        """The key of the store itself."""
+        return own_key.draw()
+
+    def put(self, tenant: str, secret: Secret, most: int) -> Secret | None:
+        """Store a secret, in place of one of the same name; None if it is new and there are too many."""
+        stored = self._secrets[tenant]
+        if secret.name not in stored and len(stored) >= most:
+            return None
+        known = stored.get(secret.name, secret)
+        stored[secret.name] = replace(secret, created=known.created)
+        return stored[secret.name]
+
+    def every(self, tenant: str) -> list[Secret]:
+        """The secrets of a tenant, by name."""
+        return [secret for _, secret in sorted(self._secrets.get(tenant, {}).items())]
+
+    def delete(self, tenant: str, name: str) -> Secret | None:
+        """Delete a secret and return it."""
+        return self._secrets.get(tenant, {}).pop(name, None)
 
 
 PLANNED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
@@ -67,7 +99,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.listed: defaultdict[str, list[Listed]] = defaultdict(list)
         """The schedules of a tenant that are not deleted, oldest first."""
         self.deleted: defaultdict[str, list[Listed]] = defaultdict(list)
-        self.ready: defaultdict[str, WaitLines] = defaultdict(WaitLines)
+        self.ready: defaultdict[str, WaitQueues] = defaultdict(WaitQueues)
         """Pending rows by route and owner."""
         self.leases: defaultdict[str, DueIndex[str]] = defaultdict(DueIndex)
         """Leased rows by route."""
@@ -95,7 +127,7 @@ class UnitOfWork(rules.UnitOfWork):
         """The schedules that depend on a schedule."""
         self._graph_versions: defaultdict[str, int] = defaultdict(int)
         self._listeners: defaultdict[Topic, dict[str, dict[str, list[int]]]] = defaultdict(dict)
-        """The schedules that listen for a topic, by discriminator, in order."""
+        """The schedules that subscribe to a topic, by discriminator, in order."""
         self._by_key: dict[int, ScheduleEntry] = {}
         self._rows_by_key: dict[int, Row] = {}
         self._keys_by_number: dict[int, ConcurrencyKey] = {}
@@ -146,7 +178,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.write()
         return list(self._by_key[state.schedule].live.values())
 
-    def slot_line(self, state: ScheduleState) -> list[Row]:
+    def slot_queue(self, state: ScheduleState) -> list[Row]:
         self.write()
         rows = self._by_key[state.schedule].live.values()
         return sorted((row for row in rows if row.is_queued), key=lambda row: row.turn)
@@ -154,6 +186,16 @@ class UnitOfWork(rules.UnitOfWork):
     def first_for_slot(self, state: ScheduleState) -> Row | None:
         self.write()
         return self._first(self.slot_lines, state.schedule)
+
+    def late_fire_before(self, row: Row) -> Row | None:
+        self.write()
+        since, now = row.gap_since, self.now()
+        before = (
+            one
+            for one in self._by_key[row.schedule].live.values()
+            if one.nominal < row.nominal and one.origin == TRIGGER and one.is_in_gap(since, now)
+        )
+        return min(before, key=lambda one: one.nominal, default=None)
 
     def first_for_key(self, key: ConcurrencyKey) -> Row | None:
         self.write()
@@ -375,8 +417,8 @@ class UnitOfWork(rules.UnitOfWork):
     def add_events(self, tenant: str, added: Sequence[Event]) -> None:
         self.events.add(tenant, added)
 
-    def streams_behind(self, limit: int) -> list[EventStream]:
-        return self.events.streams_behind(limit)
+    def pending_streams(self, limit: int) -> list[EventStream]:
+        return self.events.pending_streams(limit)
 
     def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
         return self.events.unmatched(stream.tenant, limit)
@@ -388,7 +430,7 @@ class UnitOfWork(rules.UnitOfWork):
         for stream in streams:
             self.events.match(stream)
 
-    def miss_node(self, node: str, seen: Micros) -> bool:
+    def mark_node_lost(self, node: str, seen: Micros) -> bool:
         return self.nodes.miss(node, seen)
 
     # Indexes

@@ -2,7 +2,7 @@
 
 There are three kinds of transaction. One that reads sees a snapshot. A *quick* one never waits: it skips the rows that
 others are changing. A *careful* one first waits for other careful ones of the same tenants, and then locks every record
-that it reads. Quick ones never wait and careful ones run one at a time, so there are no deadlocks.
+that it reads. Unlocked writes never wait and locked ones run one at a time, so there are no deadlocks.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class PostgresSession:
 
     is_narrow = True
 
-    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
+    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, locks_rows: bool = False) -> None:
         """Without a clock, the server's is used."""
         self._connection, self._clock = connection, clock
-        self._lock = " FOR UPDATE" if is_careful else ""
-        self._lock_of = " FOR UPDATE OF {}" if is_careful else ""
+        self._lock = " FOR UPDATE" if locks_rows else ""
+        self._lock_of = " FOR UPDATE OF {}" if locks_rows else ""
         self._now: Micros | None = None
 
     def now(self) -> Micros:

@@ -57,7 +57,9 @@ class PostgresStore(SqlStore):
     @property
     def traits(self) -> StoreTraits:
         """What this store can do."""
-        return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, lines=self._address.pool - 1)
+        return StoreTraits(
+            is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, max_concurrency=self._address.pool - 1
+        )
 
     def open(self) -> None:
         """Create or upgrade the schema, or only check it."""
@@ -88,7 +90,7 @@ class PostgresStore(SqlStore):
 
     def clock(self) -> Micros:
         """The time of the server."""
-        return self._glance(lambda uow: uow.now())
+        return self._autocommit(lambda uow: uow.now())
 
     def changed_by_others(self) -> bool:
         """Always: it is asked only in case a notification was lost."""
@@ -113,48 +115,48 @@ class PostgresStore(SqlStore):
     def _read(self, work: Callable[[UnitOfWork], T]) -> T:
         return self._transact(_READING, work)
 
-    def _glance(self, work: Callable[[UnitOfWork], T]) -> T:
+    def _autocommit(self, work: Callable[[UnitOfWork], T]) -> T:
         return self._transact(_AUTOCOMMIT, work)
 
-    def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
+    def _write_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
         return self._transact(_WRITING, work)
 
-    def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, tells: bool = False) -> T:
+    def _write_locked(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, notify: bool = False) -> T:
         locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
 
         def do(uow: UnitOfWork) -> T:
             answer = work(uow)
             uow.write()
             publish(uow)
-            if (tells and _took_effect(answer)) or uow.wakes_nodes:
+            if (notify and _took_effect(answer)) or uow.wakes_nodes:
                 uow.session.execute(_NOTIFY, self._address.channel)
             return answer
 
         # One round trip for both. The locks are taken in ascending order, so that no two transactions deadlock.
         begin = f"{_WRITING}; {_LOCK.format(','.join(map(str, locks)))}"
-        return self._transact(begin, do, is_careful=True)
+        return self._transact(begin, do, locks_rows=True)
 
     def _tenants(self, query: str, values: Iterable[str | int]) -> set[str]:
-        return {tenant for (tenant,) in self._glance(lambda uow: uow.session.query(query, list(values)))}
+        return {tenant for (tenant,) in self._autocommit(lambda uow: uow.session.query(query, list(values)))}
 
-    def _transact(self, begin: str, work: Callable[[UnitOfWork], T], *, is_careful: bool = False) -> T:
+    def _transact(self, begin: str, work: Callable[[UnitOfWork], T], *, locks_rows: bool = False) -> T:
         """Do some work in a transaction; retry it while it is certain that nothing was written."""
         for attempt in range(_ATTEMPTS):
             connection = self._pool.acquire()
             try:
-                return self._try(connection, begin, work, is_careful=is_careful)
+                return self._try(connection, begin, work, locks_rows=locks_rows)
             except RetryableError as error:
                 if attempt == _ATTEMPTS - 1:
                     raise self._unavailable(error) from error
             threading.Event().wait(_FIRST_PAUSE * 4**attempt)
         raise AssertionError("unreachable")
 
-    def _try(self, connection: Connection, begin: str, work: Callable[[UnitOfWork], T], *, is_careful: bool) -> T:
+    def _try(self, connection: Connection, begin: str, work: Callable[[UnitOfWork], T], *, locks_rows: bool) -> T:
         is_committing = False
         try:
             if begin:
                 connection.run(begin)
-            uow = UnitOfWork(PostgresSession(connection, self._clock, is_careful=is_careful), self._schedule_cache)
+            uow = UnitOfWork(PostgresSession(connection, self._clock, locks_rows=locks_rows), self._schedule_cache)
             answer = work(uow)
             if begin:
                 if begin != _READING:

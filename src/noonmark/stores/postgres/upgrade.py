@@ -8,7 +8,7 @@ import psycopg
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres.connections import connect_libpq, summary
-from noonmark.stores.sql.migrations.upgrade import WAY_OUT, run
+from noonmark.stores.sql.schema.upgrade import WAY_OUT, run
 
 if TYPE_CHECKING:
     from noonmark.stores.postgres.address import Address

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.records import Row, ScheduleState
 
 
-def mend_row(row: Row, *, now: Micros, after: Micros, lease: Micros) -> int:
+def repair_row(row: Row, *, now: Micros, after: Micros, lease: Micros) -> int:
     """Set back the times of a row that are too far ahead; returns how many were.
 
     A projection keeps its due time: that is what its trigger names. What was asked for, or is retried, is due now.
@@ -41,7 +41,7 @@ def mend_row(row: Row, *, now: Micros, after: Micros, lease: Micros) -> int:
     return count
 
 
-def mend_state(state: ScheduleState, *, now: Micros, after: Micros) -> bool:
+def repair_state(state: ScheduleState, *, now: Micros, after: Micros) -> bool:
     """Plan a schedule now whose time to plan is too far ahead, and not because it is accounted for until then."""
     is_ahead = state.plan_at is not None and state.plan_at > after and state.plan_at > state.watermark
     if is_ahead:

@@ -62,7 +62,7 @@ def note_end(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
 
 
 def notify_downstream(uow: UnitOfWork, state: ScheduleState, row: Row | None = None, *, is_end: bool = False) -> None:
-    """Tell downstream schedules that one of the occurrences of a schedule has changed, or the schedule itself."""
+    """Notify downstream schedules that a schedule, or one of its occurrences, has changed."""
     if not state.followed:
         return
     for other, follows in uow.downstream(state):
@@ -140,7 +140,7 @@ def _standing(
 
 
 def _chain_after(uow: UnitOfWork, state: ScheduleState, row: Row) -> object:
-    """The causation chain of what the end of a row sets off; a damaged record starts a new one."""
+    """The causation chain of what the end of a row triggers; a damaged record starts a new one."""
     try:
         chain = chain_after(uow.occurrence(row, uow.schedule_of(state)))
     except Unreadable:

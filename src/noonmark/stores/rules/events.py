@@ -1,4 +1,4 @@
-"""Events: those of a tenant in the order in which they were emitted, and their fan-out to the schedules that listen.
+"""Events: those of a tenant in the order in which they were emitted, and their fan-out to subscribed schedules.
 
 How far the events of a tenant are matched is one moment per stream: to match an event is to move that moment on.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.causation import UnmatchedEvent
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.filters.index import NONE, discriminators
-from noonmark.core.reactions import UnmatchedEvent
 from noonmark.stores.rules import plan_writes
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.unit_of_work import ListenerQuestion
@@ -18,9 +18,9 @@ from noonmark.stores.rules.unit_of_work import ListenerQuestion
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from noonmark.core.causation import Reaction
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
-    from noonmark.core.reactions import Reaction
     from noonmark.stores.rules.records import EventStream, ScheduleState
     from noonmark.stores.rules.unit_of_work import ReadEvent, UnitOfWork
 
@@ -64,9 +64,9 @@ def _set_back(uow: UnitOfWork, tenant: str, now: Micros) -> Micros:
 
 
 def unmatched(uow: UnitOfWork, limit: int) -> list[UnmatchedEvent]:
-    """Events that are not matched yet, each with a page of the schedules that may want it."""
+    """Events that are not matched yet, each with a page of the schedules that may match it."""
     pages = _Pages(uow, limit)
-    for stream in uow.streams_behind(limit):
+    for stream in uow.pending_streams(limit):
         if not pages.room:
             break
         pages.add(stream, uow.unmatched_events(stream, pages.room))
@@ -171,7 +171,7 @@ class _Listeners:
         self._known: dict[ListenerQuestion, list[int]] = {}
 
     def look_up(self, events: Sequence[ReadEvent], begin: int) -> list[list[ListenerQuestion]]:
-        """Look up who may want events, the first of them from a cursor on; returns what was asked for each."""
+        """Look up the schedules that may match events, the first of them from a cursor on; returns their queries."""
         types = {event.event_type for event, problem in events if not problem} - self._fields.keys()
         if types:
             self._fields |= self._uow.listener_fields(self._tenant, types)

@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
-from noonmark.core.audit import AuditEntry
+from noonmark.core.filters.index import discriminator
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, Pause
+from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 from noonmark.core.system_events import SystemEvent, change
-from noonmark.stores.rules import completion, dependencies, schedule_changes, slots, snapshots
-from noonmark.stores.rules.records import ScheduleState, Unreadable
+from noonmark.core.triggers import EventTrigger
+from noonmark.stores.rules import completion, dependencies, rate_windows, slots, snapshots
+from noonmark.stores.rules.records import UNSTARTED, ScheduleState, Unreadable
 from noonmark.stores.rules.unit_of_work import Fact
 
 if TYPE_CHECKING:
@@ -21,10 +22,82 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Projection, Rewound, Snapshot
+    from noonmark.core.planner import Plan, Projection, Rewound, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import Row
-    from noonmark.stores.rules.unit_of_work import UnitOfWork
+    from noonmark.stores.rules.unit_of_work import Subscription, UnitOfWork
+
+
+def apply(uow: UnitOfWork, state: ScheduleState, before: Schedule, after: Schedule) -> None:
+    """Bring the live rows, the subscriptions and the dependencies in line with a changed schedule."""
+    old, new = before.declaration, after.declaration
+    if after.phase is not before.phase:
+        _change_phase(uow, state, before.phase, after.phase)
+    if old.target.route != new.target.route:
+        for row in uow.live_rows(state):
+            row.route = new.target.route
+            uow.changed(row)
+    if (old.overlap_policy, old.concurrency) != (new.overlap_policy, new.concurrency):
+        for row in sorted(uow.live_rows(state), key=lambda row: row.turn):
+            if row.ready is None and row.waiting_for is not None:
+                slots.wake(uow, row)
+    if after.revision != before.revision and old.depends_on:
+        dependencies.wake_waiting(uow, state)
+    if old.trigger is not new.trigger or subscriptions_of(before) != subscriptions_of(after):
+        uow.replace_subscriptions(state, after.owner.tenant, subscriptions_of(after))
+    dependencies.bind(uow, state, before, after)
+
+
+def subscriptions_of(schedule: Schedule) -> list[Subscription]:
+    """The event types that a schedule subscribes to."""
+    trigger = schedule.declaration.trigger
+    if schedule.phase is SchedulePhase.DELETED or not isinstance(trigger, EventTrigger):
+        return []
+    own = discriminator(trigger.filters)
+    return [(event_type, own) for event_type in trigger.event_types]
+
+
+def _change_phase(uow: UnitOfWork, state: ScheduleState, before: SchedulePhase, after: SchedulePhase) -> None:
+    match after:
+        case SchedulePhase.DELETED:
+            _cancel_rows(uow, state)
+        case SchedulePhase.PAUSED:
+            _hold_rows(uow, state)
+        case _:
+            if before is SchedulePhase.PAUSED:
+                state.failures_in_row = 0
+                uow.changed_state(state)
+            _release_rows(uow, state)
+
+
+def _cancel_rows(uow: UnitOfWork, state: ScheduleState) -> None:
+    """Cancel every row that is not delivered."""
+    for row in uow.live_rows(state):
+        # Ending one may hand its slot to the next, which ends in its turn.
+        row.held = 0
+        uow.changed(row)
+        if row.phase in UNSTARTED:
+            completion.cancel(uow, row, Reason.DELETED)
+
+
+def _hold_rows(uow: UnitOfWork, state: ScheduleState) -> None:
+    """Hold the rows of the schedule's own trigger: they are not claimed, nor started by a node that claimed them."""
+    rows = [row for row in uow.live_rows(state) if row.is_own]
+    slots.hold(uow, rows)
+    for row in rows:  # once all of them are held: none may get what another one gives back
+        slots.free_key_if_held(uow, row)
+
+
+def _release_rows(uow: UnitOfWork, state: ScheduleState) -> None:
+    """Release held rows: they can be claimed at their time, and take what became free. A paused backfill stays held."""
+    rows = [row for row in uow.live_rows(state) if row.is_own]
+    for row in rows:
+        row.held = 0
+        uow.changed(row)
+    slots.hand_over_slot(uow, state)
+    for number in dict.fromkeys(row.wanted for row in rows):
+        if number is not None and (key := uow.concurrency_key_of(number)) is not None:
+            slots.hand_over_key(uow, key)
 
 
 def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
@@ -58,11 +131,7 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
         uow.facts.append(Fact(event=SystemEvent.SCHEDULE_CREATED, state=state, schedule=schedule, note=plan.note))
         _audit(uow, plan)
     uow.add_subscriptions(
-        [
-            (state, schedule.owner.tenant, one)
-            for state, schedule in created
-            for one in schedule_changes.subscriptions_of(schedule)
-        ]
+        [(state, schedule.owner.tenant, one) for state, schedule in created for one in subscriptions_of(schedule)]
     )
     return answers
 
@@ -76,7 +145,7 @@ def commit_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
 
 
 def commit_change(uow: UnitOfWork, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
-    """Decide on a schedule as it stands, and write the decision in the same transaction."""
+    """Decide on the current schedule, and write the decision in the same transaction."""
     snapshot = snapshots.by_uid(uow, uid)
     plan = None if snapshot is None else decide(snapshot, uow.now())
     return plan is not None and commit_all(uow, [plan])[0]
@@ -99,7 +168,7 @@ def add(uow: UnitOfWork, state: ScheduleState | None, one: Occurrence) -> bool:
 
 
 def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -> None:
-    """Pause an active schedule when so many of its occurrences have failed in a row."""
+    """Pause an active schedule when too many of its occurrences have failed in a row."""
     if limit is not None and state.failures_in_row >= limit and state.phase == SchedulePhase.ACTIVE:
         try:
             schedule = uow.schedule_of(state)
@@ -157,6 +226,8 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
         return False
     if not dependencies.is_graph_current(uow, before.owner.tenant, plan.graph):
         return False
+    if not rate_windows.is_as_read(uow, state, plan):
+        return False
     gone = plan.gone
     if gone and any(one.id in gone and _has_moved_on(uow, one) for one in plan.snapshot.projections):
         return False
@@ -200,6 +271,8 @@ def _write(
     _write_rows(uow, state, plan)
     was_exhausted = state.exhausted
     state.watermark, state.plan_at, state.exhausted = plan.watermark, plan.plan_at, int(plan.exhausted)
+    if after.declaration.expected_rate is not None or before.declaration.expected_rate is not None:
+        rate_windows.put_planned(uow, state, plan, before, after)
     uow.changed_state(state)
     if after is not before:
         state.phase, state.revision, state.updated = after.phase, after.revision, after.updated
@@ -209,7 +282,7 @@ def _write(
     if state.sent_back:
         _give_times(uow, state)
     if after is not before:
-        schedule_changes.apply(uow, state, before, after)
+        apply(uow, state, before, after)
         event = change(before, after)
         uow.facts.append(Fact(event=event, state=state, schedule=after, note=plan.note, failures=failures))
     # If nothing follows, removed rows leave neither an end nor a change behind.
@@ -260,6 +333,7 @@ def _write_rows(uow: UnitOfWork, state: ScheduleState, plan: Plan) -> None:
         # A row that the plan saw and that is gone has ended since, and was pruned.
         if one.id not in seen or uow.loaded_row(one.id) is not None:
             _put(uow, state, one)
+    slots.hand_over_slot(uow, state)  # a row that is gone may have kept those behind it in its line waiting
 
 
 def _give_times(uow: UnitOfWork, state: ScheduleState) -> None:
@@ -307,7 +381,7 @@ def _insert(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
 def _forget(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
     """Remove a row, live or ended, and hand over what it held."""
     if row.ended is None:
-        slots.leave_line(uow, row)
+        slots.leave_queue(uow, row)
         state.live = max(0, state.live - 1)
     else:
         state.history = max(0, state.history - 1)

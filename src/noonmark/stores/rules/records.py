@@ -9,19 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chain import read_chain
+from noonmark.core.event import read_chain
 from noonmark.core.frozen import construct
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
+from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.occurrence import Occurrence
-from noonmark.core.plans import Projection
-from noonmark.core.policies.overrides import Overrides, read_overrides
+from noonmark.core.occurrence import Occurrence, Overrides, read_overrides
+from noonmark.core.planner import Projection
+from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noonmark.core.chain import Chain
+    from noonmark.core.event import Chain
     from noonmark.core.instants import Micros
 
     Pack = Callable[[object], Any]
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 PHASES = {str(phase): phase for phase in Phase}
 REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
 OWN = (OriginKind.TRIGGER, OriginKind.EVENT)
-"""What a schedule starts by itself; `max_runs` counts it and a pause holds it."""
+"""Origins of the schedule's own trigger; `max_runs` counts them and a pause holds them."""
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 UNSTARTED = (Phase.PENDING, Phase.CLAIMED)
@@ -101,13 +102,31 @@ class Row:
 
     @property
     def is_own(self) -> bool:
-        """Whether the schedule started it by itself."""
+        """Whether the schedule's own trigger planned it."""
         return self.origin.partition(":")[0] in OWN
 
     @property
     def is_projection(self) -> bool:
         """Whether a plan may still move or remove it."""
         return self.origin == TRIGGER and self.phase in UNSTARTED and not self.has_begun
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it is a missed fire that is still to run."""
+        return self.caught_up is not None and self.is_projection
+
+    @property
+    def gap_since(self) -> Micros:
+        """Fires before it that were taken up since then are of the same gap; for one in a line, all are."""
+        return self.due if self.caught_up is None else MIN_INSTANT
+
+    def is_in_gap(self, since: Micros, now: Micros) -> bool:
+        """Whether it is late and nobody has taken it up yet, or it was caught up or started since then."""
+        if self.caught_up is not None:
+            return self.caught_up >= since
+        if self.attempt or self.losses:
+            return self.started is not None and self.started >= since
+        return self.waiting_for is None and self.due <= now - PUNCTUAL
 
     @property
     def is_queued(self) -> bool:
@@ -181,7 +200,9 @@ class ScheduleState:
     completed_at: Micros | None = None
     owner: int = 0
     leads: Any = None
-    """The causation chain of what its last end sets off, packed, where a schedule follows it."""
+    """The packed causation chain of what its last end triggers, if a schedule depends on it."""
+    rate_window: Any = None
+    """What was counted for its expected rate, packed."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.plans import Gap, Snapshot
+from noonmark.core.planner import Gap, Snapshot
 from noonmark.ports.records import Counters
-from noonmark.stores.rules import dependencies
+from noonmark.stores.rules import dependencies, rate_windows
 from noonmark.stores.rules.records import PHASES, Unreadable, to_projection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Projection
+    from noonmark.core.planner import Projection
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import Row, ScheduleState
     from noonmark.stores.rules.unit_of_work import UnitOfWork
@@ -80,6 +80,7 @@ def snapshots(
             exhausted=state.exhausted == 1,
             unserved=is_unserved(schedule.declaration.target.route, state.patience),
             upstreams=standings.get(state.schedule),
+            rate_window=rate_windows.window_of(uow, state),
         )
         for state, schedule in known
     ]

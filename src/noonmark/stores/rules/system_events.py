@@ -1,4 +1,4 @@
-"""System events: facts become events in the transaction in which they happened, where a schedule listens for them."""
+"""System events: facts become events in the transaction in which they happened, if a schedule subscribes to them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def publish(uow: UnitOfWork) -> None:
 
 def publish_lost_node(uow: UnitOfWork, node: str, seen: Micros, event: Event, tenants: Iterable[str]) -> bool:
     """Emit for some tenants that a node was lost, unless that was reported before or is not true."""
-    if not uow.miss_node(node, seen):
+    if not uow.mark_node_lost(node, seen):
         return False
     for tenant in tenants:
         events.emit(uow, tenant, [event])
@@ -51,7 +51,7 @@ def publish_lost_node(uow: UnitOfWork, node: str, seen: Micros, event: Event, te
 
 
 def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
-    """The events of facts that a schedule listens for."""
+    """The events of facts that a schedule subscribes to."""
     states = {fact.state.schedule: fact.state for fact in facts if fact.schedule is None}
     stored = uow.schedules_of(states.values()) if states else {}
     found: list[Event | None] = []
@@ -71,6 +71,8 @@ def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
 
 def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
     """The event of a fact; None if its causation chain is too long."""
+    if fact.alert is not None:
+        return system_events.of_rate(schedule, fact.alert)
     if fact.row is None:
         return system_events.of_schedule(fact.event, schedule, note=fact.note, failures=fact.failures)
     occurrence = uow.occurrence(fact.row, schedule)

@@ -15,15 +15,15 @@ from noonmark.stores.rules.records import new_row, to_occurrence
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.event import Event
     from noonmark.core.filters.index import Discriminator
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.system_events import SystemEvent
     from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState, Unreadable
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that happened to a schedule or to one of its rows; an event, if a schedule listens for it."""
+    """Something that happened to a schedule or to one of its rows; an event, if a schedule subscribes to it."""
 
     event: SystemEvent
     state: ScheduleState
@@ -54,6 +54,8 @@ class Fact:
     """Who asked for it."""
     failures: int = 0
     """After how many failures in a row a schedule was paused."""
+    alert: RateAlert | None = None
+    """How a schedule missed its expected rate."""
 
 
 class FireQuestion(NamedTuple):
@@ -131,12 +133,16 @@ class UnitOfWork(ABC):
         """The rows of a schedule that have not ended, oldest first."""
 
     @abstractmethod
-    def slot_line(self, state: ScheduleState) -> list[Row]:
+    def slot_queue(self, state: ScheduleState) -> list[Row]:
         """The rows that wait for the slot of a schedule, in the order of their turns."""
 
     @abstractmethod
     def first_for_slot(self, state: ScheduleState) -> Row | None:
         """The first row in line for the slot of a schedule that is not held by a pause."""
+
+    @abstractmethod
+    def late_fire_before(self, row: Row) -> Row | None:
+        """The oldest live fire of the trigger before a row that is in the same gap; see `Row.is_in_gap`."""
 
     @abstractmethod
     def first_for_key(self, key: ConcurrencyKey) -> Row | None:
@@ -261,7 +267,7 @@ class UnitOfWork(ABC):
 
     @abstractmethod
     def downstream(self, state: ScheduleState) -> list[tuple[ScheduleState, bool]]:
-        """The schedules that depend on a schedule, and whether each has no trigger of its own.
+        """The schedules that depend on a schedule, and whether each has no trigger.
 
         A deleted schedule has none if a newer schedule has its id.
         """
@@ -282,11 +288,11 @@ class UnitOfWork(ABC):
 
     @abstractmethod
     def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
-        """Those topics that a schedule of the tenant listens for."""
+        """The topics that a schedule of the tenant subscribes to."""
 
     @abstractmethod
     def subscribed_tenants(self, event_type: str) -> list[str]:
-        """The tenants in which a schedule listens for an event type."""
+        """The tenants in which a schedule subscribes to an event type."""
 
     @abstractmethod
     def add_subscriptions(self, added: Sequence[tuple[ScheduleState, str, Subscription]]) -> None:
@@ -329,7 +335,7 @@ class UnitOfWork(ABC):
         """Store events with rising moments."""
 
     @abstractmethod
-    def streams_behind(self, limit: int) -> list[EventStream]:
+    def pending_streams(self, limit: int) -> list[EventStream]:
         """The streams with unmatched events, those that lag most first; `waiting` is not read."""
 
     @abstractmethod
@@ -345,5 +351,5 @@ class UnitOfWork(ABC):
         """Store how far streams are matched."""
 
     @abstractmethod
-    def miss_node(self, node: str, seen: Micros) -> bool:
+    def mark_node_lost(self, node: str, seen: Micros) -> bool:
         """Store that a node was reported as lost; False if it was before, or was seen or has left since."""

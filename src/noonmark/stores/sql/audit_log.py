@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.audit import AuditEntry
 from noonmark.core.json_values import storable
+from noonmark.core.schedule import AuditEntry
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.sql.row_checks import RowCheck
 
@@ -47,7 +47,7 @@ def newest(session: Session, tenant: str, limit: int, before: int | None, schedu
     return [_note(columns) for columns in found if not _JUDGE.problems(columns)]
 
 
-def prune_notes(session: Session, *, before: Micros, limit: int) -> int:
+def prune_audit_entries(session: Session, *, before: Micros, limit: int) -> int:
     """Delete old entries."""
     return _forget(session, "notes", session.query(_OLD_NOTES, before, limit))
 

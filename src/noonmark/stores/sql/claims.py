@@ -386,13 +386,13 @@ def end_unreadable(uow: UnitOfWork, faults: Faults) -> None:
             uow.changed(row)
 
 
-def end_strays(session: Session, routes: Collection[str], *, now: Micros, until: Micros) -> None:
+def end_orphans(session: Session, routes: Collection[str], *, now: Micros, until: Micros) -> None:
     """End rows that are due and belong to no schedule: no claim takes them, and every node would look for them."""
     named = list(routes)
-    end_stray_rows(session, [key for (key,) in session.query(STRAYS, named, until, named, now)])
+    end_orphan_rows(session, [key for (key,) in session.query(STRAYS, named, until, named, now)])
 
 
-def end_stray_rows(session: Session, keys: Sequence[int]) -> None:
+def end_orphan_rows(session: Session, keys: Sequence[int]) -> None:
     """End rows that belong to no schedule."""
     if keys:
         detail = to_detail({"problem": "schedule is that of no schedule"})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.stores.sql.session import Session
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
@@ -95,7 +95,7 @@ def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, li
     return found
 
 
-def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
+def repair(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
     """Set back every time that is too far ahead; returns how many."""
     count = 0
     for condition, column, time in ((_LEASED, "lease_end", now + lease), (_ENDED, "ended", now)):

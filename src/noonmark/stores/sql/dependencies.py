@@ -24,7 +24,7 @@ IDENTITIES = """
     FROM ROWS(text, text) AS j
 """
 """Not by EXISTS: PostgreSQL may then read every dependency."""
-# Only for the schedule that has the id now: one that was deleted under it is no upstream any more.
+# Only for the schedule that has the id now: a deleted schedule with that id is no longer an upstream.
 DOWNSTREAM = """
     SELECT other.key, other.trigger_document IS NULL FROM schedules AS own
     CROSS JOIN dependencies ON dependencies.tenant = own.tenant AND upstream_id = own.schedule_id
@@ -78,7 +78,7 @@ def known_ids(session: Session, identities: Collection[Identity]) -> tuple[set[I
 
 
 def downstream(session: Session, key: int) -> dict[int, bool]:
-    """The schedules that depend on a schedule, in order, and whether each has no trigger of its own."""
+    """The schedules that depend on a schedule, in order, and whether each has no trigger."""
     return {other: follows == 1 for other, follows in session.query(DOWNSTREAM, key)}
 
 

@@ -14,10 +14,10 @@ from noonmark.stores.sql.row_checks import FURTHEST, number
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.chain import Chain
+    from noonmark.core.event import Chain
     from noonmark.core.instants import Micros
-    from noonmark.stores.damage import DamageLog
     from noonmark.stores.rules.unit_of_work import ReadEvent
+    from noonmark.stores.sql.row_checks import DamageLog
     from noonmark.stores.sql.session import Session
 
 COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "behind", "tenant")
@@ -108,7 +108,7 @@ def move(session: Session, tenant: str, moments: Mapping[Micros, Micros], newest
     session.update("event_streams", ("tenant", "newest", "matched_until"), [(tenant, newest, until)])
 
 
-def streams_behind(session: Session, limit: int) -> tuple[list[EventStream], list[object]]:
+def pending_streams(session: Session, limit: int) -> tuple[list[EventStream], list[object]]:
     """The streams with unmatched events, and the tenants of those that are damaged."""
     streams: list[EventStream] = []
     damaged: list[object] = []
@@ -125,7 +125,7 @@ def waiting(session: Session, stream: EventStream, limit: int) -> list[ReadEvent
     return _read(session, _WAITING, (stream.tenant, stream.matched_until, limit))
 
 
-def mend(session: Session, tenants: Sequence[object], damage: DamageLog) -> None:
+def repair(session: Session, tenants: Sequence[object], damage: DamageLog) -> None:
     """Bring streams that claim to have unmatched events, and have none, in line with the events that exist."""
     for tenant in tenants:
         if not isinstance(tenant, str):  # a damaged name belongs to no tenant

@@ -1,4 +1,4 @@
-"""Progress: the output so far of deliveries that go on."""
+"""Progress: the output so far of deliveries in progress."""
 
 from __future__ import annotations
 

@@ -8,16 +8,58 @@ others. The usual row is checked by its types, in a microsecond or two.
 from __future__ import annotations
 
 import json
+import logging
+from collections import Counter
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.ids import MAX_OWNER, OriginKind
+from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.stores.sql.records import KEY_COLUMNS, ROW_COLUMNS, STATE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
+    from noonmark.stores.sql.session import Session
+
+
+logger = logging.getLogger("noonmark.store")
+
+MOST_KNOWN = 10_000
+"""The most rows that are remembered; further ones are not logged."""
+
+
+class DamageLog:
+    """Thread-safe. Repaired rows stay in it until the process ends."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._told: set[tuple[str, str]] = set()
+        self._lock = Lock()
+
+    def note(self, table: str, key: object, problem: str) -> None:
+        """Record a damaged row; each is logged once."""
+        row = (table, str(key))
+        with self._lock:
+            if row in self._told or len(self._told) >= MOST_KNOWN:
+                return
+            self._told.add(row)
+        logger.error(
+            "a row of %s is damaged, and set aside by itself (%s): %s; noonmark doctor says what to do", *row, problem
+        )
+
+    def counts(self) -> Mapping[str, int]:
+        """How many rows of each table were found damaged."""
+        with self._lock:
+            return Counter(table for table, _ in self._told)
+
 
 FURTHEST = 2**60
 """No instant and no key is beyond this, so that there is room to count on from each of them."""
@@ -102,7 +144,7 @@ _WRITTEN = {
         plan_at:instant? exhausted:flag sent_back:flag fault:text? patience:instant newest:instant? fences:count
         holder:key? live:count history:count queued:count total:count successful:count failed:count missed:count
         skipped:count admitted:count failures_in_row:count last_started:instant? last_phase:phase? news:count
-        followed:flag ended_at:instant? completed_at:instant? owner:owner leads:object?
+        followed:flag ended_at:instant? completed_at:instant? owner:owner leads:object? rate_window:object?
     """,
     "occurrences": """
         key:key id:text schedule:key revision:count origin:origin phase:phase route:text nominal:instant due:instant
@@ -220,3 +262,80 @@ def number(value: object, default: int, *, low: int = -FURTHEST) -> int:
 
 def _brief(value: object) -> str:
     return f"{len(value)} bytes" if isinstance(value, bytes) else shown(value)
+
+
+STATES = RowCheck("schedule_states", STATE_COLUMNS)
+ROWS = RowCheck("occurrences", ROW_COLUMNS)
+KEYS = RowCheck("concurrency_keys", KEY_COLUMNS)
+GOES_ON = frozenset({
+    "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
+    "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
+    "completed_at", "owner", "leads", "rate_window",
+})  # fmt: skip
+"""With any of these damaged, a schedule goes on."""
+_COUNTED = frozenset({"holder", "live", "history", "queued", "fences"})
+_IDENTITIES = frozenset({"key", "schedule", "tenant", "name"})
+_COUNTS = """
+    SELECT count(*) - count(ended), count(ended),
+        coalesce(sum(CASE WHEN phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL THEN 1 ELSE 0 END), 0),
+        max(CASE WHEN holds_slot = 1 THEN key END), max(CASE WHEN fence < 1000000000 THEN fence END)
+    FROM occurrences WHERE schedule = ?
+"""
+_FENCES = 1_000_000
+"""Far beyond the fence of any row."""
+_KEY_COUNTS = """
+    SELECT (SELECT count(*) FROM occurrences WHERE place = ?), (SELECT count(*) FROM occurrences WHERE wanted = ?)
+"""
+
+
+def repair_state(session: Session, state: ScheduleState, problems: Mapping[str, str]) -> None:
+    """Replace damaged values of a schedule state."""
+    now = session.now()
+    spare = {
+        "uid": f"damaged-{state.schedule}",
+        "phase": SchedulePhase.PAUSED,
+        "revision": 1,
+        "version": now // (60 * SECOND),
+        "updated": now,
+        # Always the same, since an edit is written only if nothing has changed since it was read.
+        "watermark": number(state.newest, number(state.updated, 0)),
+        "patience": MIN_PATIENCE,
+        "followed": 1,
+    }
+    _put(state, "schedule_states", problems, spare)
+    if not _COUNTED.isdisjoint(problems):
+        [(live, history, queued, holder, fence)] = session.query(_COUNTS, state.schedule)
+        state.live, state.history, state.queued, state.holder = live, history, int(queued), holder
+        if "fences" in problems:
+            state.fences = number(fence, 0) + _FENCES
+    if not GOES_ON.issuperset(problems):
+        state.fault = state.fault or describe_problems(problems)
+
+
+def repair_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
+    """Replace damaged values of a row, and note the damage on it."""
+    time = next((one for one in (row.nominal, row.due, row.first_due) if number(one, -1, low=0) >= 0), now)
+    is_over = row.ended is not None and "ended" not in problems
+    spare = {
+        "id": f"damaged-{row.key}",
+        "revision": 1,
+        "origin": "manual:damaged",
+        "phase": Phase.DELIVERY_FAILED if is_over else Phase.PENDING,
+        "reason": Reason.UNREADABLE if is_over else None,
+        **dict.fromkeys(("nominal", "due", "first_due"), time),
+    }
+    _put(row, "occurrences", problems, spare)
+    row.damage = describe_problems(problems)
+
+
+def repair_key(session: Session, key: ConcurrencyKey) -> None:
+    """Count again the rows that hold and want a place under a concurrency key."""
+    [(key.taken, key.waiting)] = session.query(_KEY_COUNTS, key.key, key.key)
+
+
+def _put(record: ScheduleState | Row, table: str, problems: Mapping[str, str], spare: Mapping[str, object]) -> None:
+    for name in problems:
+        if name not in _IDENTITIES:
+            kind = KINDS[table][name]
+            nothing = None if kind.is_optional else "" if kind.holds is str else 0
+            setattr(record, name, spare.get(name, nothing))

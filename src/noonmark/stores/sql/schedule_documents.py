@@ -20,10 +20,9 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import Declaration, Owner, Pause, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
-from noonmark.stores.damage import DamageLog
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.sql.records import from_json
-from noonmark.stores.sql.row_checks import RowCheck, describe_problems
+from noonmark.stores.sql.row_checks import DamageLog, RowCheck, describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,7 +97,7 @@ def _pause(text: str | None) -> Pause | None:
     pause = Pause(**read)
     texts, times = (pause.by, pause.reason), (pause.at, 0 if pause.until is None else pause.until)
     if not all(one is None or isinstance(one, str) for one in texts) or not all(type(one) is int for one in times):
-        raise Unreadable("its pause is no pause")
+        raise Unreadable("its pause is invalid")
     return pause
 
 
@@ -201,7 +200,7 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
 
 def _labels(read: object) -> dict[str, str]:
     if not isinstance(read, dict) or not all(isinstance(value, str) for value in read.values()):
-        raise Unreadable("its labels are no labels")
+        raise Unreadable("its labels are invalid")
     return read
 
 

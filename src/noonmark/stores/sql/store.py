@@ -18,21 +18,21 @@ from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.dependencies import graph
 from noonmark.stores.sql.reads import history, inspection, runs, schedules, search
-from noonmark.stores.sql.reads.backlog import count as count_backlog
+from noonmark.stores.sql.reads.history import count as count_backlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.audit import AuditEntry
+    from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.run import Run
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -79,7 +79,7 @@ _TENANTS_OF_KEYS = """
 
 
 class SqlStore(ABC):
-    """The methods of the store, each in one transaction, or in a quick one and a careful one.
+    """The methods of the store, each in one transaction, or in an unlocked write and a locked one.
 
     A database implements the kinds of transaction.
     """
@@ -91,28 +91,28 @@ class SqlStore(ABC):
         """Read from one snapshot of the database."""
 
     @abstractmethod
-    def _glance(self, work: Callable[[UnitOfWork], T]) -> T:
+    def _autocommit(self, work: Callable[[UnitOfWork], T]) -> T:
         """Execute one reading statement, which needs no transaction around it."""
 
     @abstractmethod
-    def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
+    def _write_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
         """Change rows that no other transaction is changing."""
 
     @abstractmethod
-    def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, tells: bool = False) -> T:
+    def _write_locked(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, notify: bool = False) -> T:
         """Change anything of some tenants, one transaction at a time.
 
-        Other nodes are notified if `tells` is set and something was changed, and whenever a waiting row became due:
+        Other nodes are notified if `notify` is set and something was changed, and whenever a waiting row became due:
         perhaps only another node can serve it.
         """
 
     @abstractmethod
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:
-        """The tenants that a careful transaction must name, found by a query with a list of values."""
+        """The tenants that a locked write must name, found by a query with a list of values."""
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
-        return self._careful(tenants, lambda uow: plan_writes.create_all(uow, plans), tells=True)
+        return self._write_locked(tenants, lambda uow: plan_writes.create_all(uow, plans), notify=True)
 
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         return self._read(lambda uow: graph(uow.session, tenant, schedule_ids))
@@ -127,33 +127,35 @@ class SqlStore(ABC):
                 return found
             # They would be found again and again, before the others.
             for fault in faults.items():
-                self._quick(partial(_note_fault, fault=fault))
+                self._write_unlocked(partial(_note_fault, fault=fault))
 
     def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
-        return self._careful(tenants, lambda uow: plan_writes.commit_all(uow, plans), tells=True)
+        return self._write_locked(tenants, lambda uow: plan_writes.commit_all(uow, plans), notify=True)
 
     def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
-        return self._careful(tenants, lambda uow: plan_writes.commit_change(uow, uid, decide), tells=True)
+        return self._write_locked(tenants, lambda uow: plan_writes.commit_change(uow, uid, decide), notify=True)
 
     def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))
-        return self._careful(tenants, lambda uow: plan_writes.add_all(uow, occurrences), tells=True)
+        return self._write_locked(tenants, lambda uow: plan_writes.add_all(uow, occurrences), notify=True)
 
     def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        return self._careful({tenant}, lambda uow: event_rules.emit(uow, tenant, events), tells=True)
+        return self._write_locked({tenant}, lambda uow: event_rules.emit(uow, tenant, events), notify=True)
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         found, damaged = self._read(lambda uow: (event_rules.unmatched(uow, limit), uow.damaged_streams))
         if damaged:
             tenants = [tenant for tenant in damaged if isinstance(tenant, str)]
-            self._careful(tenants, lambda uow: stored_events.mend(uow.session, damaged, self._schedule_cache.damage))
+            self._write_locked(
+                tenants, lambda uow: stored_events.repair(uow.session, damaged, self._schedule_cache.damage)
+            )
         return found
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         tenants = {one.audience.tenant for one in reactions}
-        return self._careful(tenants, lambda uow: event_rules.commit(uow, reactions))
+        return self._write_locked(tenants, lambda uow: event_rules.commit(uow, reactions))
 
     def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -177,17 +179,17 @@ class SqlStore(ABC):
             else:
                 found = claims.due(uow.session, routes, now=at, until=until, limit=limit)
             if not found and only is None:
-                claims.end_strays(uow.session, routes, now=at, until=until)
+                claims.end_orphans(uow.session, routes, now=at, until=until)
             return claims.take(uow, found, node, now=at, lease=lease)
 
-        leased, faults = self._quick(claim)
+        leased, faults = self._write_unlocked(claim)
         self._end_damaged(faults)
         return leased
 
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        started = self._quick(lambda uow: fast_path.start_all(uow, admissions, now=now, lease=lease))
+        started = self._write_unlocked(lambda uow: fast_path.start_all(uow, admissions, now=now, lease=lease))
         others = [one for one in admissions if one.claim.occurrence.id not in started]
         tenants = {one.claim.schedule.owner.tenant for one in others}
 
@@ -195,73 +197,78 @@ class SqlStore(ABC):
             return admission.admit_all(uow, admissions, started, now=now, lease=lease)
 
         if others:
-            return self._careful(tenants, admit)
+            return self._write_locked(tenants, admit)
         return [Admitted(occurrence=started[one.claim.occurrence.id]) for one in admissions]
 
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         return self._read(lambda uow: dependencies.of_claims(uow, claims))
 
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
-        return self._quick(lambda uow: claims.renew(uow, holds, now=now, lease=lease))
+        return self._write_unlocked(lambda uow: claims.renew(uow, holds, now=now, lease=lease))
 
     def release(self, holds: Sequence[Lease]) -> None:
         tenants = self._tenants(_TENANTS_OF_ROWS, (hold.occurrence_id for hold in holds))
-        self._careful(tenants, lambda uow: admission.release(uow, holds), tells=True)
+        self._write_locked(tenants, lambda uow: admission.release(uow, holds), notify=True)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        ended = self._quick(lambda uow: fast_path.end_all(uow, settlements))
+        ended = self._write_unlocked(lambda uow: fast_path.end_all(uow, settlements))
         others = [one.occurrence.id for one in settlements if one.occurrence.id not in ended]
         if not others:
             return [True] * len(settlements)
         tenants = self._tenants(_TENANTS_OF_ROWS, others)
         # A node that ends a run looks for what that frees; one that stops and hands its runs back does not.
-        tells = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
-        return self._careful(tenants, lambda uow: admission.settle_all(uow, settlements, ended), tells=tells)
+        notify = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
+        return self._write_locked(tenants, lambda uow: admission.settle_all(uow, settlements, ended), notify=notify)
 
     def request_stop(self, occurrence_id: str) -> bool:
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
-        return self._careful(tenants, lambda uow: admission.request_stop(uow, occurrence_id), tells=True)
+        return self._write_locked(tenants, lambda uow: admission.request_stop(uow, occurrence_id), notify=True)
 
     def backfills(self, uid: str) -> list[BackfillProgress]:
         return self._read(lambda uow: backfills.progress(history.backfill_counts(uow.session, uid)))
 
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
-        return self._careful(tenants, lambda uow: backfills.change(uow, uid, backfill_id, change), tells=True)
+        return self._write_locked(
+            tenants, lambda uow: backfills.change(uow, uid, backfill_id, change, why), notify=True
+        )
 
     def cancel(self, occurrence_id: str) -> bool:
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
-        return self._careful(tenants, lambda uow: admission.cancel(uow, occurrence_id), tells=True)
+        return self._write_locked(tenants, lambda uow: admission.cancel(uow, occurrence_id), notify=True)
 
     def routes(self, source: str) -> list[str]:
-        return self._glance(lambda uow: schedules.routes(uow.session, source))
+        return self._autocommit(lambda uow: schedules.routes(uow.session, source))
+
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        return self._autocommit(lambda uow: schedules.of_pipelines(uow, tenant, limit))
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
-        self._quick(lambda uow: nodes.beat(uow.session, beat, now=now))
+        self._write_unlocked(lambda uow: nodes.beat(uow.session, beat, now=now))
 
     def leave(self, node: str) -> None:
         # Its last ends may have freed a slot, and it does not look for that any more.
-        self._careful((), lambda uow: nodes.leave(uow.session, node, now=uow.now()), tells=True)
+        self._write_locked((), lambda uow: nodes.leave(uow.session, node, now=uow.now()), notify=True)
 
     def nodes(self) -> list[NodeRecord]:
         return self._read(lambda uow: nodes.records(uow.session, now=uow.now()))
 
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
-        tenants = self._glance(lambda uow: uow.subscribed_tenants(event.event_type))
-        return self._careful(tenants, lambda uow: system_events.publish_lost_node(uow, node, seen, event, tenants))
+        tenants = self._autocommit(lambda uow: uow.subscribed_tenants(event.event_type))
+        return self._write_locked(tenants, lambda uow: system_events.publish_lost_node(uow, node, seen, event, tenants))
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         def lead(uow: UnitOfWork) -> Leadership:
             return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
 
-        return self._quick(lead)
+        return self._write_unlocked(lead)
 
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
             found = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
             return claims.take(uow, found, node, now=now, lease=lease)
 
-        leased, faults = self._quick(claim)
+        leased, faults = self._write_unlocked(claim)
         self._end_damaged(faults)
         return leased
 
@@ -271,16 +278,16 @@ class SqlStore(ABC):
         return found
 
     def next_time(self, routes: Collection[str]) -> Micros | None:
-        return self._glance(lambda uow: history.next_time(uow.session, routes, now=uow.now()))
+        return self._autocommit(lambda uow: history.next_time(uow.session, routes, now=uow.now()))
 
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:
-        return self._quick(lambda uow: history.prune(uow.session, before=before, keep=keep, limit=limit))
+        return self._write_unlocked(lambda uow: history.prune(uow.session, before=before, keep=keep, limit=limit))
 
     def _end_damaged(self, faults: Mapping[int, str], strays: Sequence[int] = ()) -> None:
         """End damaged rows, each in its own transaction, and rows that belong to no schedule."""
         for key, problem in faults.items():
             try:
-                self._careful(
+                self._write_locked(
                     self._tenants(_TENANTS_OF_KEYS, [key]), partial(claims.end_unreadable, faults={key: problem})
                 )
             except NoonmarkError:
@@ -288,9 +295,9 @@ class SqlStore(ABC):
             except Exception:
                 # Its schedule is damaged as well. The row would be found again and again.
                 logger.exception("damaged occurrence %s cannot be ended with all that follows, and is ended alone", key)
-                self._quick(partial(_end_alone, keys=[key]))
+                self._write_unlocked(partial(_end_alone, keys=[key]))
         if strays:
-            self._quick(partial(_end_alone, keys=strays))
+            self._write_unlocked(partial(_end_alone, keys=strays))
 
     def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
         def find(uow: UnitOfWork) -> StoredSchedule | None:
@@ -360,7 +367,7 @@ class SqlStore(ABC):
         return self._read(lambda uow: runs.one(uow, run_id))
 
     def progress(self, interims: Sequence[Interim]) -> list[bool]:
-        return self._quick(lambda uow: going_on.write(uow.session, interims))
+        return self._write_unlocked(lambda uow: going_on.write(uow.session, interims))
 
     def activities(self, uids: Sequence[str]) -> list[Activity]:
         return self._read(lambda uow: runs.activities(uow, uids))
@@ -385,42 +392,42 @@ class SqlStore(ABC):
     def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
         return self._read(lambda uow: clock_repair.planned_ahead(uow, now=now, until=until, after=after, limit=limit))
 
-    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
-        return self._quick(lambda uow: clock_repair.mend(uow.session, now=now, after=after, lease=lease))
+    def repair(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+        return self._write_unlocked(lambda uow: clock_repair.repair(uow.session, now=now, after=after, lease=lease))
 
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
-        return self._quick(lambda uow: stored_events.prune(uow.session, before=before, keep=keep, limit=limit))
+        return self._write_unlocked(lambda uow: stored_events.prune(uow.session, before=before, keep=keep, limit=limit))
 
     def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
         def note(uow: UnitOfWork) -> None:
             for one in notes:
                 uow.add_audit_entry(tenant, one)
 
-        self._careful({tenant}, note)
+        self._write_locked({tenant}, note)
 
     def notes(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
         return self._read(lambda uow: audit_log.newest(uow.session, tenant, limit, before, schedule_id))
 
-    def prune_notes(self, *, before: Micros, limit: int) -> int:
-        return self._quick(lambda uow: audit_log.prune_notes(uow.session, before=before, limit=limit))
+    def prune_audit_entries(self, *, before: Micros, limit: int) -> int:
+        return self._write_unlocked(lambda uow: audit_log.prune_audit_entries(uow.session, before=before, limit=limit))
 
     def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
         fresh = KeyRecord(fingerprint=fingerprint, created=now)
-        return self._careful(
+        return self._write_locked(
             {tenant}, lambda uow: audit_log.claim_key(uow.session, tenant, key, fresh, since=now - lifetime)
         )
 
     def prune_keys(self, *, before: Micros, limit: int) -> int:
-        return self._quick(lambda uow: audit_log.prune_keys(uow.session, before=before, limit=limit))
+        return self._write_unlocked(lambda uow: audit_log.prune_keys(uow.session, before=before, limit=limit))
 
-    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
+    def put_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         def keep(uow: UnitOfWork) -> Secret | None:
             kept = secret_store.put(uow.session, tenant, secret, most=most)
             return _noted(uow, tenant, kept, note)
 
-        return self._careful({tenant}, keep)
+        return self._write_locked({tenant}, keep)
 
     def secrets(self, tenant: str) -> list[Secret]:
         return self._read(lambda uow: secret_store.every(uow.session, tenant))
@@ -429,12 +436,12 @@ class SqlStore(ABC):
         return self._read(lambda uow: secret_store.some(uow.session, tenant, names))
 
     def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
-        return self._careful(
+        return self._write_locked(
             {tenant}, lambda uow: _noted(uow, tenant, secret_store.delete(uow.session, tenant, name), note)
         )
 
     def set_aside(self, uid: str, problem: str) -> None:
-        self._quick(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))
+        self._write_unlocked(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))
         self._schedule_cache.damage.note("schedule_states", uid, problem)
 
     def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
@@ -450,12 +457,12 @@ class SqlStore(ABC):
     def own_key(self) -> bytes:
         known = self._read(lambda uow: secret_store.find_own_key(uow.session))
         if known is None:
-            return self._careful({secret_store.NOBODY}, lambda uow: secret_store.draw_own_key(uow.session))
+            return self._write_locked({secret_store.NOBODY}, lambda uow: secret_store.draw_own_key(uow.session))
         return known
 
 
 def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:
-    claims.end_stray_rows(uow.session, keys)
+    claims.end_orphan_rows(uow.session, keys)
 
 
 def _noted(uow: UnitOfWork, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:

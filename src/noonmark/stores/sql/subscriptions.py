@@ -1,4 +1,4 @@
-"""Subscriptions in the tables: which schedules listen for which events."""
+"""Subscriptions in the tables: which schedules subscribe to which events."""
 
 from __future__ import annotations
 

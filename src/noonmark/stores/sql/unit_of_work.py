@@ -10,10 +10,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.ids import TRIGGER
+from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
-from noonmark.stores.sql import dependencies, events, nodes, salvage, schedule_documents, subscriptions
+from noonmark.stores.sql import dependencies, events, nodes, row_checks, schedule_documents, subscriptions
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
@@ -27,18 +28,16 @@ from noonmark.stores.sql.records import (
     state_values,
     to_json,
 )
-from noonmark.stores.sql.row_checks import describe_problems
-from noonmark.stores.sql.salvage import KEYS, ROWS, STATES
+from noonmark.stores.sql.row_checks import KEYS, ROWS, STATES, describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.audit import AuditEntry
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.stores.rules.records import EventStream, Unreadable
     from noonmark.stores.rules.unit_of_work import (
         FireQuestion,
@@ -56,6 +55,15 @@ R = TypeVar("R", Row, ScheduleState, ConcurrencyKey)
 _KEY_OF_NAME = "SELECT * FROM concurrency_keys WHERE tenant = ? AND name = ?"
 _IN_SLOT_LINE = "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL AND schedule = ?"
 _FIRST = "AND held = 0 ORDER BY due, nominal, id LIMIT 1"
+LATE_FIRE_BEFORE = """
+    schedule = ? AND ended IS NULL AND origin = 'trigger' AND nominal + 0 < ?
+    AND (
+        caught_up >= ? OR (caught_up IS NULL AND (attempt > 0 OR losses > 0) AND started >= ?)
+        OR (caught_up IS NULL AND attempt = 0 AND losses = 0 AND waiting_for IS NULL AND due <= ?)
+    )
+    ORDER BY nominal + 0 LIMIT 1
+"""
+"""The sums keep the query on the index of live rows, away from that of all rows of a schedule."""
 _WAITING = """
     phase = 'pending' AND waiting_for = 'dependency_pending' AND schedule = ? AND (ready IS NULL OR ready > ?)
 """
@@ -144,11 +152,15 @@ class UnitOfWork(rules.UnitOfWork):
     def live_rows(self, state: ScheduleState) -> list[Row]:
         return self.find("schedule = ? AND ended IS NULL ORDER BY key", state.schedule)
 
-    def slot_line(self, state: ScheduleState) -> list[Row]:
+    def slot_queue(self, state: ScheduleState) -> list[Row]:
         return self.find(f"{_IN_SLOT_LINE} ORDER BY due, nominal, id", state.schedule)
 
     def first_for_slot(self, state: ScheduleState) -> Row | None:
         return next(iter(self.find(f"{_IN_SLOT_LINE} {_FIRST}", state.schedule)), None)
+
+    def late_fire_before(self, row: Row) -> Row | None:
+        since, late = row.gap_since, self.now() - PUNCTUAL
+        return next(iter(self.find(LATE_FIRE_BEFORE, row.schedule, row.nominal, since, since, late)), None)
 
     def first_for_key(self, key: ConcurrencyKey) -> Row | None:
         return next(iter(self.find(f"wanted = ? {_FIRST}", key.key)), None)
@@ -341,8 +353,8 @@ class UnitOfWork(rules.UnitOfWork):
     def add_events(self, tenant: str, added: Sequence[Event]) -> None:
         events.add(self.session, tenant, added)
 
-    def streams_behind(self, limit: int) -> list[EventStream]:
-        streams, self.damaged_streams = events.streams_behind(self.session, limit)
+    def pending_streams(self, limit: int) -> list[EventStream]:
+        streams, self.damaged_streams = events.pending_streams(self.session, limit)
         return streams
 
     def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
@@ -357,7 +369,7 @@ class UnitOfWork(rules.UnitOfWork):
     def changed_streams(self, streams: Iterable[EventStream]) -> None:
         events.write_streams(self.session, streams)
 
-    def miss_node(self, node: str, seen: Micros) -> bool:
+    def mark_node_lost(self, node: str, seen: Micros) -> bool:
         return nodes.miss(self.session, node, seen)
 
     # Writing
@@ -429,7 +441,7 @@ class UnitOfWork(rules.UnitOfWork):
             row = Row(*columns)
             row.stored = columns
             if problems := ROWS.problems(columns, narrow=self.session.is_narrow):
-                salvage.mend_row(row, problems, self.now())
+                row_checks.repair_row(row, problems, self.now())
                 self._report("occurrences", row.key, problems)
             self._rows[row.key] = self._by_id[row.id] = row
 
@@ -437,7 +449,7 @@ class UnitOfWork(rules.UnitOfWork):
         self._keys[columns[0]] = key = ConcurrencyKey(*columns)
         key.stored = columns
         if problems := KEYS.problems(columns, narrow=self.session.is_narrow):
-            salvage.mend_key(self.session, key)
+            row_checks.repair_key(self.session, key)
             self._report("concurrency_keys", key.key, problems)
         return key
 
@@ -447,7 +459,7 @@ class UnitOfWork(rules.UnitOfWork):
                 self._states[columns[0]] = state = ScheduleState(*columns)
                 state.stored = columns
                 if problems := STATES.problems(columns, narrow=self.session.is_narrow):
-                    salvage.mend_state(self.session, state, problems)
+                    row_checks.repair_state(self.session, state, problems)
                     self._report("schedule_states", state.schedule, problems)
 
     def _report(self, table: str, key: int, problems: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Backups of a SQLite store: a copy of one moment while nodes go on working, and the way back.
+"""Backups of a SQLite store: a consistent copy while nodes continue to work, and its restore.
 
 Both go through SQLite's own backup interface. It reads one snapshot, beside writers in the log, and writes one
 transaction. A copy made by opening the file would miss what is in the log, and in the process of a node it would let go
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _KNOWN = {f"{number:04}" for number in range(1, int(VERSION) + 1)}
 _BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database that is in use."""
+"""Files that SQLite keeps next to an open database."""
 BUSY_SECONDS = 30
 _RAISE = 1_000_000
 _ANOTHER_LIFE = (
@@ -59,7 +59,7 @@ def back_up(store: str, target: Path, *, overwrite: bool, now: Callable[[], Micr
 
 
 def restore(backup: Path, store: str, *, force: bool, now: Callable[[], Micros]) -> None:
-    """Let the store be what the backup holds, and nothing of what it was; all of it or nothing."""
+    """Replace the content of the store with the backup, completely or not at all."""
     target = _followed(Path(store))
     if not backup.is_file():
         raise NotFound(f"there is no file {backup}", field="FILE")
@@ -72,7 +72,7 @@ def restore(backup: Path, store: str, *, force: bool, now: Callable[[], Micros])
             _check_is_ours(source, str(backup))
             _copy(source, draft)
         with _explained(str(draft)), closing(sqlite3.connect(draft, isolation_level=None)) as prepared:
-            _begin_another_life(prepared)
+            _assign_new_identity(prepared)
             if not target.exists():
                 _refuse_leftovers(target)
             elif _is_in_order(store, force=force, now=now):
@@ -84,7 +84,7 @@ def restore(backup: Path, store: str, *, force: bool, now: Callable[[], Micros])
 
 
 def _followed(path: Path) -> Path:
-    """The file that a link stands for: the log is beside that one, and the link stays."""
+    """The target of a link: the log is next to it, and the link stays."""
     return path.resolve() if path.is_symlink() else path
 
 
@@ -120,7 +120,7 @@ def _refuse_leftovers(target: Path) -> None:
 
 @contextmanager
 def _draft(target: Path) -> Iterator[Path]:
-    """An empty file beside the target that only its owner may read; gone in the end."""
+    """A temporary empty file next to the target, readable only by its owner."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -150,7 +150,7 @@ def _check_is_ours(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _copy(source: sqlite3.Connection, draft: Path) -> None:
-    """All pages in one step, from one snapshot; then the copy is checked. It is one file, without a log beside it."""
+    """All pages in one step, from one snapshot; then the copy is checked. It is one file, without a log."""
     with closing(sqlite3.connect(draft, isolation_level=None)) as copy:
         source.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")
@@ -159,7 +159,7 @@ def _copy(source: sqlite3.Connection, draft: Path) -> None:
         raise Conflict(f"the copy is damaged, and so is what it was made from: {'; '.join(problems)}")
 
 
-def _begin_another_life(prepared: sqlite3.Connection) -> None:
+def _assign_new_identity(prepared: sqlite3.Connection) -> None:
     prepared.execute("BEGIN IMMEDIATE")
     for statement in _ANOTHER_LIFE:
         prepared.execute(statement)
@@ -197,7 +197,7 @@ def _is_in_order(store: str, *, force: bool, now: Callable[[], Micros]) -> bool:
 
 
 def _replace_content(prepared: sqlite3.Connection, store: str, now: Callable[[], Micros]) -> None:
-    """In one transaction: whoever has the store open sees what was, or what is."""
+    """In one transaction: open connections see the content before or after it."""
     connections = Connections(store, now, busy_seconds=BUSY_SECONDS)
     with _explained(store), connections.bare() as target:
         prepared.backup(target, progress=_wait_no_longer)

@@ -1,4 +1,4 @@
-"""Making a database ready: a new one gets the schema, an older one is brought up to date, a newer one is refused.
+"""Prepare a database: a new one gets the schema, an older one is upgraded, a newer one is refused.
 
 A new database is made from the text of the whole schema, and a current one is only asked for its version.
 """
@@ -26,7 +26,7 @@ STEP, MOST_STEPS = 100_000, 20_000
 MOST_PROBLEMS = 20
 """How many problems of that check are reported."""
 _VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"  # noqa: S608 - our own name
-"""As bytes: text that is no UTF-8 could not be read."""
+"""As bytes: text that is not UTF-8 could not be read."""
 
 
 def make_ready(connections: Connections, *, migrates: bool = True, creates: bool = True) -> None:
@@ -51,7 +51,7 @@ def make_ready(connections: Connections, *, migrates: bool = True, creates: bool
             f"the database {connections.path} has schema version {version}, and this Noonmark knows versions up to"
             f" {VERSION}; upgrade Noonmark, or use another database"
         )
-    with connections.bare() as writer:  # nobody else in this process writes meanwhile
+    with connections.bare() as writer:  # no other thread of this process writes meanwhile
         _upgrade(connections)
         connections.checkpoints.after_commit(writer)
 
@@ -72,7 +72,7 @@ def _outdated(path: str, version: str | None) -> StoreUnavailable:
 
 
 def _upgrade(connections: Connections) -> None:
-    from noonmark.stores.sql.migrations.upgrade import WAY_OUT  # noqa: PLC0415 - only for an upgrade
+    from noonmark.stores.sql.schema.upgrade import WAY_OUT  # noqa: PLC0415 - only for an upgrade
 
     try:
         upgrade(connections.connect, VERSION)
@@ -85,7 +85,7 @@ def _upgrade(connections: Connections) -> None:
 
 def upgrade(connect: Callable[[], sqlite3.Connection], version: str) -> None:
     """Upgrade a database to a version, in one transaction; of several processes, the others find it done."""
-    from noonmark.stores.sql.migrations.upgrade import run  # noqa: PLC0415 - only for an upgrade
+    from noonmark.stores.sql.schema.upgrade import run  # noqa: PLC0415 - only for an upgrade
 
     with closing(connect()) as connection:
         connection.execute("BEGIN IMMEDIATE")  # before the version is read
@@ -123,7 +123,7 @@ def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
 def condition(connections: Connections) -> Condition:
     """What SQLite finds wrong with a file, and how large its journal is."""
     path = connections.path
-    with connections.glancing() as connection:
+    with connections.autocommit_connection() as connection:
         schema = schema_version(connection, path)
         [(version,)] = connection.execute("SELECT sqlite_version()").fetchall()
     problems, is_complete = _problems(connections)

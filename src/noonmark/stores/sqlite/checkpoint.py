@@ -47,7 +47,7 @@ PATIENCE_MS = 100
 
 
 def log_of(path: str) -> str:
-    """Where SQLite keeps the log: beside the file itself, also where the path is a link to it."""
+    """The path of the log: next to the file itself, even if the path is a link."""
     return f"{os.path.realpath(path)}-wal"
 
 
@@ -93,7 +93,7 @@ class Checkpoints:
             self.run(writer)
 
     def run(self, writer: sqlite3.Connection) -> bool:
-        """Copy the log while the writer's connection keeps everybody from writing; False unless all of it was copied.
+        """Copy the log while the writer's connection blocks other writers; False unless all of it was copied.
 
         It never fails the commit before it. What is left is tried again.
         """

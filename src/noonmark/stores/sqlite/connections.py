@@ -1,4 +1,4 @@
-"""The connections to one SQLite file: one that writes, one that reads beside it, and one for checkpoints.
+"""The connections to one SQLite file: one for writing, one for reading, and one for checkpoints.
 
 A writer takes the lock of this process, then that of the file, for one short transaction. It waits for other processes,
 so a database that is locked for a moment is not an error.
@@ -18,13 +18,51 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.stores import fork_safety
 from noonmark.stores.sqlite.checkpoint import LOG_BYTES, Checkpoints
 from noonmark.stores.sqlite.errors import check_version, is_busy, unavailable
-from noonmark.stores.sqlite.identity import JOURNAL, FileIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import ExitStack
 
     from noonmark.core.instants import Micros
+
+
+JOURNAL = "-wal"
+
+
+class FileIdentity:
+    """Device and inode of a database and of its journal, as they were when it was opened."""
+
+    def __init__(self, path: str) -> None:
+        """Nothing is open yet."""
+        self._path = path
+        self.forget()
+
+    def forget(self) -> None:
+        """It is opened anew, or by another process."""
+        self._known: dict[str, tuple[int, int]] = {}
+        self._journal = os.path.realpath(self._path) + JOURNAL  # SQLite keeps it beside the file, not beside a link
+
+    def check(self) -> None:
+        """StoreUnavailable if the path leads to another file. Costs two calls of the file system."""
+        for path in (self._path, self._journal):
+            known, found = self._known.get(path), _identity(path)
+            if known is None and found is not None:
+                self._known[path] = found
+            elif known != found:
+                what = "removed" if found is None else "replaced"
+                raise StoreUnavailable(
+                    f"the database cannot be used: {path} was {what} while it was open. Nothing is written until the"
+                    " file is back in its place; to go on with another file, restart this process"
+                )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - it is asked at every transaction
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
 
 _WRITER_CACHE_KIB = 32_768
 _READER_CACHE_KIB = 8_192
@@ -79,8 +117,8 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view, beside a writer."""
-        with self.glancing() as connection:
+        """One consistent snapshot, concurrent with a writer."""
+        with self.autocommit_connection() as connection:
             connection.execute("BEGIN")
             try:
                 self._identity.check()
@@ -97,7 +135,7 @@ class Connections:
                 self._writing.release()
 
     @contextmanager
-    def glancing(self) -> Iterator[sqlite3.Connection]:
+    def autocommit_connection(self) -> Iterator[sqlite3.Connection]:
         """The same for one statement, read to its end: by itself, that is consistent without a transaction."""
         with self._reading, self._explained():
             yield self._open_reader()
@@ -115,7 +153,7 @@ class Connections:
                     connection.execute(f"PRAGMA busy_timeout = {_ROUND_MS}")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close all connections."""
         with self._reading, self._writing:
             if self._reader is not None:
                 self._reader.close()
@@ -227,7 +265,7 @@ class Connections:
 
 
 def _create_private(path: str) -> None:
-    """SQLite gives the files beside it the mode of the database.
+    """SQLite gives its other files the mode of the database.
 
     One that is there is not even opened: to close it again would let go of every lock that this process has on it.
     """

@@ -1,4 +1,4 @@
-"""The SQLite library: the interpreter's own, always.
+"""The SQLite library of the interpreter, and its errors.
 
 Two SQLite libraries in one process do not see each other's locks. A program that opened its file with `sqlite3` beside
 a second library of ours would remove the write-ahead log under the store, and every later commit would be lost.
@@ -18,7 +18,7 @@ OLDEST = (3, 35, 0)
 _SENTENCES = {
     "SQLITE_BUSY": "another process keeps it locked; if that lasts, see which process has it open",
     "SQLITE_LOCKED": "another connection keeps it locked; if that lasts, see which process has it open",
-    "SQLITE_FULL": "there is no space left for it; nothing was written, and it works again when there is",
+    "SQLITE_FULL": "no space left on the disk; nothing was written, and it works again when there is space",
     "SQLITE_IOERR": "the disk reports an error in reading or writing it; nothing was written",
     "SQLITE_CANTOPEN": "it cannot be opened; its folder must exist, and be writable for this user",
     "SQLITE_PERM": "this user may not open it",
@@ -44,7 +44,7 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def is_damaged(error: sqlite3.Error) -> bool:
-    """Whether what the file holds is no database, or not a sound one, or lacks what our statements ask for."""
+    """Whether the file is not a database, is damaged, or lacks tables or columns that our statements use."""
     return _name(error) in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")
 
 

@@ -1,6 +1,6 @@
-"""A session on SQLite: many rows travel as one JSON array, which SQLite takes apart or puts together.
+"""A session on SQLite: many rows are passed as one JSON array, which SQLite splits or builds.
 
-One statement per row would give the interpreter up and take it back for each of them, and wait its turn beside any
+One statement per row would release and take the interpreter lock for each of them, and compete with any
 thread that computes. A column that has the same value in all rows travels as one parameter.
 """
 
@@ -28,7 +28,7 @@ _QUICK = re.compile(r"/\* quick: [\w, ]+ \*/")
 
 
 class SqliteSession:
-    """Nobody else writes while it lasts, so a record that was read stays as it is."""
+    """No other connection writes meanwhile, so a record that was read does not change."""
 
     is_narrow = False
 
@@ -55,7 +55,7 @@ class SqliteSession:
         except sqlite3.OperationalError as error:
             if "BLOB" not in str(error):
                 raise
-            # A damaged value that JSON cannot hold; whoever reads the row finds it.
+            # A damaged value that JSON cannot hold; the reader of the row finds it.
             return self._connection.execute(_put(f"SELECT {columns} FROM {source}"), sent).fetchall()  # noqa: S608 - likewise
         return [tuple(row) for row in json.loads(found)]
 

@@ -101,7 +101,7 @@ class SqliteStore(SqlStore):
             started = fast_path.start_all(uow, admissions, now=now, lease=lease)
             return admission.admit_all(uow, admissions, started, now=now, lease=lease)
 
-        return self._quick(admit)
+        return self._write_unlocked(admit)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds, all in one transaction."""
@@ -110,7 +110,7 @@ class SqliteStore(SqlStore):
             ended = fast_path.end_all(uow, settlements)
             return admission.settle_all(uow, settlements, ended)
 
-        return self._quick(settle)
+        return self._write_unlocked(settle)
 
     def changed_by_others(self) -> bool:
         """Whether another process has written since this was last asked."""
@@ -137,11 +137,11 @@ class SqliteStore(SqlStore):
         with self._connections.reading() as connection:
             return work(self._unit_of_work(connection))
 
-    def _glance(self, work: Callable[[UnitOfWork], T]) -> T:
-        with self._connections.glancing() as connection:
+    def _autocommit(self, work: Callable[[UnitOfWork], T]) -> T:
+        with self._connections.autocommit_connection() as connection:
             return work(self._unit_of_work(connection))
 
-    def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
+    def _write_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
         try:
             with self._connections.writing() as connection:
                 uow = self._unit_of_work(connection)
@@ -153,9 +153,9 @@ class SqliteStore(SqlStore):
             raise
         return answer
 
-    def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, tells: bool = False) -> T:  # noqa: ARG002 - see below
+    def _write_locked(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, notify: bool = False) -> T:  # noqa: ARG002 - see below
         """The same: SQLite has one writer at a time, and cannot notify other processes."""
-        return self._quick(work)
+        return self._write_unlocked(work)
 
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:  # noqa: ARG002 - none are locked
         return ()

@@ -1,1 +1,1 @@
-"""The command target: programs, started by a supervisor process beside the node."""
+"""The command target: programs, started by a supervisor process of the node."""

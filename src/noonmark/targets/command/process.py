@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.interruption import interruption
-from noonmark.core.policies.window import EndAction, spell_at
+from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
-from noonmark.core.settlement import Underway, run_id
+from noonmark.core.settlement import RunInProgress, run_id
 from noonmark.core.targets.command import CommandTarget, end_of_program
 from noonmark.targets.command.output import MAX_LIVE_OUTPUT, last_lines
 from noonmark.targets.command.supervisor import RUN_VARIABLE, kill_all
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
-from noonmark.targets.stop import StopSignal, is_killed, stop_grace
+from noonmark.targets.process_control import StopSignal, is_killed, stop_grace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ class CommandProcess:
         self._reported_lines = self._channel.progress.count
         if not self._assignment.is_closed and self._assignment.started is not None:
             output = self._channel.output.to_document(MAX_LIVE_OUTPUT) | self._progress()
-            self._report(self._assignment, Underway(started=self._assignment.started, result=output))
+            self._report(self._assignment, RunInProgress(started=self._assignment.started, result=output))
 
     def _progress(self) -> dict[str, Any]:
         latest = self._channel.progress.latest
@@ -167,7 +167,7 @@ class CommandProcess:
         declared, first_due = self._assignment.schedule.declaration, self._assignment.occurrence.first_due
         self._pause_or_resume_at = None
         if declared.window is not None:
-            spell = spell_at(declared.window, declared.trigger, first_due=first_due, now=self._now())
+            spell = window_period_at(declared.window, declared.trigger, first_due=first_due, now=self._now())
             if not spell.is_open and spell.until is None:
                 self._cut_off()
                 return

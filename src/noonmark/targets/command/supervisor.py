@@ -1,4 +1,4 @@
-"""The supervisor: a process beside a node that starts its commands, and ends them when the node is gone.
+"""The supervisor: a child process of a node that starts its commands, and ends them when the node is gone.
 
 A node has many threads, so it cannot safely do anything between fork and exec; and what it started would outlive it
 when it is killed. The supervisor has a single thread and imports only the standard library: it is run as a file. Each

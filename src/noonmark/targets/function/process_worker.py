@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict
 from noonmark.targets.function.context import CancelEvent, make_context
 from noonmark.targets.function.registry import MAIN, import_function
-from noonmark.targets.prctl import die_with_parent, hide_process
+from noonmark.targets.process_control import die_with_parent, hide_process
 from noonmark.targets.serialization import error_to_document, result_to_json, traceback_text
 
 if TYPE_CHECKING:

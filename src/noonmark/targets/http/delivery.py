@@ -23,9 +23,9 @@ from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.signatures import given_key
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
-from noonmark.targets.http.dns import Resolver, request_owner, system_lookup
 from noonmark.targets.http.errors import EgressDenied, describe_error
 from noonmark.targets.http.log_filter import silence_this_thread
+from noonmark.targets.http.network import Resolver, request_owner, system_lookup
 from noonmark.targets.http.pool import ConnectionPool
 from noonmark.targets.http.request import SigningKeys, make_request, signing_keys, with_secrets
 from noonmark.targets.outcomes import cut_off, undeliverable

@@ -6,23 +6,76 @@ unasked is never read as the response to the next request.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import select
+import socket
+import threading
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import httpcore2
 from httpcore2 import AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout, ReadError
 
+from noonmark.core.fair_queue import Places
 from noonmark.targets.http.errors import ConnectionDropped, EgressDenied, ResponseTooLong, StaleConnection, UnknownHost
 
 if TYPE_CHECKING:
-    import socket
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from httpcore2 import SOCKET_OPTION
 
     from noonmark.core.targets.egress import EgressPolicy
-    from noonmark.targets.http.dns import Resolver
+    from noonmark.targets.http.settings import Resolve
+
+
+MAX_LOOKUPS = 256
+"""How many lookups run at a time: one per request of a node. One owner alone may have half of them."""
+
+request_owner: ContextVar[Hashable] = ContextVar("request_owner", default=None)
+"""The owner of the request for which a name is looked up."""
+
+
+def system_lookup(host: str, port: int) -> list[str]:
+    """Return the addresses of a host from the system's resolver."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Resolver:
+    """Looks up names for the requests on one event loop."""
+
+    def __init__(self, resolve: Resolve = system_lookup, limit: int = MAX_LOOKUPS) -> None:
+        self._resolve, self._places, self._freed = resolve, Places(limit), asyncio.Event()
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host; empty if it is unknown."""
+        owner, loop = request_owner.get(), asyncio.get_running_loop()
+        while not self._places.may_have_one(owner):
+            self._freed.clear()
+            await self._freed.wait()
+        found: asyncio.Future[list[str]] = loop.create_future()
+
+        def look_up() -> None:
+            try:
+                addresses = self._resolve(host, port)
+            except (OSError, ValueError):  # ValueError: the name cannot be encoded for DNS
+                addresses = []
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._finish, owner, found, addresses)
+
+        # A daemon, so that no program waits at its end for a name server that does not answer.
+        threading.Thread(target=look_up, name="noonmark-dns", daemon=True).start()
+        self._places.take(owner)
+        return await found
+
+    def _finish(self, owner: Hashable, found: asyncio.Future[list[str]], addresses: list[str]) -> None:
+        self._places.give_back(owner)
+        self._freed.set()
+        if not found.done():
+            found.set_result(addresses)
+
 
 NEXT_ADDRESS_SECONDS = 5.0
 """Seconds after which the next address of a host is tried, if there is one."""

@@ -1,7 +1,7 @@
 """The pinger: calls the URLs that schedules name for their starts and ends, from one thread with its own event loop.
 
-It is a courtesy beside the work. Each call is repeated a few times; then a warning is logged. A node that is killed
-meanwhile does not call: whoever expects the call notices that.
+Pings never delay the work. Each call is repeated a few times; then a warning is logged. A node that is killed
+meanwhile does not call: the receiver notices the missing call.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class HttpPinger:
 
     async def _try(self, url: str, schedule: Schedule, occurrence: Occurrence, moment: Moment) -> str | None:
         """Call once; returns what went wrong, without the URL, which may be a password."""
-        from noonmark.targets.http.dns import request_owner  # noqa: PLC0415 - loads the libraries
+        from noonmark.targets.http.network import request_owner  # noqa: PLC0415 - loads the libraries
         from noonmark.targets.http.request import USER_AGENT, Request  # noqa: PLC0415 - likewise
 
         headers = {"User-Agent": USER_AGENT, "Content-Type": "application/json", "Idempotency-Key": occurrence.id}
@@ -111,8 +111,8 @@ class HttpPinger:
         if is_trusted not in self._pools:
             import httpcore2  # noqa: PLC0415 - a program that pings nothing does not load it
 
-            from noonmark.targets.http.dns import Resolver, system_lookup  # noqa: PLC0415 - likewise
             from noonmark.targets.http.log_filter import silence_this_thread  # noqa: PLC0415 - likewise
+            from noonmark.targets.http.network import Resolver, system_lookup  # noqa: PLC0415 - likewise
             from noonmark.targets.http.pool import ConnectionPool  # noqa: PLC0415 - likewise
             from noonmark.targets.http.settings import HttpTargetSettings  # noqa: PLC0415 - likewise
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ssl
 
     from noonmark.core.targets.egress import EgressPolicy
-    from noonmark.targets.http.dns import Resolver
+    from noonmark.targets.http.network import Resolver
     from noonmark.targets.http.request import Request
     from noonmark.targets.http.response import Response
 

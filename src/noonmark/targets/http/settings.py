@@ -1,4 +1,4 @@
-"""HTTP settings of a node. Separate from the rest of the package, which loads the HTTP libraries."""
+"""HTTP settings of a node, separate from the modules that load the HTTP libraries."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What every store does, as cases that any store can be tried on.
+"""The conformance suite: cases that every store must pass.
 
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
     def test_my_store(case):
         try_case(case, MyStore)
 
-`MyStore` is called with a clock that tells microseconds, and gives a new and empty store that uses it. Its verbs are
+`MyStore` is called with a clock in microseconds, and returns a new and empty store that uses it. Its verbs are
 plain functions, as in `noonmark.ports.store`.
 """
 
@@ -19,9 +19,9 @@ from noonmark.testing.conformance import (
     events,
     history,
     nodes,
-    overdue,
     pauses,
     plans,
+    rates,
     repair,
     schedules,
     secrets,
@@ -47,6 +47,7 @@ __all__ = [
     "overdue",
     "pauses",
     "plans",
+    "rates",
     "repair",
     "schedules",
     "secrets",

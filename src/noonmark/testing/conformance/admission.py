@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Replan, Start, Wait
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Plan
+from noonmark.core.planner import Plan, plan
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
@@ -105,7 +104,7 @@ def an_old_revision_admits_nothing_and_is_released(bench: Bench) -> None:
 
 
 @case
-def what_is_not_there_admits_nothing(bench: Bench) -> None:
+def an_unknown_occurrence_admits_nothing(bench: Bench) -> None:
     bench.add(bench.create_quiet(), "a")
     claim = bench.claim_one()
     strange = replace(claim, occurrence=replace(claim.occurrence, id="nothing"))
@@ -136,6 +135,18 @@ def an_end_may_be_one_failure_too_many(bench: Bench) -> None:
     bench.decide(poison)
     kept = bench.kept(made)
     assert (kept.schedule.phase, kept.counters.failures_in_row) == (SchedulePhase.PAUSED, 1)
+
+
+@case
+def the_lost_delivery_that_ends_an_occurrence_was_an_attempt(bench: Bench) -> None:
+    made = bench.create()
+    bench.add(made, "a")
+    bench.decide(Start(claim=bench.claim_one(), takes_slot=True))
+    bench.advance(LEASE)
+    lost = bench.claim_one()
+    assert (lost.occurrence.attempt, lost.occurrence.losses) == (0, 1)
+    end = End(claim=lost, phase=Phase.DELIVERY_FAILED, reason=Reason.OUTCOME_UNKNOWN, was_begun=True)
+    assert bench.decide(end).attempt == 1
 
 
 @case
@@ -260,7 +271,7 @@ def an_occurrence_is_one_of_max_runs_however_often_it_starts(bench: Bench) -> No
 
 
 @case
-def max_runs_is_looked_at_first_then_the_slot_then_the_key(bench: Bench) -> None:
+def max_runs_is_checked_first_then_the_slot_then_the_key(bench: Bench) -> None:
     made = bench.create_quiet(max_runs=1, concurrency=Concurrency(key="db"))
     bench.add_event(made, "a")
     running = bench.start(bench.claim_one())
@@ -276,7 +287,7 @@ def max_runs_is_looked_at_first_then_the_slot_then_the_key(bench: Bench) -> None
 
 
 @case
-def a_start_under_another_key_gives_the_old_place_back(bench: Bench) -> None:
+def a_start_under_another_key_frees_the_old_place(bench: Bench) -> None:
     made = bench.create_quiet("uid-1", concurrency=Concurrency(key="db"))
     other = bench.create_quiet("uid-2", concurrency=Concurrency(key="db"))
     bench.run(made, "a")
@@ -292,7 +303,7 @@ def a_start_under_another_key_gives_the_old_place_back(bench: Bench) -> None:
 
 
 @case
-def a_start_without_a_key_gives_the_old_place_back(bench: Bench) -> None:
+def a_start_without_a_key_frees_the_old_place(bench: Bench) -> None:
     made = bench.create_quiet("uid-1", concurrency=Concurrency(key="db"))
     bench.run(made, "a")
     bench.advance(LEASE)
@@ -302,7 +313,7 @@ def a_start_without_a_key_gives_the_old_place_back(bench: Bench) -> None:
 
 
 @case
-def what_misfires_by_itself_is_a_gap_of_one_fire(bench: Bench) -> None:
+def a_single_misfire_is_a_gap_of_one_fire(bench: Bench) -> None:
     made = bench.create()
     bench.advance(2 * MINUTE)
     claim = bench.claim_one()
@@ -325,7 +336,7 @@ def a_start_that_is_committed_early_counts_from_its_due_time(bench: Bench) -> No
 
 
 @case
-def a_start_that_was_made_is_told_again(bench: Bench) -> None:
+def a_repeated_start_returns_the_first_answer(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.add(made, "a")
     claim = bench.claim_one()

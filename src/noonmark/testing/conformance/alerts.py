@@ -1,4 +1,4 @@
-"""Telling: what has happened is an event in the same transaction, where somebody of the tenant listens for its type."""
+"""System events are emitted in the transaction of the change, if a schedule of the tenant subscribes to their type."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.admission import End
-from noonmark.core.audit import AuditEntry
 from noonmark.core.causation import MAX_DEPTH
-from noonmark.core.chain import Chain
+from noonmark.core.event import Chain
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies.misfire import Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
-from noonmark.core.schedule import Owner
+from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.system_events import SystemEvent, of_lost_node, of_occurrence, of_schedule
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Heartbeat
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
@@ -65,7 +64,7 @@ def _failed(bench: Bench, one: Occurrence, **changes: Any) -> Run:  # noqa: ANN4
 
 
 @case
-def an_end_is_told_where_somebody_listens_for_it(bench: Bench) -> None:
+def an_end_emits_an_event_if_a_schedule_subscribes(bench: Bench) -> None:
     _listen(bench, SystemEvent.FAILED)
     made = bench.create_quiet("job", name="nightly", labels={"team": "data"})
     assert bench.settle(bench.run(made, "good"))
@@ -83,7 +82,7 @@ def an_end_is_told_where_somebody_listens_for_it(bench: Bench) -> None:
 
 
 @case
-def an_end_that_was_not_written_is_not_told(bench: Bench) -> None:
+def an_end_that_was_not_written_emits_no_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.FAILED, SystemEvent.COMPLETED)
     made = bench.create_quiet("job")
     one = bench.run(made, "one")
@@ -95,7 +94,7 @@ def an_end_that_was_not_written_is_not_told(bench: Bench) -> None:
 
 
 @case
-def each_tenant_hears_of_its_own(bench: Bench) -> None:
+def each_tenant_gets_its_own_events(bench: Bench) -> None:
     _listen(bench, SystemEvent.COMPLETED)
     ours, theirs = bench.create_quiet("job"), bench.create_quiet("theirs", owner=OTHER)
     settlements = []
@@ -108,7 +107,7 @@ def each_tenant_hears_of_its_own(bench: Bench) -> None:
 
 
 @case
-def of_many_ends_at_once_each_is_told_once(bench: Bench) -> None:
+def each_of_many_ends_emits_one_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.COMPLETED, SystemEvent.TIMED_OUT)
     ends = []
     for number in range(6):
@@ -129,7 +128,7 @@ def of_many_ends_at_once_each_is_told_once(bench: Bench) -> None:
 
 
 @case
-def another_attempt_is_told_and_so_is_the_end_after_it(bench: Bench) -> None:
+def a_retry_emits_an_event_and_so_does_the_end_after_it(bench: Bench) -> None:
     _listen(bench, SystemEvent.RETRYING, SystemEvent.COMPLETED)
     made = bench.create_quiet("job")
     one = bench.run(made, "one")
@@ -147,7 +146,7 @@ def another_attempt_is_told_and_so_is_the_end_after_it(bench: Bench) -> None:
 
 
 @case
-def a_first_start_that_is_late_is_told(bench: Bench) -> None:
+def a_late_first_start_emits_an_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.STARTED_LATE)
     made = bench.create_quiet("job")
     bench.add(made, "late")
@@ -169,7 +168,7 @@ def a_first_start_that_is_late_is_told(bench: Bench) -> None:
 
 
 @case
-def what_never_starts_is_told(bench: Bench) -> None:
+def an_occurrence_that_never_starts_emits_an_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.SKIPPED, SystemEvent.CANCELLED, SystemEvent.MISFIRED)
     made = bench.create_quiet("job")
     bench.add(made, "skipped")
@@ -185,7 +184,7 @@ def what_never_starts_is_told(bench: Bench) -> None:
 
 
 @case
-def a_gap_is_told_with_its_count(bench: Bench) -> None:
+def a_gap_emits_an_event_with_its_count(bench: Bench) -> None:
     _listen(bench, SystemEvent.MISFIRED)
     made = bench.create("job", misfire_policy=Skip())
     bench.advance(100 * MINUTE + MINUTE // 2)
@@ -207,7 +206,7 @@ def what_an_edit_moved_has_not_ended(bench: Bench) -> None:
 
 
 @case
-def what_becomes_of_a_schedule_is_told(bench: Bench) -> None:
+def a_change_of_a_schedule_emits_an_event(bench: Bench) -> None:
     listener = _listen(bench, *(fact for fact in SystemEvent if fact.startswith("schedule.")))
     note = AuditEntry(at=NOW, caller="ada", operation="schedule/create", reason="as agreed")
     made = factories.schedule("job", created=bench.now)
@@ -231,7 +230,7 @@ def what_becomes_of_a_schedule_is_told(bench: Bench) -> None:
 
 
 @case
-def a_schedule_that_has_nothing_more_to_do_is_told_to_be_completed(bench: Bench) -> None:
+def a_completed_schedule_emits_an_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.SCHEDULE_COMPLETED)
     expected = []
     for uid, phase in (("one", Phase.COMPLETED), ("two", Phase.FAILED)):
@@ -246,7 +245,7 @@ def a_schedule_that_has_nothing_more_to_do_is_told_to_be_completed(bench: Bench)
 
 
 @case
-def a_schedule_that_pauses_itself_is_told_with_the_reason(bench: Bench) -> None:
+def an_automatic_pause_emits_an_event_with_the_reason(bench: Bench) -> None:
     _listen(bench, SystemEvent.SCHEDULE_PAUSED, SystemEvent.FAILED)
     made = bench.create_quiet("job")
     for number in range(2):
@@ -258,7 +257,7 @@ def a_schedule_that_pauses_itself_is_told_with_the_reason(bench: Bench) -> None:
 
 
 @case
-def a_chain_of_events_comes_to_an_end(bench: Bench) -> None:
+def a_chain_of_events_ends(bench: Bench) -> None:
     _listen(bench, SystemEvent.FAILED)
     made = bench.create_quiet("job")
     for chain in (Chain(MAX_DEPTH - 1, 1), Chain(MAX_DEPTH, 1), Chain(2, 2)):
@@ -271,7 +270,7 @@ def a_chain_of_events_comes_to_an_end(bench: Bench) -> None:
 
 
 @case
-def a_lost_node_is_told_once_to_every_tenant_that_listens(bench: Bench) -> None:
+def a_lost_node_emits_one_event_per_subscribed_tenant(bench: Bench) -> None:
     _listen(bench, SystemEvent.NODE_LOST)
     _listen(bench, SystemEvent.NODE_LOST, uid="listener-2")
     _listen(bench, SystemEvent.NODE_LOST, uid="listener-3", owner=OTHER)

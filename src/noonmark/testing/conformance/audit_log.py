@@ -1,4 +1,4 @@
-"""Noting: what callers did is kept with what they changed, and a key means what it was first used for."""
+"""Audit entries are written with the change that they describe; an idempotency key stands for its first request."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
-from noonmark.core.audit import AuditEntry
 from noonmark.core.planner import first_plan
+from noonmark.core.schedule import AuditEntry
 from noonmark.ports.records import KeyRecord
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LOOKAHEAD, case
@@ -26,7 +26,7 @@ def _told(bench: Bench, tenant: str = "acme", limit: int = 99, **changes: Any) -
 
 
 @case
-def notes_are_told_newest_first_and_in_pages(bench: Bench) -> None:
+def audit_entries_are_listed_newest_first_and_in_pages(bench: Bench) -> None:
     bench.store.note("acme", [_note("a"), _note("b")])
     bench.store.note("other", [_note("theirs")])
     bench.store.note("acme", [_note("c", at=NOW - 1), _note("d"), _note("e")])
@@ -43,7 +43,7 @@ def notes_are_told_newest_first_and_in_pages(bench: Bench) -> None:
 
 
 @case
-def a_note_is_told_as_it_was_made(bench: Bench) -> None:
+def an_audit_entry_is_read_as_it_was_written(bench: Bench) -> None:
     whole = AuditEntry(
         at=NOW,
         caller="ada@acme",
@@ -65,7 +65,7 @@ def a_note_is_told_as_it_was_made(bench: Bench) -> None:
 
 
 @case
-def notes_are_told_by_schedule(bench: Bench) -> None:
+def audit_entries_are_listed_by_schedule(bench: Bench) -> None:
     bench.store.note("acme", [_note(f"{n}", schedule_id=("a", "b", None)[n % 3]) for n in range(6)])
     bench.store.note("other", [_note("theirs", schedule_id="a")])
     assert _told(bench, schedule_id="a") == ["3", "0"]
@@ -76,13 +76,13 @@ def notes_are_told_by_schedule(bench: Bench) -> None:
 
 
 @case
-def whatever_somebody_says_can_be_noted(bench: Bench) -> None:
+def an_audit_entry_may_contain_any_text(bench: Bench) -> None:
     bench.store.note("acme", [_note("a", caller="\0", reason="half \ud800, and \0", request_id="\0")])
     assert _told(bench) == ["a"]
 
 
 @case
-def a_schedule_is_created_with_its_note(bench: Bench) -> None:
+def a_schedule_is_created_with_its_audit_entry(bench: Bench) -> None:
     plans = [
         replace(
             first_plan(factories.schedule(uid, schedule_id=schedule_id), lookahead=LOOKAHEAD),
@@ -97,7 +97,7 @@ def a_schedule_is_created_with_its_note(bench: Bench) -> None:
 
 
 @case
-def a_plan_is_written_with_its_note_or_without_either(bench: Bench) -> None:
+def a_plan_and_its_audit_entry_are_written_together(bench: Bench) -> None:
     made = bench.create()
     bench.create("uid-2")
     snapshot = bench.snapshot(made)
@@ -112,14 +112,14 @@ def a_plan_is_written_with_its_note_or_without_either(bench: Bench) -> None:
 
 
 @case
-def old_notes_are_forgotten(bench: Bench) -> None:
+def old_audit_entries_are_pruned(bench: Bench) -> None:
     bench.store.note("acme", [_note(f"{n}", at=NOW + n) for n in range(5)])
     bench.store.note("other", [_note("theirs", at=NOW)])
-    assert bench.store.prune_notes(before=NOW, limit=9) == 0
-    assert bench.store.prune_notes(before=NOW + 4, limit=3) == 3
+    assert bench.store.prune_audit_entries(before=NOW, limit=9) == 0
+    assert bench.store.prune_audit_entries(before=NOW + 4, limit=3) == 3
     assert _told(bench) == ["4", "3", "2"]
     assert _told(bench, "other") == []
-    assert bench.store.prune_notes(before=NOW + 4, limit=9) == 2
+    assert bench.store.prune_audit_entries(before=NOW + 4, limit=9) == 2
     assert _told(bench) == ["4"]
     bench.store.note("acme", [_note("new")])
     assert _told(bench) == ["new", "4"]
@@ -146,7 +146,7 @@ def a_key_is_free_again_after_its_lifetime(bench: Bench) -> None:
 
 
 @case
-def old_keys_are_forgotten(bench: Bench) -> None:
+def old_keys_are_pruned(bench: Bench) -> None:
     for number in range(5):
         bench.store.claim_key("ab"[number % 2], f"key-{number}", "body", now=NOW + number, lifetime=MINUTE)
     assert bench.store.prune_keys(before=NOW, limit=9) == 0

@@ -1,4 +1,4 @@
-"""The bench on which a store is tried: a clock that is set by hand, and one call for each thing that a node does."""
+"""The test bench of a store: a clock that is set by hand, and one call for each step of a node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission, Busy
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import LeaseLost, Shares, StoredSchedule
     from noonmark.ports.store import Store

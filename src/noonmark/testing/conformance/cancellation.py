@@ -1,4 +1,4 @@
-"""Cancelling: what has not started ends, what runs is asked to stop, and what makes no room in time is cut off."""
+"""Cancellation: pending occurrences end, running ones are asked to stop, and are ended if they do not stop in time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Plan
+from noonmark.core.planner import Plan, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.reasons import Reason
@@ -30,7 +29,7 @@ GRACE = overlap.CANCEL_GRACE
 
 
 def _replace(bench: Bench, made: Schedule, key: str, grace: int = GRACE) -> Occurrence:
-    """A newer one comes to wait, and asks whoever runs to make room."""
+    """A newer one comes to wait, and asks the running one to stop."""
     bench.add_event(made, key, bench.now - NOW)
     claim = bench.claim_one()
     return bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=True, cancel_grace=grace))
@@ -52,7 +51,7 @@ def a_pending_row_is_cancelled(bench: Bench) -> None:
 
 
 @case
-def whoever_claimed_what_is_cancelled_has_lost_it(bench: Bench) -> None:
+def a_cancelled_occurrence_is_lost_to_its_node(bench: Bench) -> None:
     bench.add(bench.create_quiet(), "a")
     claim = bench.claim_one()
     assert bench.store.cancel(claim.occurrence.id)
@@ -61,7 +60,7 @@ def whoever_claimed_what_is_cancelled_has_lost_it(bench: Bench) -> None:
 
 
 @case
-def a_retry_that_is_cancelled_hands_its_slot_on(bench: Bench) -> None:
+def a_cancelled_retry_hands_its_slot_on(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     bench.add(made, "b")
@@ -72,7 +71,7 @@ def a_retry_that_is_cancelled_hands_its_slot_on(bench: Bench) -> None:
 
 
 @case
-def what_waits_in_line_is_cancelled_and_leaves_the_line(bench: Bench) -> None:
+def a_queued_occurrence_is_cancelled_and_leaves_the_queue(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     bench.add(made, "b")
@@ -84,7 +83,7 @@ def what_waits_in_line_is_cancelled_and_leaves_the_line(bench: Bench) -> None:
 
 
 @case
-def what_runs_or_ended_or_is_unknown_is_not_cancelled(bench: Bench) -> None:
+def a_running_ended_or_unknown_occurrence_is_not_cancelled(bench: Bench) -> None:
     running = bench.run(bench.create_quiet(), "a")
     assert not bench.store.cancel(running.id)
     assert not bench.store.cancel("nothing")
@@ -102,7 +101,7 @@ def a_schedule_is_completed_when_its_last_one_is_cancelled(bench: Bench) -> None
 
 
 @case
-def what_was_cancelled_ahead_is_neither_planned_again_nor_counted_twice(bench: Bench) -> None:
+def an_occurrence_cancelled_ahead_is_neither_planned_again_nor_counted_twice(bench: Bench) -> None:
     made = bench.create(horizon=Horizon(occurrences=3))
     third = NOW + 3 * MINUTE
     [cancelled, _, _] = bench.store.occurrences(made.uid)
@@ -121,7 +120,7 @@ def what_was_cancelled_ahead_is_neither_planned_again_nor_counted_twice(bench: B
 
 
 @case
-def a_gap_beyond_the_watermark_is_told_from_first_to_last(bench: Bench) -> None:
+def a_gap_beyond_the_watermark_has_its_first_and_last_time(bench: Bench) -> None:
     made = bench.create()
     bench.advance(10 * MINUTE)  # the clock is ahead for a while
     assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
@@ -135,7 +134,7 @@ def a_gap_beyond_the_watermark_is_told_from_first_to_last(bench: Bench) -> None:
 
 
 @case
-def what_makes_no_room_in_time_is_overdue(bench: Bench) -> None:
+def a_run_that_does_not_stop_in_time_is_overdue(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     waiting = _replace(bench, made, "b")
@@ -171,7 +170,7 @@ def an_earlier_deadline_stays(bench: Bench) -> None:
 
 
 @case
-def what_awaits_completion_makes_room_in_time_or_is_cut_off(bench: Bench) -> None:
+def an_awaited_completion_stops_in_time_or_is_ended(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     accepted = Accepted(started=NOW, accepted=NOW)
@@ -187,7 +186,7 @@ def what_awaits_completion_makes_room_in_time_or_is_cut_off(bench: Bench) -> Non
 
 
 @case
-def the_request_to_make_room_outlives_a_lost_lease_but_no_retry(bench: Bench) -> None:
+def a_stop_request_outlives_a_lost_lease_but_not_a_retry(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     waiting = _replace(bench, made, "b", grace=2 * LEASE)

@@ -73,7 +73,7 @@ def only_the_routes_of_the_node_are_claimed(bench: Bench) -> None:
 
 
 @case
-def the_earliest_are_claimed_first_whatever_their_route(bench: Bench) -> None:
+def the_earliest_are_claimed_first_on_any_route(bench: Bench) -> None:
     made = bench.create_quiet()
     for key, after, route in (("c", 3, ROUTE), ("a", 1, "http"), ("d", 4, "http"), ("b", 2, ROUTE)):
         bench.add(made, key, after, route=route)
@@ -133,7 +133,7 @@ def leases_that_ended_and_rows_that_are_due_are_claimed_in_one_order(bench: Benc
 
 
 @case
-def a_lease_lost_in_delivery_is_counted_and_is_no_attempt(bench: Bench) -> None:
+def a_lease_lost_in_delivery_is_counted_and_is_not_an_attempt(bench: Bench) -> None:
     made = bench.create_quiet()
     started = bench.run(made, "a")
     assert started.attempt == 1
@@ -201,7 +201,7 @@ def a_lease_lasts_from_when_it_is_given_however_long_ago_it_was_asked_for(bench:
 
 
 @case
-def a_start_that_is_not_plain_has_its_lease_from_when_it_is_given(bench: Bench) -> None:
+def a_slow_path_start_has_its_lease_from_when_it_is_given(bench: Bench) -> None:
     made = bench.create_quiet(max_runs=1)
     bench.add(made, "a")
     claim = bench.claim_one()
@@ -224,7 +224,7 @@ def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
 
 
 @case
-def a_lease_that_somebody_took_or_that_is_gone_is_lost(bench: Bench) -> None:
+def a_lease_that_another_node_took_or_that_is_gone_is_lost(bench: Bench) -> None:
     made = bench.create_quiet()
     taken = bench.run(made, "a")
     bench.advance(LEASE)
@@ -263,7 +263,7 @@ def a_stop_is_for_one_delivery_and_not_for_the_retry(bench: Bench) -> None:
 
 
 @case
-def nobody_is_asked_to_stop_what_is_not_delivered(bench: Bench) -> None:
+def an_occurrence_that_is_not_delivered_gets_no_stop_request(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.add(made, "a")
     assert not bench.store.request_stop("nothing")
@@ -314,7 +314,7 @@ def a_release_leaves_what_is_not_held_or_has_started(bench: Bench) -> None:
 
 
 @case
-def whoever_lost_a_lease_cannot_renew_it(bench: Bench) -> None:
+def a_lost_lease_cannot_be_renewed(bench: Bench) -> None:
     bench.add(bench.create_quiet(), "a")
     first = bench.claim_one("node-a")
     bench.advance(LEASE)
@@ -379,7 +379,7 @@ def a_share_is_only_of_what_can_be_claimed(bench: Bench) -> None:
 
 
 @case
-def the_turns_begin_after_an_owner_and_go_around(bench: Bench) -> None:
+def owners_are_served_round_robin_from_a_given_owner(bench: Bench) -> None:
     for one in _created(bench):
         _due(bench, one, 5)
     bench.advance(SECOND)
@@ -413,7 +413,7 @@ def an_owner_has_one_share_of_all_routes(bench: Bench) -> None:
 
 
 @case
-def of_each_owner_the_earliest_are_taken_wherever_the_turns_begin(bench: Bench) -> None:
+def the_earliest_of_each_owner_are_claimed_in_any_round(bench: Bench) -> None:
     first, second, *_ = _created(bench)
     for hours in (3, 1, 2):
         _due(bench, first, 1, hours * HOUR)
@@ -425,7 +425,7 @@ def of_each_owner_the_earliest_are_taken_wherever_the_turns_begin(bench: Bench) 
 
 
 @case
-def leases_that_ended_are_shared_too(bench: Bench) -> None:
+def expired_leases_are_shared_too(bench: Bench) -> None:
     first, second, *_ = _created(bench)
     _due(bench, first, 50)
     _due(bench, second, 1, 60)

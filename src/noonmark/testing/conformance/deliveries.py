@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import Accepted, Delivered, Underway, expire, interim, settle
+from noonmark.core.settlement import Accepted, Delivered, RunInProgress, expire, interim, settle
+from noonmark.core.triggers import EventTrigger
 from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
@@ -23,16 +25,99 @@ if TYPE_CHECKING:
     from noonmark.testing.conformance.bench import Bench
 
 
+EXPECTED = 10 * SECOND
+OVERDUE = "occurrence.overdue"
+
+
+def _create(bench: Bench) -> Schedule:
+    bench.create("listener", trigger=EventTrigger(OVERDUE))
+    return bench.create_quiet(expected=EXPECTED)
+
+
+def _report(bench: Bench, made: Schedule) -> list[bool]:
+    found = bench.store.overdue(now=bench.now, limit=9)
+    return bench.store.settle([expire(one, made, now=bench.now) for one in found])
+
+
+def _reported(bench: Bench, made: Schedule) -> int:
+    return len(bench.store.events(made.owner.tenant, 9, event_type=OVERDUE))
+
+
+@case
+def a_run_that_takes_longer_than_expected_is_reported_once(bench: Bench) -> None:
+    made = _create(bench)
+    one = bench.run(made, "a")
+    bench.advance(EXPECTED - SECOND)
+    assert _report(bench, made) == []
+    bench.advance(SECOND)
+    assert _report(bench, made) == [True]
+    assert _report(bench, made) == []
+    assert (_reported(bench, made), bench.row(one).phase) == (1, Phase.DISPATCHING)
+    assert bench.settle(one)
+    assert bench.row(one).phase is Phase.COMPLETED
+
+
+@case
+def a_run_that_ends_in_time_is_not_reported(bench: Bench) -> None:
+    made = _create(bench)
+    one = bench.run(made, "a")
+    [late] = [expire(bench.row(one), made, now=NOW + EXPECTED)]
+    assert bench.settle(one)
+    bench.advance(EXPECTED)
+    assert (bench.store.settle([late]), _report(bench, made)) == ([False], [])
+
+
+@case
+def what_awaits_completion_is_reported_and_then_ends_at_its_deadline(bench: Bench) -> None:
+    made = _create(bench)
+    one = bench.run(made, "a")
+    waits = settle(one, made, Accepted(started=NOW, accepted=NOW, deadline=NOW + 3 * EXPECTED), node="node-1")
+    assert bench.store.settle([waits]) == [True]
+    bench.advance(EXPECTED)
+    assert _report(bench, made) == [True]
+    row = bench.row(one)
+    assert (row.phase, row.deadline, _reported(bench, made)) == (Phase.AWAITING_COMPLETION, NOW + 3 * EXPECTED, 1)
+    bench.advance(2 * EXPECTED)
+    assert _report(bench, made) == [True]
+    row = bench.row(one)
+    assert (row.phase, row.reason) == (Phase.TIMED_OUT, Reason.COMPLETION_TIMED_OUT)
+
+
+@case
+def what_is_asked_to_stop_is_not_cut_off_when_it_is_overdue(bench: Bench) -> None:
+    made = _create(bench)
+    one = bench.run(made, "a")
+    late = expire(bench.row(one), made, now=NOW + EXPECTED)
+    assert bench.store.request_stop(one.id)
+    bench.advance(EXPECTED)
+    assert bench.store.overdue(now=bench.now, limit=9) == []
+    assert bench.store.settle([late]) == [False]
+
+
+@case
+def the_next_attempt_has_its_own_time(bench: Bench) -> None:
+    made = _create(bench)
+    one = bench.run(made, "a")
+    bench.advance(EXPECTED - SECOND)
+    assert bench.retry(one, bench.now)
+    again = bench.start(bench.claim_one())
+    bench.advance(SECOND)
+    assert _report(bench, made) == []
+    bench.advance(EXPECTED - SECOND)
+    assert _report(bench, made) == [True]
+    assert bench.settle(again)
+
+
 SAID = {"output": "one\n"}
 MORE = {"output": "one\ntwo \u00fc\n", "output_dropped": 3}
 
 
 def _said(one: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa: ANN401 - JSON
-    return interim(one, Underway(started=started, result=result), node="node-a")
+    return interim(one, RunInProgress(started=started, result=result), node="node-a")
 
 
 @case
-def what_goes_on_is_told_as_its_open_run(bench: Bench) -> None:
+def a_delivery_in_progress_is_read_as_an_open_run(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     first, second = _said(one, SAID, NOW + 1), _said(one, MORE, NOW + 1)
@@ -46,7 +131,7 @@ def what_goes_on_is_told_as_its_open_run(bench: Bench) -> None:
 
 
 @case
-def an_open_run_is_told_once_in_pages(bench: Bench) -> None:
+def an_open_run_is_listed_once_in_pages(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.retry(one, bench.now)
@@ -60,7 +145,7 @@ def an_open_run_is_told_once_in_pages(bench: Bench) -> None:
 
 
 @case
-def the_end_takes_the_place_of_what_was_told(bench: Bench) -> None:
+def the_end_replaces_the_reported_progress(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -73,7 +158,7 @@ def the_end_takes_the_place_of_what_was_told(bench: Bench) -> None:
 
 
 @case
-def an_end_of_its_own_that_says_nothing_has_nothing(bench: Bench) -> None:
+def an_end_without_output_has_no_output(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -82,7 +167,7 @@ def an_end_of_its_own_that_says_nothing_has_nothing(bench: Bench) -> None:
 
 
 @case
-def a_run_that_was_lost_keeps_what_it_had_put_out(bench: Bench) -> None:
+def a_lost_run_keeps_its_output(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, MORE)]) == [True]
@@ -97,7 +182,7 @@ def a_run_that_was_lost_keeps_what_it_had_put_out(bench: Bench) -> None:
 
 
 @case
-def a_run_that_was_handed_back_or_stopped_keeps_it_too(bench: Bench) -> None:
+def a_run_that_was_handed_back_or_stopped_keeps_its_output(bench: Bench) -> None:
     made = bench.create_quiet()
     first = bench.run(made, "a")
     assert bench.store.progress([_said(first, SAID)]) == [True]
@@ -113,7 +198,7 @@ def a_run_that_was_handed_back_or_stopped_keeps_it_too(bench: Bench) -> None:
 
 
 @case
-def many_are_told_of_at_once_each_under_its_own_fence(bench: Bench) -> None:
+def progress_of_many_runs_is_written_at_once_each_under_its_fence(bench: Bench) -> None:
     made = [bench.create_quiet(f"uid-{number}") for number in range(3)]
     ones = [bench.run(one, "a") for one in made]
     stale = replace(ones[1], fence=ones[1].fence + 1)
@@ -126,7 +211,7 @@ def many_are_told_of_at_once_each_under_its_own_fence(bench: Bench) -> None:
 
 
 @case
-def what_goes_on_is_not_its_last_run(bench: Bench) -> None:
+def an_open_run_is_not_the_last_run(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -140,7 +225,7 @@ def what_goes_on_is_not_its_last_run(bench: Bench) -> None:
 
 
 @case
-def what_has_not_begun_or_is_awaited_is_not_told_of(bench: Bench) -> None:
+def progress_is_not_written_before_the_start_or_while_awaiting_completion(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.add(made, "a")
     claim = bench.claim_one()
@@ -154,7 +239,7 @@ def what_has_not_begun_or_is_awaited_is_not_told_of(bench: Bench) -> None:
 
 
 @case
-def what_was_told_is_forgotten_with_its_occurrence(bench: Bench) -> None:
+def progress_is_pruned_with_its_occurrence(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.store.progress([_said(one, SAID)]) == [True]
@@ -179,7 +264,7 @@ def _accepted(bench: Bench, made: Schedule, key: str = "a", within: int = MINUTE
 
 
 @case
-def what_was_accepted_awaits_completion_with_an_open_run(bench: Bench) -> None:
+def an_accepted_delivery_awaits_completion_with_an_open_run(bench: Bench) -> None:
     made = bench.create_quiet()
     row = _accepted(bench, made)
     assert (row.phase, row.reason) == (Phase.AWAITING_COMPLETION, Reason.ACCEPTED)
@@ -191,7 +276,7 @@ def what_was_accepted_awaits_completion_with_an_open_run(bench: Bench) -> None:
 
 
 @case
-def what_was_accepted_has_no_lease(bench: Bench) -> None:
+def an_accepted_delivery_has_no_lease(bench: Bench) -> None:
     row = _accepted(bench, bench.create_quiet(), within=10 * LEASE)
     assert bench.store.next_time([ROUTE]) == NOW + 10 * LEASE
     bench.advance(LEASE)
@@ -203,7 +288,7 @@ def what_was_accepted_has_no_lease(bench: Bench) -> None:
 
 
 @case
-def what_was_accepted_keeps_its_places(bench: Bench) -> None:
+def an_accepted_delivery_keeps_its_places(bench: Bench) -> None:
     made = bench.create_quiet(concurrency=Concurrency(key="db"))
     row = _accepted(bench, made)
     bench.add(made, "b")
@@ -235,7 +320,7 @@ def its_end_completes_the_run_in_place(bench: Bench) -> None:
 
 
 @case
-def what_is_accepted_is_accepted_once(bench: Bench) -> None:
+def a_delivery_is_accepted_once(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.add(made, "a")
     started = bench.start(bench.claim_one())
@@ -247,7 +332,7 @@ def what_is_accepted_is_accepted_once(bench: Bench) -> None:
 
 
 @case
-def overdue_is_what_has_not_ended_by_its_deadline(bench: Bench) -> None:
+def a_delivery_is_overdue_from_its_deadline(bench: Bench) -> None:
     rows = [
         _accepted(bench, bench.create_quiet(uid), uid, within)
         for uid, within in (("uid-1", 3 * MINUTE), ("uid-2", MINUTE), ("uid-3", 2 * MINUTE))
@@ -263,7 +348,7 @@ def overdue_is_what_has_not_ended_by_its_deadline(bench: Bench) -> None:
 
 
 @case
-def no_completion_in_time_ends_it_or_is_tried_again(bench: Bench) -> None:
+def a_completion_timeout_ends_it_or_is_retried(bench: Bench) -> None:
     made = bench.create_quiet(retry_policy=RetryPolicy(max_attempts=2))
     _accepted(bench, made)
     bench.advance(MINUTE)
@@ -288,7 +373,7 @@ def no_completion_in_time_ends_it_or_is_tried_again(bench: Bench) -> None:
 
 
 @case
-def what_was_accepted_outlives_a_pause_and_a_delete(bench: Bench) -> None:
+def an_accepted_delivery_outlives_a_pause_and_a_delete(bench: Bench) -> None:
     made = bench.create_quiet()
     row = _accepted(bench, made)
     assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
@@ -301,7 +386,7 @@ def what_was_accepted_outlives_a_pause_and_a_delete(bench: Bench) -> None:
 
 
 @case
-def what_has_ended_has_no_deadline_any_more(bench: Bench) -> None:
+def an_ended_delivery_has_no_deadline(bench: Bench) -> None:
     row = _accepted(bench, bench.create_quiet())
     assert bench.settle(row)
     assert bench.row(row).deadline is None

@@ -1,4 +1,4 @@
-"""Dependencies: what waits for its upstreams, and schedules that follow others."""
+"""Dependencies: occurrences that wait for upstreams, and schedules that only follow others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _both_due(bench: Bench) -> tuple[Claim, Claim]:
 
 
 @case
-def an_upstream_stands_as_it_is_stored(bench: Bench) -> None:
+def an_upstream_is_read_as_it_is_stored(bench: Bench) -> None:
     up, down = _both_due(bench)
     first = NOW + MINUTE
     told = _stands(bench, down)
@@ -84,7 +84,7 @@ def an_upstream_stands_as_it_is_stored(bench: Bench) -> None:
 
 
 @case
-def an_upstream_that_is_not_there_has_no_phase(bench: Bench) -> None:
+def an_unknown_upstream_has_no_phase(bench: Bench) -> None:
     bench.create("down", depends_on=ON_UP)
     bench.create("other", schedule_id=UP, owner=Owner(tenant="elsewhere", user="ada"))
     bench.advance(MINUTE)
@@ -93,7 +93,7 @@ def an_upstream_that_is_not_there_has_no_phase(bench: Bench) -> None:
 
 
 @case
-def a_deleted_upstream_is_not_there_until_its_id_comes_back(bench: Bench) -> None:
+def a_deleted_upstream_is_unknown_until_its_id_is_used_again(bench: Bench) -> None:
     up, down = _both_due(bench)
     _waiting(bench, down)
     assert bench.commit(edits.delete(bench.snapshot(up.schedule), now=bench.now))
@@ -167,7 +167,7 @@ def an_end_gives_what_waits_for_it_a_time(bench: Bench) -> None:
 
 
 @case
-def many_ends_in_one_call_are_told_as_one_by_one(bench: Bench) -> None:
+def many_ends_in_one_call_count_like_one_by_one(bench: Bench) -> None:
     up, down = _both_due(bench)
     lone = bench.create_quiet("lone")
     bench.add(lone, "a", MINUTE)
@@ -214,7 +214,7 @@ def what_waits_for_a_first_outcome_takes_any(bench: Bench) -> None:
 
 
 @case
-def a_change_of_the_upstream_lets_what_waits_be_decided_again(bench: Bench) -> None:
+def a_change_of_the_upstream_makes_waiting_ones_be_decided_again(bench: Bench) -> None:
     up, down = _both_due(bench)
     bench.start(up)
     _waiting(bench, down)
@@ -229,7 +229,7 @@ def a_change_of_the_upstream_lets_what_waits_be_decided_again(bench: Bench) -> N
 
 
 @case
-def a_withdrawn_projection_of_the_upstream_is_news(bench: Bench) -> None:
+def a_withdrawn_projection_of_the_upstream_is_noticed(bench: Bench) -> None:
     up = bench.create("up")
     bench.create("down", depends_on=ON_UP)
     bench.advance(MINUTE)
@@ -342,7 +342,7 @@ def a_gap_that_ends_with_the_time_before_is_not_in_question(bench: Bench) -> Non
 
 
 @case
-def the_end_of_the_time_before_wakes_nobody(bench: Bench) -> None:
+def the_end_of_the_previous_time_wakes_no_downstream(bench: Bench) -> None:
     bench.create("up", horizon=Horizon(occurrences=2))
     bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
     bench.advance(2 * MINUTE)
@@ -380,7 +380,7 @@ def what_depends_on_what_has_another_version_when_somebody_depends_on_nothing_an
 
 
 @case
-def an_edit_of_what_people_read_wakes_nobody(bench: Bench) -> None:
+def an_edit_of_texts_wakes_no_downstream(bench: Bench) -> None:
     _, down = _both_due(bench)
     _waiting(bench, down)
     labelled = replace(down.schedule.declaration, labels={"team": "data"})

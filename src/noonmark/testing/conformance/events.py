@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
-from noonmark.core.causation import chain_behind
-from noonmark.core.chain import Chain
-from noonmark.core.event import Event
+from noonmark.core.causation import Reaction, chain_behind, match
+from noonmark.core.event import Chain, Event
 from noonmark.core.ids import event, occurrence_id
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import plan
-from noonmark.core.policies.overrides import Overrides
-from noonmark.core.reactions import Reaction, match
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
@@ -23,8 +21,8 @@ from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, case
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
-    from noonmark.core.plans import Plan
-    from noonmark.core.reactions import UnmatchedEvent
+    from noonmark.core.causation import UnmatchedEvent
+    from noonmark.core.planner import Plan
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
@@ -61,7 +59,7 @@ def heard(audiences: list[UnmatchedEvent]) -> list[tuple[str | None, list[str]]]
 
 
 @case
-def an_event_is_kept_once_for_its_tenant(bench: Bench) -> None:
+def an_event_is_stored_once_for_its_tenant(bench: Bench) -> None:
     assert bench.store.emit("acme", [_event("a"), _event("b"), _event("a")]) == [True, True, False]
     assert bench.store.emit("acme", [_event("b", "other", payload={"x": 1}), _event("c")]) == [False, True]
     assert bench.store.emit("other", [_event("a")]) == [True]
@@ -76,7 +74,7 @@ def an_event_is_kept_once_for_its_tenant(bench: Bench) -> None:
 
 
 @case
-def what_led_to_an_event_leads_to_what_it_sets_off(bench: Bench) -> None:
+def the_chain_of_an_event_continues_in_what_it_triggers(bench: Bench) -> None:
     behind = Chain(3, 1, ("abcdefghi", "123456789"), ("first", "second"))
     listener = _listen(bench, "listener")
     bench.advance(1)
@@ -93,7 +91,7 @@ def what_led_to_an_event_leads_to_what_it_sets_off(bench: Bench) -> None:
 
 
 @case
-def an_event_is_told_as_it_was_emitted(bench: Bench) -> None:
+def an_event_is_read_as_it_was_emitted(bench: Bench) -> None:
     payloads: list[object] = [{"path": "a", "n": [1, 2.5, None, True]}, "text", 7, [], None, "é\n"]
     sent = [_event(f"e{n}", f"type-{n}", source="api", payload=one) for n, one in enumerate(payloads)]
     bench.store.emit("acme", sent)
@@ -117,7 +115,7 @@ def events_of_a_tenant_have_moments_that_rise(bench: Bench) -> None:
 
 
 @case
-def an_event_is_offered_to_those_of_its_tenant_who_listen_for_its_type(bench: Bench) -> None:
+def an_event_is_offered_to_subscribers_of_its_tenant_and_type(bench: Bench) -> None:
     _listen(bench, "seen")
     _listen(bench, "both", "gone", "seen")
     _listen(bench, "gone", "gone")
@@ -133,7 +131,7 @@ def an_event_is_offered_to_those_of_its_tenant_who_listen_for_its_type(bench: Be
 
 
 @case
-def who_listens_follows_every_change_of_a_schedule(bench: Bench) -> None:
+def subscriptions_follow_every_change_of_a_schedule(bench: Bench) -> None:
     made = _listen(bench, "uid-1")
     paused = _listen(bench, "uid-2", phase=SchedulePhase.PAUSED)
     gone = _listen(bench, "uid-3")
@@ -163,7 +161,7 @@ def a_match_is_an_occurrence_that_can_be_claimed(bench: Bench) -> None:
 
 
 @case
-def what_a_paused_schedule_hears_is_counted_as_skipped(bench: Bench) -> None:
+def an_event_for_a_paused_schedule_is_counted_as_skipped(bench: Bench) -> None:
     made = _listen(bench, "uid-1", phase=SchedulePhase.PAUSED)
     _emit(bench, "a")
     assert _match(bench) == [True]
@@ -173,7 +171,7 @@ def what_a_paused_schedule_hears_is_counted_as_skipped(bench: Bench) -> None:
 
 
 @case
-def an_event_with_many_listeners_is_matched_page_by_page(bench: Bench) -> None:
+def an_event_with_many_subscribers_is_matched_page_by_page(bench: Bench) -> None:
     made = [_listen(bench, f"uid-{number}") for number in range(5)]
     _emit(bench, "a", "b")
     pages = []
@@ -257,7 +255,7 @@ def what_was_decided_about_a_schedule_that_changed_is_not_written(bench: Bench) 
 
 
 @case
-def what_an_event_set_off_before_is_left_as_it_is(bench: Bench) -> None:
+def an_occurrence_that_an_event_triggered_before_is_unchanged(bench: Bench) -> None:
     made = _listen(bench, "uid-1")
     bench.add_event(made, "a", payload={"kept": True})
     _emit(bench, "a")
@@ -294,7 +292,7 @@ def a_schedule_whose_events_are_over_is_completed(bench: Bench) -> None:
 
 
 @case
-def events_that_are_old_are_forgotten_when_they_are_matched(bench: Bench) -> None:
+def old_events_are_pruned_when_they_are_matched(bench: Bench) -> None:
     _emit(bench, "a", "b")
     assert bench.store.prune_events(before=NOW + MINUTE, keep=9, limit=9) == 0
     assert _match(bench) == [True, True]
@@ -324,7 +322,7 @@ def of_each_tenant_the_newest_matched_events_are_kept(bench: Bench) -> None:
 
 
 @case
-def no_more_events_are_told_than_asked_for_matched_or_not(bench: Bench) -> None:
+def at_most_limit_events_are_listed_matched_or_not(bench: Bench) -> None:
     _emit(bench, "a", "b")
     assert _match(bench) == [True, True]
     _emit(bench, "c")
@@ -348,7 +346,7 @@ def _shown(bench: Bench, payload: object, event_type: str = "seen", source: str 
 
 
 @case
-def an_event_is_offered_to_those_who_want_its_values_or_any(bench: Bench) -> None:
+def an_event_is_offered_to_filters_that_may_match(bench: Bench) -> None:
     _listen_filtered(bench, "any", {})
     _listen_filtered(bench, "big", {"n": {"gte": 100}})
     for number in range(3):
@@ -378,7 +376,7 @@ def an_event_is_offered_to_those_who_want_its_values_or_any(bench: Bench) -> Non
 
 
 @case
-def who_is_asked_follows_every_change_of_the_filters(bench: Bench) -> None:
+def the_filter_index_follows_every_change_of_the_filters(bench: Bench) -> None:
     made = _listen_filtered(bench, "uid-1", {"n": 1})
 
     def changed(plan: Plan, *payloads: object) -> list[bool]:
@@ -410,7 +408,7 @@ def who_is_asked_follows_every_change_of_the_filters(bench: Bench) -> None:
 
 
 @case
-def those_who_want_different_values_are_asked_page_by_page(bench: Bench) -> None:
+def subscribers_with_different_filters_are_matched_page_by_page(bench: Bench) -> None:
     wants = [{}, {"n": 1}, {"m": 1}, {"m": 1, "n": 1}, {"n": 2}]
     made = [_listen_filtered(bench, f"uid-{number:02}", wants[number % 5]) for number in range(15)]
     payloads = [{"n": 1, "m": 1}, {"n": 2}, {"n": 3}]
@@ -428,7 +426,7 @@ def those_who_want_different_values_are_asked_page_by_page(bench: Bench) -> None
 
 
 @case
-def of_a_burst_each_event_is_offered_to_its_own(bench: Bench) -> None:
+def each_event_of_a_burst_is_offered_to_its_subscribers(bench: Bench) -> None:
     for number in range(40):
         _listen_filtered(bench, f"uid-{number:02}", {"customer": f"c-{number:02}"})
     numbers = [number * 7 % 40 for number in range(60)]

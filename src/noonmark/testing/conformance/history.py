@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @case
-def occurrences_are_told_newest_first(bench: Bench) -> None:
+def occurrences_are_listed_newest_first(bench: Bench) -> None:
     made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     a, c, b = [bench.add(made, key, after) for key, after in (("a", 1), ("c", 3), ("b", 2))]
     twins = sorted([bench.add(made, f"twin-{n}", 4) for n in range(3)], key=lambda one: one.id, reverse=True)
@@ -42,7 +42,7 @@ def occurrences_are_told_newest_first(bench: Bench) -> None:
 
 
 @case
-def runs_are_told_newest_first(bench: Bench) -> None:
+def runs_are_listed_newest_first(bench: Bench) -> None:
     made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     ran = []
     for key in ("a", "b", "c"):
@@ -88,7 +88,7 @@ def _history(bench: Bench, uid: str, count: int) -> list[Occurrence]:
 
 
 @case
-def what_ended_long_ago_is_forgotten_with_its_runs(bench: Bench) -> None:
+def old_occurrences_are_pruned_with_their_runs(bench: Bench) -> None:
     ended = _history(bench, "uid-1", 4)
     live = bench.run(bench.create_quiet("uid-2"), "live")
     assert bench.store.prune(before=NOW + 1, keep=100, limit=100) == 0
@@ -114,7 +114,7 @@ def of_each_schedule_the_newest_are_kept(bench: Bench) -> None:
 
 
 @case
-def no_more_is_forgotten_at_a_time_than_asked_for(bench: Bench) -> None:
+def at_most_limit_occurrences_are_pruned_at_a_time(bench: Bench) -> None:
     _history(bench, "uid-1", 5)
     assert bench.store.prune(before=NOW + MINUTE, keep=100, limit=2) == 2
     assert bench.store.prune(before=NOW, keep=1, limit=1) == 1
@@ -123,7 +123,7 @@ def no_more_is_forgotten_at_a_time_than_asked_for(bench: Bench) -> None:
 
 
 @case
-def of_many_schedules_the_fullest_are_cut_first(bench: Bench) -> None:
+def the_fullest_schedules_are_pruned_first(bench: Bench) -> None:
     histories = {f"uid-{count}": _history(bench, f"uid-{count}", count) for count in (3, 6, 5, 4)}
 
     def left() -> dict[str, list[str]]:
@@ -140,7 +140,7 @@ def of_many_schedules_the_fullest_are_cut_first(bench: Bench) -> None:
 
 
 @case
-def of_those_of_one_time_no_more_are_forgotten_than_are_too_many(bench: Bench) -> None:
+def among_equal_times_only_the_excess_is_pruned(bench: Bench) -> None:
     made = bench.create_quiet()
     twins = [
         factories.occurrence(made, manual(f"{number}"), nominal=NOW, phase=Phase.SKIPPED, reason=Reason.PAUSED)
@@ -154,7 +154,7 @@ def of_those_of_one_time_no_more_are_forgotten_than_are_too_many(bench: Bench) -
 
 
 @case
-def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
+def a_pruned_occurrence_can_be_added_again(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.settle(one)
@@ -164,7 +164,7 @@ def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
 
 
 @case
-def what_was_forgotten_leaves_no_runs_to_whoever_comes_next(bench: Bench) -> None:
+def a_pruned_occurrence_leaves_no_runs_to_its_successor(bench: Bench) -> None:
     made = bench.create_quiet()
     for key in ("a", "b"):
         assert bench.settle(bench.run(made, key))
@@ -176,7 +176,7 @@ def what_was_forgotten_leaves_no_runs_to_whoever_comes_next(bench: Bench) -> Non
 
 
 @case
-def a_deleted_schedule_is_found_when_it_is_asked_for(bench: Bench) -> None:
+def a_deleted_schedule_is_found_on_request(bench: Bench) -> None:
     assert bench.store.find("acme", "a", deleted=True) is None
     for number in range(2):
         made = bench.create(f"uid-{number}", schedule_id="a")
@@ -194,7 +194,7 @@ def a_deleted_schedule_is_found_when_it_is_asked_for(bench: Bench) -> None:
 
 
 @case
-def deleted_schedules_are_listed_when_they_are_asked_for(bench: Bench) -> None:
+def deleted_schedules_are_listed_on_request(bench: Bench) -> None:
     made = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
     assert bench.store.schedules("acme", limit=9, deleted=True) == []
     for number in (2, 0, 3):
@@ -207,7 +207,7 @@ def deleted_schedules_are_listed_when_they_are_asked_for(bench: Bench) -> None:
 
 
 @case
-def the_next_time_of_a_schedule_is_told_while_a_node_holds_it(bench: Bench) -> None:
+def the_next_time_of_a_schedule_is_known_while_a_node_holds_it(bench: Bench) -> None:
     made = bench.create()
     assert bench.kept(made).next_due == NOW + MINUTE
     [claim] = bench.claim(until=NOW + MINUTE)
@@ -218,7 +218,7 @@ def the_next_time_of_a_schedule_is_told_while_a_node_holds_it(bench: Bench) -> N
 
 
 @case
-def a_delivery_is_told_as_a_run_while_it_goes_on(bench: Bench) -> None:
+def a_delivery_in_progress_is_listed_as_a_run(bench: Bench) -> None:
     made = bench.create_quiet()
     assert bench.settle(bench.run(made, "before"))
     bench.advance(1)
@@ -233,7 +233,7 @@ def a_delivery_is_told_as_a_run_while_it_goes_on(bench: Bench) -> None:
 
 
 @case
-def what_a_schedule_does_at_present_is_told(bench: Bench) -> None:
+def the_activity_of_a_schedule_is_listed(bench: Bench) -> None:
     quiet, busy = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     nothing = Activity()
     assert bench.store.activities([busy.uid, "nobody", quiet.uid]) == [nothing, nothing, nothing]
@@ -256,7 +256,7 @@ def what_a_schedule_does_at_present_is_told(bench: Bench) -> None:
 
 
 @case
-def of_several_attempts_the_last_is_told(bench: Bench) -> None:
+def the_last_of_several_attempts_is_listed(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     assert bench.retry(one, NOW + 5)
@@ -271,7 +271,7 @@ def of_several_attempts_the_last_is_told(bench: Bench) -> None:
 
 
 @case
-def a_history_is_cut_to_whatever_size_is_asked_for(bench: Bench) -> None:
+def a_history_is_pruned_to_any_size(bench: Bench) -> None:
     made = bench.create_quiet()
     ended = [
         factories.occurrence(made, manual(f"{number}"), nominal=NOW + number, phase=Phase.SKIPPED, reason=Reason.PAUSED)
@@ -299,7 +299,7 @@ def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
 
 
 @case
-def what_comes_back_after_an_edit_is_no_part_of_the_history(bench: Bench) -> None:
+def a_reopened_occurrence_is_not_part_of_the_history(bench: Bench) -> None:
     made = bench.create()
     hourly = replace(made.declaration, trigger=IntervalTrigger(3_600, start_at=from_micros(NOW + 60 * MINUTE)))
     for declared in (hourly, made.declaration):
@@ -393,7 +393,7 @@ def runs_are_read_in_pages(bench: Bench) -> None:
 
 
 @case
-def the_last_runs_of_several_occurrences_are_told_at_once(bench: Bench) -> None:
+def the_last_runs_of_several_occurrences_are_read_at_once(bench: Bench) -> None:
     made = bench.create_quiet()
     assert bench.store.last_runs([]) == {}
     failed = bench.run(made, "failed")
@@ -419,7 +419,7 @@ def the_last_runs_of_several_occurrences_are_told_at_once(bench: Bench) -> None:
 
 
 @case
-def an_occurrence_tells_its_own_runs(bench: Bench) -> None:
+def the_runs_of_an_occurrence_are_listed(bench: Bench) -> None:
     made = bench.create_quiet()
     other = bench.run(made, "other")
     assert bench.settle(other)
@@ -470,7 +470,7 @@ def a_run_whose_lease_was_lost_is_found_beside_the_next_one(bench: Bench) -> Non
 
 
 @case
-def a_forgotten_occurrence_has_no_runs(bench: Bench) -> None:
+def a_pruned_occurrence_has_no_runs(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "one")
     assert bench.settle(one)
@@ -495,7 +495,7 @@ def events_are_read_in_pages_and_by_type(bench: Bench) -> None:
 
 
 @case
-def what_stands_for_a_time_is_found_however_much_lies_between(bench: Bench) -> None:
+def the_row_of_a_time_is_found_at_any_distance(bench: Bench) -> None:
     made = bench.create_quiet()
     long, short = ((NOW, NOW + 10 * MINUTE), (NOW + 3 * MINUTE, NOW + 5 * MINUTE))
     gaps = [
@@ -568,7 +568,7 @@ def occurrences_of_all_schedules_are_found_by_their_time(bench: Bench) -> None:
 
 
 @case
-def a_search_goes_on_where_it_ended(bench: Bench) -> None:
+def a_search_continues_where_it_ended(bench: Bench) -> None:
     made = bench.create_quiet("uid-1")
     ended = []
     for n in range(7):

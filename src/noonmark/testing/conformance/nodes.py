@@ -9,6 +9,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Wait, unserved
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase
+from noonmark.core.pipeline_ownership import pipeline_schedule_id
 from noonmark.core.policies import misfire
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
@@ -48,7 +49,7 @@ def _leaders(bench: Bench) -> list[str]:
 
 
 @case
-def a_node_is_known_by_its_last_beat(bench: Bench) -> None:
+def a_node_is_read_as_its_last_heartbeat(bench: Bench) -> None:
     assert bench.store.nodes() == []
     first = Heartbeat(
         node="node-a",
@@ -83,7 +84,7 @@ def a_node_is_known_by_its_last_beat(bench: Bench) -> None:
 
 
 @case
-def nodes_are_told_by_name(bench: Bench) -> None:
+def nodes_are_listed_by_name(bench: Bench) -> None:
     for name in ("node-c", "node-a", "node-b"):
         _beat(bench, name)
     assert [node.name for node in bench.store.nodes()] == ["node-a", "node-b", "node-c"]
@@ -105,7 +106,7 @@ def a_node_is_alive_until_it_was_silent_for_two_of_its_own_leases(bench: Bench) 
 
 
 @case
-def a_node_that_was_not_heard_of_for_a_day_is_told_no_more(bench: Bench) -> None:
+def a_node_without_a_heartbeat_for_a_day_is_not_listed(bench: Bench) -> None:
     for name in ("node-a", "node-b", "node-c"):
         _beat(bench, name)
     bench.store.leave("node-a")
@@ -120,7 +121,7 @@ def a_node_that_was_not_heard_of_for_a_day_is_told_no_more(bench: Bench) -> None
 
 
 @case
-def a_node_of_whose_loss_nobody_was_told_is_kept_for_30_days(bench: Bench) -> None:
+def an_unreported_lost_node_is_kept_for_30_days(bench: Bench) -> None:
     for name in ("node-a", "node-b"):
         _beat(bench, name)
     bench.advance(30 * DAY)
@@ -140,7 +141,7 @@ def a_node_of_whose_loss_nobody_was_told_is_kept_for_30_days(bench: Bench) -> No
 
 
 @case
-def a_node_that_leaves_is_alive_no_more_but_still_told(bench: Bench) -> None:
+def a_node_that_leaves_is_not_alive_but_still_listed(bench: Bench) -> None:
     _beat(bench, "node-a")
     _beat(bench, "node-b")
     bench.advance(SECOND)
@@ -155,7 +156,7 @@ def a_node_that_leaves_is_alive_no_more_but_still_told(bench: Bench) -> None:
 
 
 @case
-def whoever_comes_first_leads_and_the_others_are_told(bench: Bench) -> None:
+def the_first_node_leads_and_the_others_learn_of_it(bench: Bench) -> None:
     leadership = Leadership(term=1, leader="node-a", until=NOW + LEASE)
     assert _lead(bench, "node-a") == leadership
     bench.advance(LEASE - 1)
@@ -184,7 +185,7 @@ def the_lead_is_free_at_exactly_the_end_of_its_lease(bench: Bench) -> None:
 
 
 @case
-def whoever_takes_the_lead_again_too_late_has_a_new_term(bench: Bench) -> None:
+def a_leader_that_renews_too_late_gets_a_new_term(bench: Bench) -> None:
     _lead(bench, "node-a")
     bench.advance(LEASE)
     assert _lead(bench, "node-a").term == 2
@@ -211,7 +212,7 @@ def a_leader_that_left_and_comes_back_has_a_new_term(bench: Bench) -> None:
 
 
 @case
-def the_leader_is_told_until_its_lease_ends(bench: Bench) -> None:
+def the_leader_is_known_until_its_lease_ends(bench: Bench) -> None:
     _beat(bench, "node-a", DAY)
     _beat(bench, "node-b", DAY)
     assert _leaders(bench) == []
@@ -250,7 +251,7 @@ def _orphans(bench: Bench, limit: int = 10) -> list[Claim]:
 
 
 @case
-def what_nobody_serves_is_an_orphan_when_patience_has_run_out(bench: Bench) -> None:
+def an_unserved_occurrence_is_an_orphan_after_its_grace_period(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.add(made, "a")
     _serve_routes(bench, "node-a", "http")
@@ -268,7 +269,7 @@ def what_nobody_serves_is_an_orphan_when_patience_has_run_out(bench: Bench) -> N
 
 
 @case
-def a_route_is_served_as_long_as_somebody_says_so(bench: Bench) -> None:
+def a_route_is_served_as_long_as_a_node_reports_it(bench: Bench) -> None:
     bench.add(bench.create_quiet(), "a")
     bench.advance(GRACE)
     _serve_routes(bench, "node-b", "http", ROUTE)
@@ -294,7 +295,7 @@ def a_node_that_serves_less_from_now_on_served_it_until_then(bench: Bench) -> No
 
 
 @case
-def a_node_that_is_behind_the_times_takes_back_nothing_that_another_has_said(bench: Bench) -> None:
+def a_late_heartbeat_does_not_undo_a_newer_one(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.advance(2 * GRACE)
     _serve_routes(bench, "node-a", "http")
@@ -303,7 +304,7 @@ def a_node_that_is_behind_the_times_takes_back_nothing_that_another_has_said(ben
 
 
 @case
-def patience_is_the_grace_of_the_schedule_but_not_less_than_a_few_beats(bench: Bench) -> None:
+def the_orphan_grace_period_is_at_least_a_few_heartbeats(bench: Bench) -> None:
     for uid, grace in (("uid-1", SECOND), ("uid-2", 2 * GRACE)):
         bench.add(bench.create_quiet(uid, misfire_policy=misfire.Skip(grace=grace)), uid)
     bench.advance(MIN_PATIENCE)
@@ -315,7 +316,7 @@ def patience_is_the_grace_of_the_schedule_but_not_less_than_a_few_beats(bench: B
 
 
 @case
-def orphans_come_in_the_order_of_a_claim_and_no_more_than_asked_for(bench: Bench) -> None:
+def orphans_are_listed_in_claim_order_up_to_the_limit(bench: Bench) -> None:
     made = bench.create_quiet()
     for key, after, route in (("c", 3, ROUTE), ("a", 1, "http"), ("b", 2, ROUTE), ("late", GRACE, ROUTE)):
         bench.add(made, key, after, route=route)
@@ -326,7 +327,7 @@ def orphans_come_in_the_order_of_a_claim_and_no_more_than_asked_for(bench: Bench
 
 
 @case
-def a_delivery_that_nobody_can_take_over_is_an_orphan(bench: Bench) -> None:
+def a_delivery_that_no_node_can_take_over_is_an_orphan(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     bench.advance(LEASE + GRACE)
@@ -341,7 +342,7 @@ def a_delivery_that_nobody_can_take_over_is_an_orphan(bench: Bench) -> None:
 
 
 @case
-def what_waits_or_is_held_by_a_pause_is_no_orphan(bench: Bench) -> None:
+def a_waiting_or_paused_occurrence_is_not_an_orphan(bench: Bench) -> None:
     made, paused = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     bench.add(made, "a")
     bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.DEPENDENCY_PENDING))
@@ -451,3 +452,15 @@ def a_route_of_a_node_that_has_left_was_served_until_its_last_beat(bench: Bench)
     bench.advance(2)
     assert bench.snapshot(made).unserved
     assert len(_orphans(bench)) == 1
+
+
+@case
+def schedules_of_pipelines_are_found_by_their_ids(bench: Bench) -> None:
+    ids = [pipeline_schedule_id("node-b", "2"), pipeline_schedule_id("node-a", "1"), "pipelines", "job_1", "pipeline"]
+    made = [bench.create(f"uid-{number}", schedule_id=one) for number, one in enumerate(ids)]
+    expected = sorted(ids[:2])
+    assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 10)] == expected
+    assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 1)] == expected[:1]
+    assert bench.store.pipeline_schedules("other", 10) == []
+    assert bench.store.change(made[0].uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+    assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 10)] == [ids[1]]

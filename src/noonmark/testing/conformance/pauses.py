@@ -1,4 +1,4 @@
-"""A pause holds what the schedule asked for by itself, and lets go of it when it ends."""
+"""A pause holds the occurrences of the trigger, and releases them when it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from noonmark.core.admission import Wait
 from noonmark.core.ids import backfill
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.plans import occurrence
+from noonmark.core.occurrence import backfill_pause
+from noonmark.core.planner import occurrence
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.reasons import Reason
@@ -62,7 +63,7 @@ def a_retry_that_is_asked_for_during_a_pause_is_held(bench: Bench) -> None:
 
 
 @case
-def whoever_has_claimed_what_a_pause_holds_has_lost_it(bench: Bench) -> None:
+def an_occurrence_that_a_pause_holds_is_lost_to_its_node(bench: Bench) -> None:
     made = bench.create_quiet()
     event = bench.add_event(made, "a")
     claim = bench.claim_one()
@@ -78,7 +79,7 @@ def whoever_has_claimed_what_a_pause_holds_has_lost_it(bench: Bench) -> None:
 
 
 @case
-def what_was_asked_for_goes_on_during_a_pause(bench: Bench) -> None:
+def a_requested_run_continues_during_a_pause(bench: Bench) -> None:
     made = bench.create_quiet()
     bench.add(made, "a")
     claim = bench.claim_one()
@@ -211,7 +212,7 @@ def _backfill(bench: Bench, made: Schedule, count: int = 3) -> list[Occurrence]:
 
 
 @case
-def a_backfill_tells_how_far_it_is(bench: Bench) -> None:
+def a_backfill_has_its_progress(bench: Bench) -> None:
     made = bench.create_quiet()
     assert bench.store.backfills(made.uid) == []
     bench.add(made, "asked for")
@@ -238,8 +239,14 @@ def a_paused_backfill_starts_nothing_and_keeps_nothing_from_others(bench: Bench)
     first, second, third = bench.claim()
     running = bench.start(first)
     bench.decide(Wait(claim=second, waiting_for=Reason.QUEUED))
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 2
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 0
+    since, other = Pause(at=bench.now, by="ada", reason="load"), Pause(at=bench.now + 1, by="eve")
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, since) == 2
+    assert backfill_pause(bench.row(rows[1])) == backfill_pause(bench.row(rows[2])) == since.to_document()
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, other) == 0
+    assert backfill_pause(bench.row(rows[1])) == since.to_document()
+    again = replace(other, reason="incident")
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, again) == 0
+    assert backfill_pause(bench.row(rows[1])) == replace(again, at=since.at).to_document()
     assert bench.store.backfills(made.uid)[0].held == 2
     assert bench.admit(start(third)) == LeaseLost(occurrence_id=rows[2].id)
     assert bench.settle(running)
@@ -249,6 +256,7 @@ def a_paused_backfill_starts_nothing_and_keeps_nothing_from_others(bench: Bench)
     _resume(bench, made)
     assert bench.claim() == []
     assert bench.store.change_backfill(made.uid, "b1", BackfillChange.RELEASE) == 2
+    assert (bench.row(rows[1]).detail, backfill_pause(bench.row(rows[1]))) == ("", None)
     bench.advance(9)
     claims = {claim.occurrence.id: claim for claim in bench.claim()}
     assert bench.settle(bench.start(claims[rows[1].id]))
@@ -312,7 +320,7 @@ def a_pause_that_has_ended_is_plannable(bench: Bench) -> None:
 
 
 @case
-def a_pause_that_came_by_itself_says_why(bench: Bench) -> None:
+def an_automatic_pause_has_its_reason(bench: Bench) -> None:
     made = bench.create(pause_on_failure=1)
     bench.advance(MINUTE)
     assert bench.fail(bench.start(bench.claim_one()), pause_after=1)

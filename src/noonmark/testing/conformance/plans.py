@@ -11,8 +11,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.errors import Conflict
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import first_plan, plan
-from noonmark.core.plans import Plan, occurrence
+from noonmark.core.planner import Plan, first_plan, occurrence, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Dependency, Horizon
 from noonmark.core.reasons import Reason
@@ -25,7 +24,7 @@ from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
@@ -43,7 +42,7 @@ def _hourly() -> IntervalTrigger:
 
 
 @case
-def a_snapshot_tells_watermark_and_projections_in_order(bench: Bench) -> None:
+def a_snapshot_has_the_watermark_and_projections_in_order(bench: Bench) -> None:
     made = bench.create(horizon=Horizon(occurrences=3))
     bench.add(made, "asked for")
     snapshot = bench.snapshot(made)
@@ -55,7 +54,7 @@ def a_snapshot_tells_watermark_and_projections_in_order(bench: Bench) -> None:
 
 
 @case
-def a_snapshot_tells_which_projections_are_claimed_or_wait(bench: Bench) -> None:
+def a_snapshot_has_claimed_and_waiting_projections(bench: Bench) -> None:
     made = bench.create(horizon=Horizon(occurrences=3))
     bench.advance(3 * MINUTE)
     claims = bench.claim(limit=2)
@@ -67,7 +66,7 @@ def a_snapshot_tells_which_projections_are_claimed_or_wait(bench: Bench) -> None
 
 
 @case
-def what_has_started_is_no_projection_but_is_admitted(bench: Bench) -> None:
+def a_started_occurrence_is_not_a_projection_but_is_admitted(bench: Bench) -> None:
     made = bench.create()
     bench.advance(MINUTE)
     started = bench.start(bench.claim_one())
@@ -162,7 +161,7 @@ def a_plan_of_an_old_phase_is_lost(bench: Bench) -> None:
 
 
 @case
-def of_two_edits_of_what_people_read_the_second_is_lost(bench: Bench) -> None:
+def the_second_of_two_edits_of_texts_is_lost(bench: Bench) -> None:
     made = bench.create()
     snapshot = bench.snapshot(made)
     declarations = (
@@ -242,7 +241,7 @@ def an_edit_supersedes_and_another_one_reopens(bench: Bench) -> None:
 
 
 @case
-def an_edit_binds_projections_anew_and_whoever_claimed_them_has_lost(bench: Bench) -> None:
+def an_edit_updates_projections_and_takes_them_from_their_nodes(bench: Bench) -> None:
     made = bench.create()
     [claim] = bench.claim(until=FIRST)
     assert bench.commit(_edited(bench, made, max_runs=5))
@@ -397,7 +396,7 @@ def nothing_of_an_old_revision_starts_not_even_what_was_asked_for(bench: Bench) 
 
 
 @case
-def the_newest_time_that_was_admitted_is_told_whatever_starts_after_it(bench: Bench) -> None:
+def the_newest_admitted_time_does_not_go_back(bench: Bench) -> None:
     made = bench.create(horizon=Horizon(occurrences=2))
     bench.advance(2 * MINUTE)
     older, newer = bench.claim()
@@ -454,14 +453,14 @@ def what_a_decision_raises_is_raised_and_nothing_is_written(bench: Bench) -> Non
 
 
 @case
-def nobody_is_asked_to_decide_on_an_unknown_schedule(bench: Bench) -> None:
+def an_unknown_schedule_is_not_decided_on(bench: Bench) -> None:
     given: list[Snapshot] = []
     assert not bench.store.change("nothing", lambda snapshot, _: given.append(snapshot))
     assert given == []
 
 
 @case
-def a_decision_is_told_that_the_schedule_is_deleted(bench: Bench) -> None:
+def a_decision_sees_that_the_schedule_is_deleted(bench: Bench) -> None:
     made = bench.create()
     assert bench.store.change(made.uid, lambda snapshot, now: edits.delete(snapshot, now=now))
     phases: list[SchedulePhase] = []
@@ -491,8 +490,8 @@ def a_change_that_rests_on_an_older_graph_is_not_written(bench: Bench) -> None:
 
 
 @case
-def nobody_writes_between_the_decision_and_what_it_was_made_of(bench: Bench) -> None:
-    """Planning moves the watermark again and again; whoever decides is not outrun by it."""
+def nothing_is_written_between_snapshot_and_decision(bench: Bench) -> None:
+    """Planning moves the watermark again and again; a decision is not outrun by it."""
     made = bench.create()
     bench.advance(MINUTE)
     planned = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
-from noonmark.core.audit import AuditEntry
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.event import Event
@@ -17,6 +16,7 @@ from noonmark.core.planner import plan
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Heartbeat, KeyRecord
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold
@@ -25,13 +25,13 @@ from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.plans import Snapshot
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
 
 @case
-def a_schedule_that_is_set_aside_is_planned_no_more_until_it_is_edited(bench: Bench) -> None:
+def a_schedule_that_is_set_aside_is_not_planned_until_it_is_edited(bench: Bench) -> None:
     broken, sound = bench.create("broken"), bench.create("sound")
     bench.advance(MINUTE)
     bench.store.set_aside(broken.uid, "it cannot be planned")
@@ -45,7 +45,7 @@ def a_schedule_that_is_set_aside_is_planned_no_more_until_it_is_edited(bench: Be
 
 
 @case
-def a_store_to_which_nobody_has_done_anything_is_sound(bench: Bench) -> None:
+def an_untouched_store_is_sound(bench: Bench) -> None:
     made = bench.create(labels={"a": "b"})
     bench.create_quiet("quiet")
     bench.advance(MINUTE)
@@ -105,7 +105,7 @@ def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Bench) -> 
 
 
 @case
-def what_can_be_claimed_tells_since_when(bench: Bench) -> None:
+def a_claimable_occurrence_has_its_due_time(bench: Bench) -> None:
     assert bench.store.due_since([ROUTE]) is None
     made = bench.create_quiet()
     bench.add(made, "later", after=2 * MINUTE)
@@ -119,7 +119,7 @@ def what_can_be_claimed_tells_since_when(bench: Bench) -> None:
 
 
 @case
-def schedules_that_are_planned_far_ahead_are_told_page_by_page(bench: Bench) -> None:
+def schedules_that_are_planned_far_ahead_are_listed_page_by_page(bench: Bench) -> None:
     far = OnceTrigger(from_micros(NOW + YEAR))
     for uid in ("uid-3", "uid-1", "uid-2"):
         bench.create(uid, trigger=far)
@@ -203,8 +203,8 @@ def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
     now = bench.now
     assert bench.claim() == []
     # The end, the lease, the lead, the node, its route, the note and the key.
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 7
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) == 7
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) == 0
     assert bench.store.newest_time() == now + LEASE
     assert bench.row(ended).ended == now
     [node] = bench.store.nodes()
@@ -233,14 +233,14 @@ def what_waits_for_a_false_time_gets_another(bench: Bench) -> None:
     bench.advance(MINUTE - YEAR)
     now = bench.now
     assert bench.claim() == []
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) > 0
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) > 0
     assert {one.occurrence.id for one in bench.claim()} == {waiting.id, retried.id, asked.id}
     assert [one.schedule.uid for one in bench.store.plannable(now, 9)] == [follower.uid]
-    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
+    assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) == 0
 
 
 @case
-def events_that_a_clock_ahead_has_dated_are_set_back_by_the_next_and_heard_in_order(bench: Bench) -> None:
+def events_dated_by_a_fast_clock_are_set_back_and_matched_in_order(bench: Bench) -> None:
     made = bench.create(trigger=EventTrigger("seen"), overlap_policy=Allow())
     assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="before")])
     bench.advance(YEAR)
@@ -269,7 +269,7 @@ def events_that_a_clock_ahead_has_dated_are_set_back_by_the_next_and_heard_in_or
 
 
 @case
-def a_stream_of_which_all_is_forgotten_is_set_back_as_well(bench: Bench) -> None:
+def a_fully_pruned_stream_is_set_back_as_well(bench: Bench) -> None:
     bench.advance(YEAR)
     assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="first")])
     assert bench.store.commit_reactions([react(bench, one) for one in bench.store.unmatched(9)]) == [True]
@@ -286,7 +286,7 @@ def times_that_are_as_they_should_be_stay(bench: Bench) -> None:
     bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE)
     bench.store.lead("node-a", now=NOW, lease=LEASE)
     one = bench.run(made, "one")
-    assert bench.store.mend(now=NOW - MINUTE, after=NOW - MINUTE + LEAP, lease=LEASE) == 0
+    assert bench.store.repair(now=NOW - MINUTE, after=NOW - MINUTE + LEAP, lease=LEASE) == 0
     renewal = bench.store.renew([hold(one)], now=NOW, lease=LEASE)
     assert not renewal.lost
     kept = bench.store.claim_key("acme", "key", "other", now=NOW, lifetime=MINUTE)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @case
-def a_created_schedule_is_kept_with_its_first_plan(bench: Bench) -> None:
+def a_created_schedule_is_stored_with_its_first_plan(bench: Bench) -> None:
     made = bench.create()
     kept = bench.kept(made)
     assert kept.schedule == made
@@ -74,7 +74,7 @@ def an_id_is_free_again_after_delete(bench: Bench) -> None:
 
 
 @case
-def what_was_never_kept_is_not_found(bench: Bench) -> None:
+def an_unknown_schedule_is_not_found(bench: Bench) -> None:
     bench.create()
     assert bench.store.find("acme", "nothing") is None
     assert bench.store.find_named("acme", "ada", "nothing") is None
@@ -105,7 +105,7 @@ def by_name_the_oldest_of_the_owner_is_found(bench: Bench) -> None:
 
 
 @case
-def an_edit_may_say_from_where_the_schedule_comes_now(bench: Bench) -> None:
+def an_edit_may_change_the_source_of_a_schedule(bench: Bench) -> None:
     made = bench.create("uid-1", name="Report")
     assert bench.store.routes("embedded") == []
     declared = made.declaration
@@ -144,7 +144,7 @@ def schedules_are_listed_as_they_are_found(bench: Bench) -> None:
 
 
 @case
-def what_somebody_asked_for_does_not_move_the_next_fire(bench: Bench) -> None:
+def a_requested_run_does_not_move_the_next_fire(bench: Bench) -> None:
     made = bench.create()
     bench.add(made, "sooner", 5)
     kept = bench.kept(made)
@@ -220,7 +220,7 @@ def closing_twice_is_the_same_as_once(bench: Bench) -> None:
 def a_store_says_what_it_can_do(bench: Bench) -> None:
     traits = bench.store.traits
     assert {type(traits.is_durable), type(traits.blocks)} == {bool}
-    assert traits.lines >= 1
+    assert traits.max_concurrency >= 1
     # Somebody may wait for what another process has asked for: a store that does not ring is looked at every second.
     if traits.watch_interval is None or traits.watch_interval <= SECOND:
         assert not bench.store.changed_by_others()
@@ -293,7 +293,7 @@ def schedules_are_counted(bench: Bench) -> None:
 
 
 @case
-def whatever_is_left_out_is_wanted_of_any_kind(bench: Bench) -> None:
+def an_omitted_filter_matches_everything(bench: Bench) -> None:
     for number in range(5):
         _create(bench, number)
     assert _seen(bench) == [0, 1, 2, 3, 4]
@@ -379,7 +379,7 @@ def schedules_are_listed_by_their_labels(bench: Bench) -> None:
 
 
 @case
-def labels_mean_nothing_but_themselves(bench: Bench) -> None:
+def labels_are_matched_literally(bench: Bench) -> None:
     """Whatever is written in a label, it is that label, and no other is."""
     strange = ['"', "\\", "%", "_", "'", ": ", ", ", '", "', '": "', "{}", "é", "😀", "\\n", "$.a", "a,b:c"]
     for number, text in enumerate(strange):
@@ -394,7 +394,7 @@ def labels_mean_nothing_but_themselves(bench: Bench) -> None:
 
 
 @case
-def schedules_are_listed_by_a_part_of_what_people_read(bench: Bench) -> None:
+def schedules_are_listed_by_a_part_of_their_texts(bench: Bench) -> None:
     _create(bench, 0, name="Nightly Report")
     _create(bench, 1, description="Writes the\nREPORT of the day.")
     _create(bench, 2, schedule_id="report-2")
@@ -410,7 +410,7 @@ def schedules_are_listed_by_a_part_of_what_people_read(bench: Bench) -> None:
 
 
 @case
-def a_text_means_nothing_but_itself(bench: Bench) -> None:
+def a_text_is_matched_literally(bench: Bench) -> None:
     strange = ["%", "_", "*", "?", "'", '"', "\\", "\\\\", "[a]", "';--", "$1", "😀", "!"]
     for number, text in enumerate(strange):
         _create(bench, number, name=f"a{text}b")

@@ -1,11 +1,11 @@
-"""Sealing: secrets are kept as they were sealed, each under its name with its tenant."""
+"""Secrets are stored encrypted, by tenant and name."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.audit import AuditEntry
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.secret import Secret
 from noonmark.testing.conformance.bench import case
 from noonmark.testing.factories import NOW
@@ -30,17 +30,17 @@ def _noted(bench: Bench) -> list[str]:
 
 
 @case
-def a_secret_is_told_as_it_was_sealed(bench: Bench) -> None:
-    assert bench.store.keep_secret("acme", TOKEN, most=MOST) == TOKEN
+def a_secret_is_read_as_it_was_sealed(bench: Bench) -> None:
+    assert bench.store.put_secret("acme", TOKEN, most=MOST) == TOKEN
     assert bench.store.secrets("acme") == [TOKEN]
     assert bench.store.find_secrets("acme", ["token", "other"]) == [TOKEN]
 
 
 @case
-def secrets_are_told_by_name_and_tenant(bench: Bench) -> None:
+def secrets_are_listed_by_name_and_tenant(bench: Bench) -> None:
     for name in ("b", "C", "a.1", "a-1"):
-        bench.store.keep_secret("acme", replace(TOKEN, name=name), most=MOST)
-    bench.store.keep_secret("other", replace(TOKEN, name="a-1", sealed="theirs"), most=MOST)
+        bench.store.put_secret("acme", replace(TOKEN, name=name), most=MOST)
+    bench.store.put_secret("other", replace(TOKEN, name="a-1", sealed="theirs"), most=MOST)
     assert _names(bench) == ["C", "a-1", "a.1", "b"]
     assert [one.sealed for one in bench.store.find_secrets("acme", ("a-1", "b"))] == [TOKEN.sealed] * 2
     assert [one.sealed for one in bench.store.find_secrets("other", ["a-1", "b"])] == ["theirs"]
@@ -49,10 +49,10 @@ def secrets_are_told_by_name_and_tenant(bench: Bench) -> None:
 
 
 @case
-def a_secret_of_the_same_name_takes_the_place_of_the_other(bench: Bench) -> None:
-    bench.store.keep_secret("acme", TOKEN, most=MOST)
+def a_secret_of_the_same_name_replaces_the_other(bench: Bench) -> None:
+    bench.store.put_secret("acme", TOKEN, most=MOST)
     newer = replace(TOKEN, hosts=("b.example.com",), sealed="v1:newer", created=NOW + 5, updated=NOW + 5)
-    kept = bench.store.keep_secret("acme", newer, most=MOST)
+    kept = bench.store.put_secret("acme", newer, most=MOST)
     assert kept == replace(newer, created=NOW)
     assert bench.store.secrets("acme") == [kept]
 
@@ -61,19 +61,19 @@ def a_secret_of_the_same_name_takes_the_place_of_the_other(bench: Bench) -> None
 def there_are_no_more_secrets_than_a_tenant_may_have(bench: Bench) -> None:
     note = AuditEntry(at=NOW, caller="ada", operation="secret/set")
     for name in ("a", "b"):
-        assert bench.store.keep_secret("acme", replace(TOKEN, name=name), most=2, note=note) is not None
-    assert bench.store.keep_secret("acme", replace(TOKEN, name="c"), most=2, note=note) is None
-    assert bench.store.keep_secret("other", replace(TOKEN, name="c"), most=2) is not None
-    assert bench.store.keep_secret("acme", replace(TOKEN, name="b", sealed="new"), most=2, note=note) is not None
+        assert bench.store.put_secret("acme", replace(TOKEN, name=name), most=2, note=note) is not None
+    assert bench.store.put_secret("acme", replace(TOKEN, name="c"), most=2, note=note) is None
+    assert bench.store.put_secret("other", replace(TOKEN, name="c"), most=2) is not None
+    assert bench.store.put_secret("acme", replace(TOKEN, name="b", sealed="new"), most=2, note=note) is not None
     assert _names(bench) == ["a", "b"]
     assert _noted(bench) == ["secret/set"] * 3
 
 
 @case
-def a_secret_that_is_forgotten_is_gone(bench: Bench) -> None:
+def a_deleted_secret_is_gone(bench: Bench) -> None:
     note = AuditEntry(at=NOW, caller="ada", operation="secret/delete")
     for tenant in ("acme", "other"):
-        bench.store.keep_secret(tenant, TOKEN, most=MOST)
+        bench.store.put_secret(tenant, TOKEN, most=MOST)
     assert bench.store.forget_secret("acme", "token", note=note) == TOKEN
     assert bench.store.forget_secret("acme", "token", note=note) is None
     assert bench.store.forget_secret("nobody", "token") is None
@@ -91,10 +91,10 @@ def a_store_has_one_key_of_its_own(bench: Bench) -> None:
 
 
 @case
-def the_key_of_the_store_is_no_secret_of_a_tenant(bench: Bench) -> None:
+def the_key_of_the_store_is_not_a_secret_of_a_tenant(bench: Bench) -> None:
     key = bench.store.own_key()
     assert _names(bench) == []
     assert bench.store.forget_secret("acme", "own") is None
-    assert bench.store.keep_secret("acme", replace(TOKEN, name="own"), most=1) is not None
+    assert bench.store.put_secret("acme", replace(TOKEN, name="own"), most=1) is not None
     assert bench.store.own_key() == key
     assert _names(bench) == ["own"]

@@ -43,7 +43,7 @@ def an_end_is_written_with_its_run(bench: Bench) -> None:
 
 
 @case
-def an_occurrence_tells_when_it_ended(bench: Bench) -> None:
+def an_occurrence_has_the_time_of_its_end(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     bench.advance(3)
@@ -70,7 +70,7 @@ def a_gap_that_a_plan_records_has_ended_then(bench: Bench) -> None:
 
 
 @case
-def a_start_that_is_told_later_sets_the_start_and_the_deadline(bench: Bench) -> None:
+def a_start_that_is_reported_later_sets_the_start_and_the_deadline(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     waits = settle(one, made, Accepted(started=NOW, accepted=NOW, deadline=NOW + 10), node="node-1")
@@ -90,7 +90,7 @@ def a_start_that_is_told_later_sets_the_start_and_the_deadline(bench: Bench) -> 
 
 
 @case
-def a_start_that_is_told_while_it_is_dispatched_comes_before_the_acceptance(bench: Bench) -> None:
+def a_start_that_is_reported_before_the_acceptance_counts(bench: Bench) -> None:
     made = bench.create_quiet()
     one = bench.run(made, "a")
     taken = Accepted(started=NOW, accepted=NOW, deadline=NOW + 100, set_by=BY_START)
@@ -159,7 +159,7 @@ def a_retry_is_pending_at_its_time_and_keeps_its_slot(bench: Bench) -> None:
 
 
 @case
-def what_is_handed_back_was_no_attempt(bench: Bench) -> None:
+def a_delivery_that_is_handed_back_is_not_an_attempt(bench: Bench) -> None:
     made = bench.create_quiet(max_runs=1)
     bench.add_event(made, "a")
     one = bench.start(bench.claim_one())
@@ -171,7 +171,7 @@ def what_is_handed_back_was_no_attempt(bench: Bench) -> None:
 
 
 @case
-def tallies_count_what_became_of_each(bench: Bench) -> None:
+def counters_count_each_outcome(bench: Bench) -> None:
     made = bench.create_quiet()
     ends = [
         (Phase.COMPLETED, Reason.SUCCEEDED),
@@ -284,7 +284,7 @@ def a_completed_schedule_was_last_changed_with_its_last_end(bench: Bench) -> Non
 
 
 @case
-def who_was_asked_to_stop_is_not_told_once_it_has_ended(bench: Bench) -> None:
+def a_stop_request_is_cleared_by_the_end(bench: Bench) -> None:
     running = bench.run(bench.create_quiet(), "a")
     assert bench.store.request_stop(running.id)
     assert bench.settle(running)

@@ -1,4 +1,4 @@
-"""Whoever waits stands in line, and is handed what becomes free in the transaction that frees it."""
+"""Waiting occurrences form a queue. The transaction that frees a slot or a place hands it to the next."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Start, Wait, admit, refused
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
-from noonmark.core.planner import plan
-from noonmark.core.plans import Plan, occurrence
+from noonmark.core.planner import Plan, occurrence, plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.limits import Concurrency, Horizon
@@ -56,7 +55,7 @@ def a_waiting_row_has_no_time(bench: Bench) -> None:
 
 
 @case
-def an_end_hands_the_slot_to_the_first_in_line(bench: Bench) -> None:
+def an_end_hands_the_slot_to_the_first_in_the_queue(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     for key, after in (("d", 3), ("b", 1), ("c", 2)):
@@ -77,7 +76,7 @@ def an_end_hands_the_slot_to_the_first_in_line(bench: Bench) -> None:
 
 
 @case
-def nobody_overtakes_the_line(bench: Bench) -> None:
+def the_queue_is_not_overtaken(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     bench.add(made, "b")
@@ -89,7 +88,7 @@ def nobody_overtakes_the_line(bench: Bench) -> None:
 
 
 @case
-def whoever_waits_for_what_is_free_by_now_has_its_turn_at_once(bench: Bench) -> None:
+def waiting_for_something_free_ends_at_once(bench: Bench) -> None:
     made = bench.create_quiet(concurrency=DB)
     running = bench.run(made, "a")
     bench.add(made, "b")
@@ -197,8 +196,125 @@ def what_is_caught_up_runs_in_line_under_every_policy(bench: Bench) -> None:
         assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
 
 
+def _line(bench: Bench, made: Schedule) -> list[Occurrence]:
+    """The fires of a schedule that are caught up and have not begun, by their nominal times."""
+    rows = (bench.row(one.id) for one in bench.snapshot(made).projections if one.caught_up is not None)
+    return sorted(rows, key=lambda row: row.nominal)
+
+
 @case
-def whoever_cancels_does_not_take_the_turn_of_what_is_caught_up(bench: Bench) -> None:
+def a_line_keeps_its_order_when_two_nodes_claim_parts_of_it(bench: Bench) -> None:
+    for policy in (overlap.Skip(), overlap.Queue(queue_limit=1), overlap.QueueOne(), overlap.CancelRunning()):
+        made = _catch_up(bench, policy)
+        [first] = bench.claim("node-a", limit=1)
+        second, *others = bench.claim("node-b")
+        waiting = [_decide(bench, claim) for claim in (*others, second)]
+        assert {(row.phase, row.waiting_for) for row in waiting} == {(Phase.PENDING, Reason.QUEUED)}
+        bench.advance(LEASE)  # the first node is lost with its claim
+        claims = {claim.occurrence.id: claim for claim in bench.claim("node-c")}
+        assert claims.keys().isdisjoint(row.id for row in waiting)
+        running = _decide(bench, claims[first.occurrence.id])
+        assert running.phase is Phase.DISPATCHING
+        assert bench.settle(running)
+        assert bench.claim_one("node-c").occurrence.id == second.occurrence.id
+        assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+
+
+@case
+def what_ends_a_fire_without_a_start_gives_the_turn_to_the_next(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    [first] = bench.claim("node-a", limit=1)
+    [second] = bench.claim("node-b", limit=1)
+    assert _decide(bench, second).phase is Phase.PENDING
+    assert bench.claim("node-b") == []
+    assert bench.store.cancel(first.occurrence.id)
+    assert bench.row(second.occurrence).holds_slot
+    assert bench.claim_one("node-b").occurrence.id == second.occurrence.id
+    assert [row.id for row in _line(bench, made)] == [second.occurrence.id]
+
+
+@case
+def a_line_keeps_its_order_through_an_edit(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    before = [row.id for row in _line(bench, made)]
+    [_, second] = [*bench.claim("node-a", limit=1), *bench.claim("node-b", limit=1)]
+    assert _decide(bench, second).phase is Phase.PENDING
+    _edit(bench, made, misfire_policy=misfire.CatchUpAll(), overlap_policy=overlap.QueueOne(), timeout=SECOND)
+    assert [row.id for row in _line(bench, made)] == before
+    claims = bench.claim("node-b")
+    assert {claim.occurrence.id for claim in claims} == set(before)  # another overlap policy: each is decided anew
+    decided = {row.id: row for row in (_decide(bench, claim) for claim in reversed(claims))}
+    assert [decided[one].phase for one in before] == [Phase.DISPATCHING, Phase.PENDING]
+    assert bench.settle(bench.row(before[0]))
+    assert bench.claim_one("node-b").occurrence.id == before[1]
+
+
+@case
+def a_line_waits_for_the_retries_of_a_fire_in_it(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    first, second = bench.claim()
+    running = _decide(bench, first)
+    _decide(bench, second)
+    assert bench.retry(running, bench.now + LEASE)
+    assert bench.claim() == []
+    bench.advance(LEASE)
+    again = bench.start(bench.claim_one())
+    assert again.id == running.id
+    assert bench.settle(again)
+    assert bench.claim_one().occurrence.id == second.occurrence.id
+    assert len(_line(bench, made)) == 1
+
+
+@case
+def fires_that_were_planned_ahead_join_the_line_of_their_gap(bench: Bench) -> None:
+    declared = {"misfire_policy": misfire.CatchUpAll(), "horizon": Horizon(occurrences=5)}
+    bench.create("uid-1", trigger=IntervalTrigger(10, from_micros(NOW + MINUTE)), **declared)
+    bench.advance(MINUTE + 35 * SECOND)  # each of them is in grace
+    claims = bench.claim()
+    assert len(claims) == len(range(0, 36, 10))
+    newest = claims.pop()
+    waiting = _decide(bench, newest)  # another node is quicker
+    assert (waiting.phase, waiting.waiting_for, waiting.caught_up) == (Phase.PENDING, Reason.QUEUED, bench.now)
+    rows = [_decide(bench, claim) for claim in claims]
+    assert [row.phase for row in rows] == [Phase.DISPATCHING, Phase.PENDING, Phase.PENDING]
+    order, running = [], rows[0]
+    while True:
+        order.append(running.id)
+        assert bench.settle(running)
+        if not (next_ones := bench.claim()):
+            break
+        [claim] = next_ones
+        running = bench.start(claim)
+    assert order == [*(claim.occurrence.id for claim in claims), newest.occurrence.id]
+
+
+@case
+def a_fire_that_comes_due_after_the_gap_was_decided_is_in_no_line(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    running, waiting = [_decide(bench, claim) for claim in bench.claim()]
+    bench.store.renew([hold(running)], now=bench.now, lease=100 * LEASE)
+    bench.advance(MINUTE)
+    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    later = _decide(bench, bench.claim_one())
+    assert (later.phase, later.reason) == (Phase.SKIPPED, Reason.OVERLAP)
+    assert bench.row(waiting).waiting_for is Reason.QUEUED
+
+
+@case
+def what_is_asked_for_does_not_wait_for_a_line(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    first, second = bench.claim()
+    _decide(bench, second)
+    asked = bench.add(made, "asked for")
+    running = _decide(bench, bench.claim_one())
+    assert (running.id, running.phase) == (asked.id, Phase.DISPATCHING)
+    assert _decide(bench, first).phase is Phase.PENDING
+    assert bench.settle(running)
+    assert bench.claim_one().occurrence.id == first.occurrence.id
+
+
+@case
+def cancel_running_does_not_overtake_a_catch_up(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     line = bench.add(made, "b", 1, caught_up=NOW)
@@ -228,7 +344,7 @@ def an_older_one_that_comes_late_is_the_one_replaced(bench: Bench) -> None:
 
 
 @case
-def whoever_cancels_asks_the_holder_to_stop(bench: Bench) -> None:
+def cancel_running_asks_the_holder_to_stop(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     bench.add_event(made, "b")
@@ -249,7 +365,7 @@ def what_waits_for_others_is_in_no_line_for_a_place(bench: Bench) -> None:
 
 
 @case
-def whoever_cancels_takes_the_turn_of_what_nobody_delivers(bench: Bench) -> None:
+def cancel_running_takes_the_turn_of_an_idle_holder(bench: Bench) -> None:
     made = bench.create_quiet()
     running = bench.run(made, "a")
     assert bench.retry(running, bench.now + MINUTE)
@@ -300,7 +416,7 @@ def a_retry_gives_its_place_back_and_keeps_its_slot(bench: Bench) -> None:
 
 
 @case
-def whoever_waits_for_the_slot_keeps_no_place_from_others(bench: Bench) -> None:
+def waiting_for_the_slot_holds_no_concurrency_place(bench: Bench) -> None:
     made, other = bench.create_quiet("uid-1", concurrency=DB), bench.create_quiet("uid-2", concurrency=DB)
     holder = bench.run(other, "a")
     for of, key, after in ((made, "b", 1), (made, "c", 2), (other, "d", 3)):
@@ -390,7 +506,7 @@ def a_removed_projection_leaves_the_line_and_its_turn(bench: Bench) -> None:
 
 
 @case
-def another_rule_lets_everything_that_waits_be_decided_again(bench: Bench) -> None:
+def another_rule_makes_waiting_ones_be_decided_again(bench: Bench) -> None:
     made = bench.create_quiet(overlap_policy=overlap.Queue())
     bench.run(made, "a")
     for key in ("b", "c"):

@@ -1,6 +1,6 @@
 """Version 0004: stored event triggers get their discriminators.
 
-Whoever wrote them may never write them again. What cannot be read has none, and is shown every event of its type.
+Their schedules may never be written again. What cannot be read has none, and is shown every event of its type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from noonmark.core.filters.index import NONE, Discriminator, discriminator
 from noonmark.core.filters.match import filter_problems
 
 if TYPE_CHECKING:
-    from noonmark.stores.sql.migrations.database import Database
+    from noonmark.stores.sql.migrations import Database
 
 _AT_ONCE = 1_000
 _LISTENING = """

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE
+from noonmark.ports.records import Backlog
 from noonmark.stores.rules.backfills import PhaseCount
 from noonmark.stores.rules.records import Unreadable, to_occurrence
-from noonmark.stores.sql.claims import FIRST_LEASED, FIRST_READY, STRAY
+from noonmark.stores.sql.claims import (
+    FIRST_LEASED,
+    FIRST_READY,
+    IS_LEASED,
+    IS_READY,
+    LEASED_ROUTES,
+    READY_ROUTES,
+    STRAY,
+    due_routes,
+)
 from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import FURTHEST
 
@@ -23,6 +33,44 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.records import Row
     from noonmark.stores.sql.session import Session, Values
     from noonmark.stores.sql.unit_of_work import UnitOfWork
+
+
+ALWAYS = 2**62
+"""Later than anything: no route was served after it."""
+_SCHEDULES = "SELECT schedule FROM occurrences WHERE {condition} AND {time} <= ? ORDER BY {time} LIMIT ?"
+READY = _SCHEDULES.format(condition=IS_READY.format(route="?"), time="ready")
+EXPIRED = _SCHEDULES.format(condition=IS_LEASED.format(route="?"), time="lease_end")
+WAITING = """
+    SELECT count(*) FROM (
+        SELECT * FROM (
+            SELECT 1 FROM occurrences
+            WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL
+            ORDER BY schedule LIMIT ?
+        ) AS queued
+        UNION ALL SELECT * FROM (SELECT 1 FROM occurrences WHERE wanted IS NOT NULL ORDER BY wanted LIMIT ?) AS wanting
+        UNION ALL SELECT * FROM (
+            SELECT 1 FROM occurrences
+            WHERE phase = 'pending' AND waiting_for = 'dependency_pending' AND coalesce(ready > ?, TRUE)
+            ORDER BY schedule LIMIT ?
+        ) AS awaiting
+    ) AS waiting
+"""
+
+
+def count(session: Session, now: Micros, limit: int) -> Backlog:
+    """Count due, unclaimed occurrences, and waiting ones."""
+    routes = {route for query in (READY_ROUTES, LEASED_ROUTES) for route, _ in session.query(query, ALWAYS, ALWAYS)}
+    routes = {route for route in routes if isinstance(route, str)}
+    schedules: set[int] = set()
+    due = 0
+    for route in due_routes(session, routes, now=now, until=now):
+        for query in (READY, EXPIRED):
+            found = session.gather("schedule", f"({query})", route, now, limit - due)
+            schedules.update(schedule for (schedule,) in found)
+            due += len(found)
+    [(waiting,)] = session.query(WAITING, limit, limit, now, limit)
+    return Backlog(schedules=len(schedules), due=due, waiting=min(waiting, limit))
+
 
 ALL = 2**62
 """No limit."""
@@ -81,7 +129,7 @@ OLDEST = """
 
 
 def one(uow: UnitOfWork, occurrence_id: str) -> Occurrence | None:
-    """One occurrence as it stands."""
+    """Get an occurrence."""
     row = uow.row(occurrence_id)
     if row is None:
         return None
@@ -147,7 +195,7 @@ def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micr
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
-    """Delete what is old, then what is too much."""
+    """Delete old occurrences, then the excess of each schedule."""
     count = _forget(session, session.query(_OLD, before, limit))
     return count + _forget(session, _too_many(session, keep, limit - count))
 

@@ -7,12 +7,15 @@ cost follows what is due. Booleans are 0 and 1, instants are microseconds since 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
     Double,
     ForeignKey,
+    Index,
     Integer,
     MetaData,
     PrimaryKeyConstraint,
@@ -21,9 +24,53 @@ from sqlalchemy import (
     Table,
     text,
 )
+from sqlalchemy import Text as AnyText
 
 from noonmark.core.lifecycle import FAILURES, LIVE, Phase, SchedulePhase
-from noonmark.stores.sql.schema.columns import KEY, Text, count, flag, index, index_by_key, instant, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
+"""Text that is compared byte by byte, in whichever language the database was made for."""
+KEY = BigInteger().with_variant(Integer, "sqlite")
+"""An integer primary key that SQLite takes for its row number."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Words, as SQL looks one up among them."""
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def index(name: str, table: Table, columns: str, where: str | None = None, *, unique: bool = False) -> None:
+    """An index, over all rows or over those that meet a condition."""
+    condition = None if where is None else text(where)
+    picked = [text(one) if one.startswith("(") else table.c[one] for one in columns.split(", ")]
+    Index(name, *picked, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+def index_by_key(name: str, table: Table, columns: str, where: str) -> None:
+    """An index with the row's number at the end. SQLite does that itself."""
+    picked = [table.c[column] for column in columns.split(", ")]
+    Index(name, *picked, sqlite_where=text(where), info={"dialect": "sqlite"})
+    Index(name, *picked, table.c.key, postgresql_where=text(where), info={"dialect": "postgresql"})
+
+
+def instant(name: str, *, required: bool = False) -> Column[int]:
+    """Microseconds since the epoch."""
+    return Column(name, BigInteger, nullable=not required)
+
+
+def count(name: str) -> Column[int]:
+    """A number that begins at 0."""
+    return Column(name, Integer, nullable=False, server_default=text("0"))
+
+
+def flag(name: str) -> Column[int]:
+    """0 or 1; 0 at first."""
+    return Column(name, SmallInteger, nullable=False, server_default=text("0"))
+
 
 metadata = MetaData()
 
@@ -100,6 +147,7 @@ schedule_states = Table(
     instant("completed_at"),
     Column("owner", BigInteger, nullable=False),
     Column("leads", Text),
+    Column("rate_window", Text),
     CheckConstraint(f"phase IN ({listed(SchedulePhase)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
     # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.
@@ -168,7 +216,7 @@ index_by_key(
     "route, ready, nominal",
     "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
 )
-# Who has something due in a stretch of half a minute: whoever steps from owner to owner passes over what else they
+# Who has something due in a stretch of half a minute: a claim that steps from owner to owner skips what else they
 # have, and does not meet those who have nothing due yet.
 index(
     "occurrences_of_owners",
@@ -355,7 +403,7 @@ nodes = Table(
 )
 index("nodes_seen", nodes, "seen")
 
-# One row: who leads, and for how long. Nobody does where the node is missing, but the term stays.
+# One row: the leader, and for how long. Without a node there is no leader, but the term stays.
 leadership = Table(
     "leadership",
     metadata,

@@ -10,7 +10,7 @@ from noonmark.core.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-VERSION = "0008"
+VERSION = "0009"
 """The newest of the migrations."""
 OLDEST = "0001"
 TABLE = "alembic_version"
@@ -25,7 +25,7 @@ _SHOWN = 40
 def stored_version(tables: Collection[str], found: Sequence[str | None], *, what: str, instead: str) -> str | None:
     """The version of a database with these tables; None where there are none yet.
 
-    `found` is what its table of versions holds, row by row, None for what is no text. StoreUnavailable where that
+    `found` is what its table of versions holds, row by row, None for what is not text. StoreUnavailable where that
     cannot be the version of a schema of ours: nothing may be written there. `what` names the database, and `instead`
     says where else a store may be kept.
     """

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from importlib.resources.abc import Traversable
 
-    from noonmark.stores.sql.migrations.database import Database
+    from noonmark.stores.sql.migrations import Database
 
 WAY_OUT = f"if its schema is not of the version that its table {TABLE} says, restore it from a backup"
 SCRIPTS: Traversable = files("noonmark.stores.sql.migrations")
 """The folder of the statements."""
+
 CONVERSIONS: Mapping[str, Callable[[Database], None]] = {"0004": discriminators.fill_in}
 """What a version does to the data, after its statements."""
 

@@ -1,7 +1,9 @@
-"""Stopping work that runs in another process: the signal that wakes its watcher, and the grace period."""
+"""Processes that do the work of a run: how they are stopped, hidden from others, and ended with their parent."""
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND
@@ -13,6 +15,35 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.ports.target import Assignment
+
+
+PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE = 1, 3, 4
+
+
+def hide_process() -> None:
+    """Forbid everyone but root, debuggers included, to inspect this process. It leaves no core dump."""
+    prctl(PR_SET_DUMPABLE)
+
+
+def is_process_hidden() -> bool:
+    """Whether this process is hidden from others of its user."""
+    return sys.platform == "linux" and prctl(PR_GET_DUMPABLE) == 0
+
+
+def die_with_parent(*, enabled: bool = True) -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    if sys.platform == "linux":
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL if enabled else 0)
+
+
+def prctl(option: int, value: int = 0) -> int | None:
+    """Call prctl; None on other systems."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415 - few processes need it
+
+    return int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0))
+
 
 STOP_GRACE: Micros = 5 * SECOND
 """How long a run has to end after it is asked to stop."""
