@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule
+from noonmark.extras import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,7 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
         path = _expand_home(url.removeprefix(SQLITE))
         return SqliteStore(path, clock.micros, migrates=migrates, creates=migrates or creates_file)
     if isinstance(url, str) and url.startswith(POSTGRES):
+        require("postgres", "a PostgreSQL store")
         from noonmark.stores.postgres import PostgresStore
 
         # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
@@ -92,6 +94,7 @@ def make_seal(keys: str | None) -> Seal | None:
     """What seals and opens secrets with the keys of a setting; None without any, and nothing is sealed."""
     if keys is None:
         return None
+    require("server", "a key that encrypts secrets")
     from noonmark.secret_cipher import AesSeal, read_keys
 
     try:

@@ -22,12 +22,13 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
 from noonmark.core.settlement import RunInProgress
 from noonmark.core.targets import Executor, FunctionTarget
+from noonmark.targets import MAX_THREADS
 from noonmark.targets.function.call import prepare_call
 from noonmark.targets.function.process_pool import ProcessPool
 from noonmark.targets.function.process_worker import check_not_loading
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
 from noonmark.targets.process_control import is_killed
-from noonmark.targets.worker_pool import MAX_THREADS, WorkerPool
+from noonmark.targets.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
