@@ -23,6 +23,7 @@ from noonmark.core.targets.ping import MOMENTS
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.serializers import audit_document
+from noonmark.ports.events import Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from noonmark.operations.models.arguments import AuditQuery
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
+    from noonmark.ports.traces import Traces
     from noonmark.ports.uploads import Uploads
 
 
@@ -113,6 +115,8 @@ class Service:
     """Where clients reach this service; empty if that is unknown."""
     pinger: Pinger | None = None
     """Calls the URLs that schedules name for their starts and ends."""
+    traces: Traces | None = None
+    """Records requests and operations; None if that is off."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
 
@@ -126,6 +130,8 @@ class Service:
             level = logging.ERROR if settlement.is_failure else logging.WARNING
             ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
             logger.log(level, "%s", line, extra=ids)
+        if self.traces is not None:
+            self.traces.settled(Settled(occurrence, settlement.phase, settlement.reason, run, settlement.retry_at))
         if self.pinger is not None and schedule.declaration.ping_urls is not None:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:
