@@ -54,7 +54,7 @@ check: lint ## Lint, then run the quick tests: in memory, without other processe
 
 soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=8 times as long as in make test
 	@echo "==> soak: the long versions of the tests, $(or $(SOAK),8) times as long where they kill and freeze processes"
-	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) --force-reruns 0 -rP -m "" tests/processes tests/simulation tests/conformance/test_memory_model.py tests/conformance/test_sqlite_model.py tests/core tests/server/test_openapi.py tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
+	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) --force-reruns 0 -rP -m "" tests/processes tests/simulation tests/conformance/test_memory_model.py tests/conformance/test_sqlite_model.py tests/core tests/server/test_openapi.py tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/service/test_cluster.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
 	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"
 	@$(BIN)/python -m pytest --force-reruns 0 -m soak --ignore tests/processes --ignore tests/simulation $(PYTEST_ARGS)
 
@@ -91,11 +91,11 @@ docs: setup ## Write the generated reference pages again
 
 # Resolved for the oldest Python we support, whichever one .venv has.
 # Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions. Both locks pin the same versions.
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --group build
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --group build --group demo
 lock: setup ## Pin every dependency again, with hashes, in both locks
 	@echo "==> lock: resolving pyproject.toml into requirements.lock and requirements-runtime.lock"
 	@$(COMPILE) --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
-	@$(COMPILE) --constraint requirements.lock --no-annotate pyproject.toml --output-file requirements-runtime.lock
+	@$(COMPILE) --constraint requirements.lock --no-annotate --extra all pyproject.toml --output-file requirements-runtime.lock
 
 clean: ## Remove .venv, caches and build output
 	@echo "==> clean: removing .venv, caches and build output"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import counting, cron, first_fire, hostile
+from bench import counting, cron, first_fire, hostile, lookups
 from bench.history import tables as history
 from bench.ledger import tables as uow
 from bench.postgres import tables as postgres
@@ -28,6 +28,7 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "stored": uow.stored,
     "postgres": postgres.tables,
     "history": history.tables,
+    "lookups": lookups.tables,
     "service": service.tables,
     "calls": work.calls,
     "events": work.events,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -117,8 +117,9 @@ def compile_with_explained_assertions(file, config):
     compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
     if not compiled.exists():
         rewrite.try_makedirs(compiled.parent)
-        source_stat, code = rewrite._rewrite_test(file, config)
-        rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source_stat, compiled)
+        with suppress(SyntaxError):  # pytest says it when it imports the file
+            source_stat, code = rewrite._rewrite_test(file, config)
+            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source_stat, compiled)
 
 
 def folder_of(path):

@@ -38,6 +38,7 @@ from noonmark import (
     QueueOne,
     Retry,
     Run,
+    RunProgress,
     Scheduler,
     Secret,
     Skip,
@@ -66,8 +67,8 @@ POLICIES = {
     "Other policies": (Retry, Window, Concurrency, Dependency, Delivery),
 }
 VALUES = (
-    *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, Event, Explanation, EventMatches, EventMatch),
-    *(NodeRecord, Secret, Context),
+    *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, RunProgress, Event, Explanation),
+    *(EventMatches, EventMatch, NodeRecord, Secret, Context),
 )
 
 

@@ -7,6 +7,7 @@ from noonmark.core.causation import MAX_DEPTH, MAX_FACTS, MAX_OF_TYPE
 from noonmark.core.event import MAX_STEPS, NOONMARK
 from noonmark.core.ids import TRIGGER
 from noonmark.core.pings import Ping, Signal, ping_fields
+from noonmark.core.policies.expected_rate import ExpectedRate, RateAlert, RateProblem
 from noonmark.core.system_events import (
     MAX_ERROR,
     MAX_LINE,
@@ -14,6 +15,7 @@ from noonmark.core.system_events import (
     of_lost_node,
     of_occurrence,
     of_ping,
+    of_rate,
     of_schedule,
 )
 from noonmark.testing import factories
@@ -62,6 +64,16 @@ SCHEDULES = {
     "failures_in_row": "after how many failures in a row it paused itself; else 0",
     **LAST,
 }
+RATES = {
+    **OF_SCHEDULES,
+    "summary": "what happened, in a sentence",
+    "expected_rate": "what was expected: `at_least`, `at_most`, `per_seconds`",
+    "count": "how many starts or, of `schedule.too_rare`, successes there were in the first of the windows",
+    "windows": "how many windows in a row it is about",
+    "window_from": "when the first of them began",
+    "window_to": "when the last of them ended or, of `schedule.too_often`, ends",
+    **LAST,
+}
 PINGS = {
     **OF_SCHEDULES,
     "occurrence_id": "of `ping.early`, which occurrence it counts for; else null",
@@ -90,8 +102,9 @@ def events_page() -> str:
     ping = of_ping(SystemEvent.PING_UNEXPECTED, made, "", ping_fields(Ping(signal=Signal.START), None, now=0))
     lost = of_lost_node("", seen=0, started=0, version="", load=0, routes=())
     created = of_schedule(SystemEvent.SCHEDULE_CREATED, made)
-    examples = (of_occurrence(SystemEvent.FAILED, made, one), created, ping, lost)
-    for fields, event in zip((OCCURRENCES, SCHEDULES, PINGS, NODES), examples, strict=True):
+    alert = RateAlert(problem=RateProblem.TOO_RARE, rate=ExpectedRate(per=1, at_least=1), first=0, last=1, count=0)
+    examples = (of_occurrence(SystemEvent.FAILED, made, one), created, of_rate(made, alert), ping, lost)
+    for fields, event in zip((OCCURRENCES, SCHEDULES, RATES, PINGS, NODES), examples, strict=True):
         if event is None or list(fields) != list(event.payload):
             raise ValueError(f"{event} has other fields than the page lists: {list(fields)}")
     return (
@@ -117,6 +130,7 @@ def events_page() -> str:
         f"a fact. In `evt3.1_..-..`, what precedes the hyphen stands for the last {MAX_STEPS} steps that led to it.\n"
         + _section("Of an occurrence", OCCURRENCES)
         + _section("Of a schedule", SCHEDULES)
+        + _section("Of an expected rate", RATES)
         + _section("Of a ping", PINGS)
         + _section("Of a node", NODES)
     )

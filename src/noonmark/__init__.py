@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         InvalidTrigger,
         KeyReused,
         MethodNotFound,
+        MissingExtra,
         MissingScope,
         NoonmarkError,
         NotAllowed,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
         Terminate,
         Window,
     )
-    from noonmark.core.run import Run
+    from noonmark.core.run import Run, RunProgress
     from noonmark.core.schedule import parse_schedule
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import (
@@ -93,6 +94,7 @@ _HOMES = {
         "InvalidTrigger",
         "KeyReused",
         "MethodNotFound",
+        "MissingExtra",
         "MissingScope",
         "NoonmarkError",
         "NotAllowed",
@@ -131,7 +133,7 @@ _HOMES = {
         "Terminate",
         "Window",
     ),
-    "noonmark.core.run": ("Run",),
+    "noonmark.core.run": ("Run", "RunProgress"),
     "noonmark.core.schedule": ("parse_schedule",),
     "noonmark.core.secret": ("Secret",),
     "noonmark.core.triggers": (
@@ -187,6 +189,7 @@ __all__ = [
     "KeyReused",
     "MethodNotFound",
     "Misfire",
+    "MissingExtra",
     "MissingScope",
     "NodeRecord",
     "NoonmarkError",
@@ -208,6 +211,7 @@ __all__ = [
     "RevisionConflict",
     "Run",
     "RunFailed",
+    "RunProgress",
     "Scheduler",
     "Secret",
     "Skip",

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule
+from noonmark.extras import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from noonmark.core.targets.permissions import TargetPermissions
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
     from noonmark.targets.http.settings import HttpTargetSettings
+    from noonmark.telemetry.traces import TraceRecorder
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
+FILES = (".db", ".sqlite", ".sqlite3")
 POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -48,12 +52,25 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
         path = _expand_home(url.removeprefix(SQLITE))
         return SqliteStore(path, clock.micros, migrates=migrates, creates=migrates or creates_file)
     if isinstance(url, str) and url.startswith(POSTGRES):
+        require("postgres", "a PostgreSQL store")
         from noonmark.stores.postgres import PostgresStore
 
         # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
         return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros, migrates=migrates)
+    if isinstance(url, str) and url and "://" not in url:
+        raise InvalidSchedule(f"{url!r} is a path, not the URL of a store; write {SQLITE}{url}", field="store")
     known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def store_url(store: object) -> object:
+    """The URL of a store that a program names, perhaps by the path of a SQLite file: a `Path`, or text such as jobs.db.
+
+    Other text is not taken for a path: a typo would create a file.
+    """
+    if isinstance(store, os.PathLike) or (isinstance(store, str) and "://" not in store and store.endswith(FILES)):
+        return f"{SQLITE}{store}"
+    return store
 
 
 def file_of(url: str) -> Path | None:
@@ -80,6 +97,7 @@ def make_seal(keys: str | None) -> Seal | None:
     """What seals and opens secrets with the keys of a setting; None without any, and nothing is sealed."""
     if keys is None:
         return None
+    require("server", "a key that encrypts secrets")
     from noonmark.secret_cipher import AesSeal, read_keys
 
     try:
@@ -125,6 +143,26 @@ def make_target(
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
     return CompositeTarget(kinds, permissions)
+
+
+def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:
+    """What records the traces of a server and sends them, and what ends it: that sends the rest."""
+    require("otel", "recording traces")
+    from noonmark.telemetry.otlp import make_provider
+    from noonmark.telemetry.traces import TraceRecorder
+
+    provider = make_provider(version=version, node=node)
+    return TraceRecorder(provider, clock.micros, version=version, node=node), provider.shutdown
+
+
+def make_program_traces(clock: Clock, *, version: str, node: str) -> TraceRecorder:
+    """What records the traces of a program, with the tracer provider that the program has set."""
+    require("otel", "recording traces")
+    from opentelemetry import trace
+
+    from noonmark.telemetry.traces import TraceRecorder
+
+    return TraceRecorder(trace.get_tracer_provider(), clock.micros, version=version, node=node)
 
 
 def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:

@@ -33,6 +33,7 @@ ROWS = {
     "Stored": len(QUICK.stored) + 1,
     "History": len(QUICK.history),
     "Kept history": len(QUICK.history),
+    "Lookups": 5,
     "Calls": 3,
     "Events": 4,
 }

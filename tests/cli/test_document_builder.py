@@ -157,6 +157,26 @@ def test_status_shows_target_and_limits(cli, options, message):
         ),
         (("--misfire", "spread", "--catchup-window", "5m"), {"misfire_policy": {"window_seconds": 300}}),
         (("--retries", "0"), {"retry_policy": {"max_attempts": 1}}),
+        (
+            ("--retries", "2", "--retry-on", "TimeoutError", "--retry-on", "OSError", "--retry-not-on", "KeyError"),
+            {"retry_policy": {"max_attempts": 3, "on": ["TimeoutError", "OSError"], "not_on": ["KeyError"]}},
+        ),
+        (("--expected", "10m"), {"expected_seconds": 600}),
+        (
+            ("--at-least", "1", "--at-most", "30", "--per", "1d"),
+            {"expected_rate": {"at_least": 1, "at_most": 30, "per_seconds": 86400}},
+        ),
+        (
+            (
+                "--ping-start",
+                "https://e.com/start",
+                "--ping-success",
+                "https://e.com",
+                "--ping-failure",
+                "https://e.com/f",
+            ),
+            {"ping_urls": {"start": "https://e.com/start", "success": "https://e.com", "failure": "https://e.com/f"}},
+        ),
         (("--retries", "99"), {"retry_policy": {"max_attempts": 100}}),
         (("--timeout", "30m", "--retries", "3"), {"timeout_seconds": 1800, "retry_policy": {"max_attempts": 4}}),
         (("--max-runs", "7", "--window", "90s"), {"max_runs": 7, "window": {"duration_seconds": 90}}),
@@ -226,8 +246,12 @@ def test_dependencies(cli):
         (("create", *DAILY, *REPORT, "--catchup-window", "1h"), "--catchup-window: requires --misfire catch_up_within"),
         (
             ("create", *DAILY, *REPORT, "--misfire", "catch_up_within"),
-            "--catchup-window: is required with --misfire catch_up_within",
+            "--catchup-window: is required with --misfire catch_up_within: how late a missed fire may still run",
         ),
+        (("create", *DAILY, *REPORT, "--retry-on", "KeyError"), "--retry-on: requires --retries"),
+        (("create", *DAILY, *REPORT, "--at-most", "3"), "--per: is required with --at-most"),
+        (("create", *DAILY, *REPORT, "--at-least", "3"), "--per: is required with --at-least"),
+        (("create", *DAILY, *REPORT, "--per", "1h"), "--per: requires --at-least or --at-most"),
         (("create", *DAILY, *REPORT, "--retries", "-1"), "--retries: must be a whole number from 0 to 99, not -1"),
         (("create", *DAILY, *REPORT, "--retries", "100"), "--retries: must be a whole number from 0 to 99, not 100"),
         (("list", "--label", "team"), "--label: must be a name, then '=', then a value, not \"team\""),
@@ -424,3 +448,21 @@ def test_a_manifest_with_several_triggers_creates_each(cli):
 )
 def test_a_manifest_that_says_two_things_is_refused(cli, command, manifest, problem):
     assert cli.refused(2, "schedule", command, *REPORT, "--schedule-json", json.dumps(manifest)) == [problem]
+
+
+def test_an_update_changes_one_url_and_removes_another(cli):
+    urls = ("--ping-start", "https://e.com/start", "--ping-success", "https://e.com/end")
+    made = cli.json("schedule", "create", *DAILY, *REPORT, *urls)["schedule_id"]
+    changes = ("--ping-start", "", "--ping-failure", "https://e.com/fail")
+    after = cli.json("schedule", "update", made, *changes)
+    assert after["ping_urls"] == {"success": "https://e.com/end", "failure": "https://e.com/fail"}
+
+
+def test_a_schedule_shows_what_is_expected_of_it(cli):
+    options = ("--expected", "10m", "--at-least", "1", "--at-most", "30", "--per", "1d")
+    made = cli.json("schedule", "create", *DAILY, *REPORT, *options)["schedule_id"]
+    shown = " ".join(cli("schedule", "status", made).split())
+    assert "an alert after 10 minutes" in shown
+    assert "at least 1 success and at most 30 starts within 1 day, or an alert" in shown
+    cli("schedule", "update", made, "--at-most", "1")
+    assert "at least 1 success and at most 1 start within 1 day" in " ".join(cli("schedule", "status", made).split())

@@ -6,7 +6,7 @@ import pytest
 
 from noonmark.core import ids
 from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused, unserved
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import occurrence
@@ -17,7 +17,7 @@ from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
 from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.core.scheduled import LEASE, at, declared, every, scheduled
 
 ORIGINS = {
@@ -156,7 +156,7 @@ def test_a_closed_window_comes_before_lateness():
         (160, {}, "start"),
         (160.000001, {}, "replan"),
         (900, {"caught_up": at(850)}, "start"),
-        (900, {"caught_up": at(839)}, "replan"),
+        (900, {"caught_up": at(839)}, "replan"),  # under `skip`
         (900, {"caught_up": at(300), "due": at(850)}, "start"),  # spread
         (900, {"attempt": 1}, "start"),
         (900, {"losses": 1, "found_in": Phase.DISPATCHING}, "start"),
@@ -260,6 +260,7 @@ def test_that_the_outcome_is_unknown_says_more_than_that_it_was_to_stop():
     policies = {"delivery": Delivery.AT_MOST_ONCE}
     claim = claimed(110, found_in=Phase.DISPATCHING, losses=1, stop=Reason.CANCELLED, policies=policies)
     assert told(admitted(claim)) == "delivery_failed/outcome_unknown"
+    assert admitted(claim).was_begun
 
 
 @pytest.mark.parametrize(
@@ -354,6 +355,39 @@ def test_no_overlap_policy_acts_on_what_was_caught_up(policy, waiting):
 
 def test_what_was_caught_up_runs_together_where_overlap_is_allowed():
     assert overlapping(Allow(), caught_up=at(50)) == "start"
+    assert not admitted(claimed(policies={"overlap_policy": Allow()}, caught_up=at(50))).is_in_line
+
+
+@pytest.mark.parametrize(
+    ("second", "policy", "row", "expected"),
+    [
+        (100, CatchUpAll(), {}, False),  # claimed in time
+        (101, CatchUpAll(), {}, True),
+        (101, CatchUpWithin(window=SECOND), {}, True),
+        (101, Spread(), {}, True),
+        (101, CatchUpOne(), {}, False),
+        (101, Skip(), {}, False),
+        (101, CatchUpOne(), {"caught_up": at(50)}, True),
+        (100, CatchUpAll(), {"caught_up": at(50)}, True),
+        (101, CatchUpAll(), {"caught_up": at(50), "attempt": 1}, False),
+        (101, CatchUpAll(), {"caught_up": at(50), "holds_slot": True}, False),
+        (101, CatchUpAll(), {"origin": ORIGINS["backfill"]}, False),
+    ],
+)
+def test_what_was_missed_starts_after_the_fires_of_its_gap_before_it(second, policy, row, expected):
+    assert admitted(claimed(second, policies={"misfire_policy": policy}, **row)).is_in_line is expected
+
+
+def test_a_single_fire_is_in_no_line():
+    once = claimed(101, trigger=OnceTrigger(from_micros(at(100))), caught_up=at(101))
+    assert not admitted(once).is_in_line
+
+
+@pytest.mark.parametrize("policy", NEVER_ALLOW)
+def test_whose_turn_has_not_come_waits_in_line(policy):
+    claim = claimed(policies={"overlap_policy": policy})
+    waits = Wait(claim=claim, waiting_for=Reason.QUEUED, joins_line=True)
+    assert refused(claim, Busy(place=Place.TURN, waiting=5)) == waits
 
 
 @pytest.mark.parametrize("policy", NEVER_ALLOW)

@@ -11,7 +11,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import accounted
 from noonmark.core.policies.limits import Horizon
-from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne
+from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, Skip
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Pause
@@ -196,6 +196,44 @@ def test_a_single_moment_just_past_is_not_hidden_by_a_fire_of_the_old_rule(due):
     made = edit(read(scheduled(), 500, 500), declared(OnceTrigger(moment(due))), 500)
     assert sorted(nominals(made)) == sorted({due, 500})
     assert (made.watermark, made.exhausted) == (at(500), True)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        (449, 509),  # beyond the grace
+        (450, 480),  # of several times since then, the newest
+        (475, 475),
+        (500, 500),
+        (510, 510),
+    ],
+)
+@pytest.mark.parametrize("before", [every(1_000), EventTrigger("uploaded")])
+def test_a_start_of_another_interval_that_has_just_passed_fires_at_once(start, first, before):
+    policy = CatchUpOne(grace=50 * SECOND)
+    made = edit(
+        read(scheduled(before, misfire_policy=policy), 0), declared(every(30, start=start), misfire_policy=policy), 500
+    )
+    assert nominals(made)[0] == first
+
+
+def test_a_start_that_the_old_interval_has_named_does_not_fire_again():
+    made = edit(read(scheduled(every(100, start=480)), 580, 580), declared(every(90, start=480)), 500)
+    assert nominals(made) == [570]
+
+
+@pytest.mark.parametrize("created", [485, 490])
+def test_a_start_before_the_old_interval_was_created_is_new(created):
+    grace = Skip(grace=5 * SECOND)
+    before = scheduled(every(100, start=480), created=created, misfire_policy=grace)
+    made = edit(read(before, 580, 580), declared(every(90, start=480)), 500)
+    assert nominals(made) == ([570] if created == 485 else [480, 570])
+
+
+def test_an_edit_of_a_new_interval_fires_once_for_its_start():
+    snapshot = read(scheduled(every(100, start=480)), 580, 580, admitted=480)
+    made = edit(snapshot, declared(every(100, start=480), timeout=SECOND), 500)
+    assert nominals(made) == [580]
 
 
 def test_an_edit_of_the_trigger_reopens_a_completed_schedule():

@@ -70,7 +70,7 @@ def test_later_changes_to_the_senders_payload_do_not_reach_the_event():
         ({"event_type": "a", "event_id": "x y"}, "event_id", "1 to 128 letters"),
         ({"event_type": "a", "source": "s" * 201}, "source", "0 to 200"),
         ({"event_type": "a", "source": "a\r\nb"}, "source", "control character"),
-        ({"event_type": "a", "source": "noonmark"}, "source", "what Noonmark tells of itself"),
+        ({"event_type": "a", "source": "noonmark"}, "source", "the source of system events"),
         ({"event_type": "a", "payload": {"x": 2**64}}, "payload", "64 bits"),
         ({"event_type": "a", "payload": "x" * 262_144}, "payload", "256 KiB"),
         ({"event_type": "a", "payload": "é" * 140_000}, "payload", "256 KiB"),

@@ -16,6 +16,7 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import CronTrigger, EventTrigger
 from tests.core.explained import ERROR, GAP, NOW, check, decisions, explained, row, run, step
 from tests.core.scheduled import at, every, scheduled
@@ -212,7 +213,7 @@ def test_what_is_claimed_is_shown_with_who_claimed_it():
         (misfire.CatchUpOne(), 0, "catch_up_one` decides whether it still runs"),
         (misfire.CatchUpAll(limit=9), 0, "catch_up_all` decides whether it still runs"),
         (misfire.CatchUpWithin(window=299 * SECOND), 0, "catch_up_within` drops it"),
-        (misfire.CatchUpWithin(window=299 * SECOND), 1, "catch_up_within` decides whether it still runs"),
+        (misfire.Skip(), 1, "skip` drops it"),
     ],
 )
 def test_of_one_that_is_overdue_it_is_told_what_can_become_of_it(policy, caught_up, fate):
@@ -464,3 +465,19 @@ def test_what_was_delivered_again_says_that_its_node_was_lost(lost, often):
         f"It ran: its node stopped, or was lost, {often} before it had ended, and it was delivered again; "
         "node `n1` started it at 2026-11-15 12:00:40 UTC, and it took 2 seconds."
     )
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        ([{"result": {"status": 400}}], "an answer with status 400 is not retried unless `retry_statuses` has it"),
+        ([{"result": {"body": ""}}], "a failure of this kind is never retried"),
+        ([{"result": "no"}], "a failure of this kind is never retried"),
+        ([], "a failure of this kind is never retried"),
+    ],
+)
+def test_a_request_that_is_not_retried_says_why(runs, why):
+    one = scheduled(**TRIES, target=HttpTarget(url="https://example.com/"))
+    failed = row(one, phase=Phase.FAILED, reason=Reason.FAILED, attempt=1, facts={"is_final": True})
+    tried = [run(failed, outcome=Outcome.FAILED, **fields) for fields in runs]
+    assert explain_occurrence(one, failed, tried, now=NOW).summary.endswith(f"(attempt 1 of 3); {why}.")

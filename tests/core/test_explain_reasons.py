@@ -482,9 +482,12 @@ TOLD = {
     Reason.OUTCOME_UNKNOWN: [
         (
             {},
-            {"phase": Phase.DELIVERY_FAILED, "losses": 1},
+            {"phase": Phase.DELIVERY_FAILED, "losses": 1, "attempt": 1},
             [Outcome.LEASE_LOST],
-            "It could not be delivered: delivery had begun when contact was lost, and it must not begin twice.",
+            (
+                "It could not be delivered: delivery had begun when contact was lost, and it must not begin twice "
+                "(attempt 1 of 1)."
+            ),
         ),
     ],
     Reason.UNREADABLE: [

@@ -10,7 +10,7 @@ from noonmark.core import edits
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import SECOND, from_micros, to_micros
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.planner import plan
+from noonmark.core.planner import in_force_after, plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.limits import Concurrency, Horizon
@@ -110,6 +110,7 @@ def put_in_force(ledger, declaration):
     due = getattr(declaration.trigger, "due", None)
     in_past = due is not None and due <= now and declaration.trigger != before.declaration.trigger
     known = occurrence_id(before.uid, TRIGGER, due or 0) in ledger.rows
+    before_rows = set(ledger.rows)
     was_paused = before.phase is SchedulePhase.PAUSED
     ledger.commit(edits.edit(ledger.snapshot(), declaration, now=now, lookahead=LOOKAHEAD))
     if ledger.schedule.revision == before.revision:
@@ -121,6 +122,14 @@ def put_in_force(ledger, declaration):
     elif in_past and not known and not was_paused and due >= now - declaration.misfire_policy.grace:
         # A single moment just past was accepted, so it runs, whatever the old rule said of it.
         ledger.repeats += 1
+    elif isinstance(declaration.trigger, IntervalTrigger) and not was_paused:
+        # So does the start of another interval, unless the old rule has named it.
+        start = in_force_after(ledger.schedule, now) + 1
+        is_known = occurrence_id(before.uid, TRIGGER, start) in before_rows or ledger.in_force[-2].count(
+            start - 1, start
+        )
+        if ledger.schedule.anchored == now and start <= now and not is_known:
+            ledger.in_force[-1].after = start - 1
 
 
 def take(ledger, step, value):

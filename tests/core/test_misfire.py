@@ -173,12 +173,18 @@ def test_a_lease_that_was_not_lost_does_not_count():
         (DUE + 7_250 * SECOND, DUE + 7_200 * SECOND, GRACE),
     ],
 )
-def test_a_caught_up_occurrence_counts_its_lateness_from_then_on(due, caught_up_at, late_by):
+def test_under_skip_a_caught_up_occurrence_counts_its_lateness_from_then_on(due, caught_up_at, late_by):
     now = max(due, caught_up_at) + late_by
-    policy = CatchUpAll(grace=GRACE)
+    policy = Skip(grace=GRACE)
     assert judge(policy, due=due, now=now, caught_up_at=caught_up_at).late_by == late_by
     assert judge(policy, due=due, now=now, caught_up_at=caught_up_at).runs
     assert not judge(policy, due=due, now=now + 1, caught_up_at=caught_up_at).runs
+
+
+@pytest.mark.parametrize("policy", [CatchUpOne(), CatchUpAll(), CatchUpWithin(window=SECOND), Spread()])
+def test_a_caught_up_occurrence_is_not_decided_again(policy):
+    judged = judge(policy, due=DUE, now=DUE + 7_200 * SECOND, caught_up_at=DUE + SECOND)
+    assert (judged.runs, judged.reason) == (True, Reason.CAUGHT_UP)
 
 
 def test_the_numbers_behind_a_judgement():

@@ -7,7 +7,9 @@ import pytest
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Claim, Place, refused
 from noonmark.core.explain import explain_instant, explain_latest, explain_occurrence
+from noonmark.core.ids import backfill
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import backfill_pause
 from noonmark.core.planner import plan
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Pause
@@ -38,10 +40,22 @@ def test_what_was_due_when_it_began_says_who_paused_it():
     assert [one.detail for one in made.closed] == ['{"pause_reason": "maintenance", "paused_by": "ada"}']
 
 
-def test_a_paused_schedule_gets_another_reason_and_end():
-    later = Pause(at=at(60), by="eve")
-    made = edits.pause(read(paused(), 50), now=at(60), why=later)
-    assert (made.schedule.pause, made.schedule.phase, made.plan_at) == (later, SchedulePhase.PAUSED, None)
+@pytest.mark.parametrize(
+    ("before", "again", "after"),
+    [
+        (WHY, {"reason": "incident"}, Pause(at=at(50), by="eve", reason="incident")),
+        (WHY, {"until": at(900)}, Pause(at=at(50), by="ada", reason="maintenance", until=at(900))),
+        (
+            WHY,
+            {"reason": "incident", "until": at(900)},
+            Pause(at=at(50), by="eve", reason="incident", until=at(900)),
+        ),
+        (None, {"until": at(900)}, Pause(at=at(60), by="eve", until=at(900))),
+    ],
+)
+def test_a_paused_schedule_gets_another_end_and_another_reason_if_there_is_one(before, again, after):
+    made = edits.pause(read(paused(before), 50), now=at(60), why=Pause(at=at(60), by="eve", **again))
+    assert (made.schedule.pause, made.schedule.phase, made.plan_at) == (after, SchedulePhase.PAUSED, after.until)
 
 
 def test_an_edit_of_a_paused_schedule_keeps_its_end():
@@ -133,3 +147,31 @@ def test_what_no_live_node_serves_waits_for_one():
     assert step(due_now, "claim").decision == "target_missing"
     ahead = explain_occurrence(schedule, row(schedule, 100), now=at(50), unserved="no live node serves it")
     assert ahead.summary.endswith("; at present, no live node serves it.")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"backfill_paused": {"at_utc": "2026-11-15T12:01:40Z", "by": "ada", "reason": "load"}},
+            "has been paused since 2026-11-15 12:01:40 UTC by `ada` (load)",
+        ),
+        ({"backfill_paused": {}}, "is paused"),
+    ],
+)
+def test_one_of_a_paused_backfill_says_so_and_how_it_is_resumed(facts, said):
+    one = scheduled()
+    explanation = explain_occurrence(one, row(one, origin=backfill("b1"), facts=facts), now=at(200))
+    resume = "`noonmark backfill resume s1 b1` resumes it"
+    assert explanation.summary == f"It has not run yet: its backfill {said}; {resume}."
+    assert "backfill_paused" in step(explanation, "pause").facts
+
+
+@pytest.mark.parametrize("detail", ["backfill_paused", '["backfill_paused"]', '{"backfill_paused": 1}'])
+def test_a_damaged_detail_says_nothing_of_a_backfill(detail):
+    assert backfill_pause(replace(row(scheduled()), detail=detail)) is None
+
+
+def test_what_has_started_is_not_held_by_its_backfill():
+    claimed = row(scheduled(), origin=backfill("b1"), facts={"backfill_paused": {}}, phase=Phase.CLAIMED)
+    assert backfill_pause(claimed) is None

@@ -416,7 +416,7 @@ def test_one_before_an_admitted_fire_stays_while_it_is_in_grace():
 @pytest.mark.parametrize(
     ("now", "gaps"), [(530, []), (531, [("misfired/late", 1, 100, 100), ("misfired/late", 1, 200, 200)])]
 )
-def test_what_was_caught_up_and_missed_again_is_decided_again(now, gaps):
+def test_what_was_caught_up_and_missed_again_is_decided_again_under_skip(now, gaps):
     rows = [projected(one, caught_up=470) for one in (100, 200)]
     made = plan_at(read(scheduled(every(1_000, start=100)), 100, *rows), now)
     assert closed(made) == gaps
@@ -428,12 +428,11 @@ def test_one_that_came_back_before_a_caught_up_one_is_no_gap_with_what_follows()
     assert closed(plan_at(snapshot, 470)) == [("misfired/late", 2, 100, 200), ("misfired/late", 1, 400, 400)]
 
 
-def test_what_was_caught_up_and_missed_again_may_be_caught_up_again():
-    trigger = every(1_000, start=0)
+@pytest.mark.parametrize("policy", [CatchUpAll(limit=1), CatchUpWithin(window=SECOND), Spread(limit=1)])
+def test_a_line_is_not_decided_again_however_long_it_waits_for_a_node(policy):
     rows = [projected(0, 5, caught_up=470, first_due=3), projected(1_000, caught_up=470)]
-    made = plan_at(read(scheduled(trigger, misfire_policy=CatchUpAll(limit=1)), 1_000, *rows), 1_900)
-    assert (closed(made), planned(made)[0]) == ([("misfired/catch_up_limit", 1, 0, 0)], (1_000, 1_000, 1_900))
-    assert made.closed[0].due == at(3)
+    made = plan_at(read(scheduled(every(1_000, start=0), misfire_policy=policy), 1_000, *rows), 1_900)
+    assert (closed(made), nominals(made)) == ([], [2_000])
 
 
 def test_a_spread_one_is_not_late_before_its_time():

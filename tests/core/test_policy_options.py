@@ -110,7 +110,7 @@ def test_a_typed_policy_reads_as_the_document_it_stands_for(reader, settings, ty
         (lambda: limits.Concurrency("x", 0), "limit", "must be a whole number from 1 to 100,000, not 0"),
         (lambda: limits.Dependency(5), "schedule_id", "must be text, not 5"),
         (lambda: limits.Dependency(""), "schedule_id", "must have 1 to 200 characters, not 0"),
-        (lambda: limits.Dependency("a", "yes"), "require_success", 'must be true or false, not "yes"'),
+        (lambda: limits.Dependency("a", "yes"), "require_success", 'must be True or False, not "yes"'),
     ],
 )
 def test_a_bad_setting_is_refused_when_the_value_is_made(make, field, message):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.run import Outcome, Progress, Run, output_text, progress_result
+from noonmark.core.run import Outcome, Run, RunProgress, output_text, progress_result
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ def test_output_text(result, error, text):
 @pytest.mark.parametrize(
     ("result", "outcome", "progress"),
     [
-        (progress_result({"fraction": 0.4, "message": "rows"}), None, Progress(fraction=0.4, message="rows")),
-        ({"output": "a", "progress": {"fraction": 1}}, Outcome.TIMED_OUT, Progress(fraction=1)),
+        (progress_result({"fraction": 0.4, "message": "rows"}), None, RunProgress(fraction=0.4, message="rows")),
+        ({"output": "a", "progress": {"fraction": 1}}, Outcome.TIMED_OUT, RunProgress(fraction=1)),
         ({"progress": {"fraction": 1}}, Outcome.COMPLETED, None),
         ({"progress": "half"}, None, None),
         ({"output": "a"}, None, None),

@@ -1,6 +1,7 @@
 """Targets: what receives the work, read from documents and written back."""
 
 import json
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -543,14 +544,17 @@ _DEFAULTS = {"method": ("POST",), "fork_context": ({"type": "full_history"},)}
 
 
 @pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
-@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("name", FULL_TARGETS)
-def test_hostile_values_anywhere_end_in_our_error_or_in_a_target(name, value):
-    for path in places(FULL_TARGETS[name]):
+def test_hostile_values_anywhere_end_in_our_error_or_in_a_target(name):
+    for path, kind in product(places(FULL_TARGETS[name]), HOSTILE):
         try:
-            parse_target(changed(FULL_TARGETS[name], path, value)).to_document()
-        except InvalidSchedule as error:
-            assert_fit_for_a_log(error)
+            try:
+                parse_target(changed(FULL_TARGETS[name], path, HOSTILE[kind])).to_document()
+            except InvalidSchedule as error:
+                assert_fit_for_a_log(error)
+        except Exception as error:
+            error.add_note(f"{kind} at {path}")
+            raise
 
 
 @given(junk)

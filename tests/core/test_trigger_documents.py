@@ -2,9 +2,11 @@
 
 import json
 import math
+import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +23,7 @@ from noonmark.core.triggers import (
     fires,
     parse_trigger,
 )
+from noonmark.core.triggers.zones import load_zone
 from tests.core.oracle import utc
 from tests.soak import examples
 
@@ -197,16 +200,75 @@ def test_refused_instants(name, text):
     assert name in [problem.field for problem in error.value.problems]
 
 
-def test_naive_datetimes_are_refused():
+WITHOUT_ZONE = [
+    OnceTrigger(NAIVE),
+    OnceTrigger(NOW, start_at=NAIVE),
+    OnceTrigger(delay_seconds=5, end_at=NAIVE),
+    IntervalTrigger(every_seconds=5, start_at=NAIVE),
+    IntervalTrigger(every_seconds=5, end_at=NAIVE),
+    CronTrigger("0 0 * * *", start_at=NAIVE),
+    CronTrigger("H 0 * * *", end_at=NAIVE),
+    CalendarTrigger(start_at=NAIVE),
+    CalendarTrigger(end_at=NAIVE),
+    EventTrigger("paid", start_at=NAIVE),
+]
+
+
+@pytest.mark.parametrize("trigger", WITHOUT_ZONE, ids=repr)
+def test_a_trigger_with_a_naive_datetime_means_nothing_before_it_has_a_zone(trigger):
+    for ask in (
+        trigger.to_document,
+        lambda: trigger.next_after(NOW),
+        lambda: trigger.previous_before(NOW),
+        lambda: trigger.count_between(NOW, NOW),
+        lambda: trigger.within_bounds(0),
+        lambda: trigger.bind(now=NOW, key="a"),
+        lambda: trigger.in_zone(None),
+    ):
+        with pytest.raises(InvalidTrigger, match=r"time zone.*a naive one is a local time where a Scheduler\(timezone"):
+            ask()
+    assert repr(NAIVE) in repr(trigger)
+    assert NAIVE in (trigger.start_at, trigger.end_at, getattr(trigger, "at", None))
+    assert pickle.loads(pickle.dumps(trigger)) == trigger  # noqa: S301 - our own
+
+
+def test_a_naive_datetime_is_a_local_time_of_the_zone_that_it_gets():
+    paris = load_zone("Europe/Paris")
+    midnight = datetime(2025, 12, 31, 23, tzinfo=UTC)
+    once, daily = OnceTrigger(NAIVE).in_zone(paris), CronTrigger("0 0 * * *", start_at=NAIVE).in_zone(paris)
+    assert once == OnceTrigger(midnight)
+    assert daily == CronTrigger("0 0 * * *", start_at=midnight)
+    assert IntervalTrigger(5, NAIVE, end_at=NOW).in_zone(paris) == IntervalTrigger(5, midnight, end_at=NOW)
+    late = OnceTrigger(delay_seconds=5, end_at=NAIVE).in_zone(paris)
+    assert late == OnceTrigger(delay_seconds=5, end_at=midnight)
+    assert once.in_zone(paris) is once
+
+
+@pytest.mark.parametrize(
+    ("trigger", "kind", "field"),
+    [
+        (IntervalTrigger(5, NAIVE, NAIVE - timedelta(days=1)), InvalidTrigger, "end_at"),
+        (OnceTrigger(NOW, end_at=NAIVE), TriggerNeverFires, "end_at"),
+        (CronTrigger("0 12 * * *", start_at=NAIVE, end_at=NAIVE), TriggerNeverFires, "end_at"),
+        (OnceTrigger(datetime.min), InvalidTrigger, "at"),  # noqa: DTZ901 - naive on purpose
+    ],
+)
+def test_its_times_are_judged_when_they_are_known(trigger, kind, field):
+    with pytest.raises(kind) as refused:
+        trigger.in_zone(load_zone("Europe/Paris"))
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("zone", [None, 5, ZoneInfo, UTC, timezone(timedelta(hours=2))])
+def test_what_has_no_iana_name_is_not_a_zone(zone):
+    with pytest.raises(InvalidTrigger) as refused:
+        CronTrigger("0 0 * * *", timezone=zone)
+    assert refused.value.field == "timezone"
+    assert refused.value.message.endswith(f"such as UTC, or a ZoneInfo with such a name, not {zone!r}")
+
+
+def test_naive_and_wrong_times_are_refused():
     for make in (
-        lambda: OnceTrigger(NAIVE),
-        lambda: OnceTrigger(NOW, start_at=NAIVE),
-        lambda: IntervalTrigger(every_seconds=5, start_at=NAIVE),
-        lambda: IntervalTrigger(every_seconds=5, end_at=NAIVE),
-        lambda: CronTrigger("0 0 * * *", start_at=NAIVE),
-        lambda: CronTrigger("0 0 * * *", end_at=NAIVE),
-        lambda: CalendarTrigger(start_at=NAIVE),
-        lambda: CalendarTrigger(end_at=NAIVE),
         lambda: OnceTrigger("2026-07-01T09:00:00Z"),
         lambda: OnceTrigger(1_782_896_400),
         lambda: OnceTrigger(NOW.date()),

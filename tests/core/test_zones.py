@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, _zoneinfo
 import pytest
 
 from noonmark.core.errors import InvalidTrigger
+from noonmark.core.instants import from_micros
 from noonmark.core.triggers.zones import _probe_step, load_zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,6 +141,29 @@ def test_a_zone_is_loaded_once():
 def test_unknown_zones_are_refused(name):
     with pytest.raises((InvalidTrigger, ValueError)):
         load_zone(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "local", "instant"),
+    [
+        ("Europe/Paris", "2027-07-01T09:00", "2027-07-01T07:00"),
+        ("Europe/Paris", "2027-03-28T02:30", "2027-03-28T01:00"),  # skipped: the first instant after the gap
+        ("Europe/Paris", "2027-03-28T03:00", "2027-03-28T01:00"),
+        ("Europe/Paris", "2027-10-31T02:30", "2027-10-31T00:30"),  # shown twice: the first of the two
+        ("Pacific/Apia", "2011-12-30T12:00", "2011-12-30T10:00"),  # a whole day was skipped
+        ("Europe/Dublin", "1916-05-21T02:40", "1916-05-21T02:25:21"),
+        ("Asia/Tokyo", "0001-01-01T12:00", "0001-01-01T02:41:01"),
+        ("UTC", "9999-12-31T23:59", "9999-12-31T23:59"),
+    ],
+)
+def test_a_naive_datetime_is_an_instant_of_a_zone(name, local, instant):
+    expected = datetime.fromisoformat(instant).replace(tzinfo=UTC)
+    assert from_micros(load_zone(name).instant(datetime.fromisoformat(local))) == expected
+
+
+def test_a_fold_names_the_second_pass():
+    second = datetime(2027, 10, 31, 2, 30, fold=1)  # noqa: DTZ001 - naive on purpose
+    assert from_micros(load_zone("Europe/Paris").instant(second)) == datetime(2027, 10, 31, 1, 30, tzinfo=UTC)
 
 
 def test_a_zone_shows_the_wall_clock():

@@ -5,7 +5,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from noonmark import InvalidSchedule, InvalidTrigger, JobStatus, Scheduler, compat
+from noonmark import (
+    CronTrigger,
+    EventTrigger,
+    IntervalTrigger,
+    InvalidSchedule,
+    InvalidTrigger,
+    JobStatus,
+    OnceTrigger,
+    Scheduler,
+    compat,
+)
+from noonmark.core.instants import to_micros
 from tests.embedded.waiting import NEVER, ended
 
 NOON = datetime(2030, 3, 17, 12, tzinfo=UTC)
@@ -37,6 +48,49 @@ def test_naive_datetimes_are_local_times_of_the_zone_that_the_scheduler_has():
     assert paris.get_job(job).trigger.at == datetime(2030, 7, 1, 7, tzinfo=UTC)
     assert paris.preview("once", after=LOCAL - timedelta(days=1)) == [datetime(2030, 7, 1, 7, tzinfo=UTC)]
     assert paris.explain("once", at=LOCAL).at == datetime(2030, 7, 1, 7, tzinfo=UTC)
+
+
+def test_triggers_may_have_naive_datetimes_too():
+    paris, at = Scheduler(timezone="Europe/Paris"), datetime(2030, 7, 1, 7, tzinfo=UTC)
+    once = paris.schedule(add, "once", OnceTrigger(LOCAL), (1,))
+    often = paris.schedule(add, "often", IntervalTrigger(60, LOCAL, LOCAL + timedelta(days=1)), (1,))
+    assert paris.get_job(once).trigger == OnceTrigger(at)
+    assert paris.get_job(often).trigger == IntervalTrigger(60, at, at + timedelta(days=1))
+    assert paris.schedule(add, "often", IntervalTrigger(60, LOCAL, LOCAL + timedelta(days=1)), (1,)) == often
+    assert paris._find(often).schedule.revision == 1
+    [many] = paris.create_many([{"func": add, "args": (1,), "trigger": compat.OnceTrigger(LOCAL)}])
+    assert paris.get_job(many).trigger == OnceTrigger(at)
+    assert paris.update(once, trigger=OnceTrigger(LOCAL + timedelta(days=1))).next_run == at + timedelta(days=1)
+    event = paris.schedule_event("day", trigger=CronTrigger("0 9 * * *", "Europe/Paris", start_at=LOCAL))
+    assert paris.get_job(event).next_run == at
+    assert paris.preview(OnceTrigger(LOCAL)) == [at]
+    assert paris.match_events(EventTrigger("day", start_at=LOCAL)).checked == 0
+    paris.pause(once, until=LOCAL)
+    assert paris._find(once).schedule.pause.until == to_micros(at)
+
+
+def test_a_local_time_that_the_clock_skips_or_shows_twice():
+    paris = Scheduler(timezone="Europe/Paris")
+    skipped, twice = datetime(2030, 3, 31, 2, 30), datetime(2030, 10, 27, 2, 30)  # noqa: DTZ001 - naive on purpose
+    assert paris.preview(OnceTrigger(skipped)) == [datetime(2030, 3, 31, 1, tzinfo=UTC)]
+    assert paris.preview(OnceTrigger(twice)) == [datetime(2030, 10, 27, 0, 30, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda scheduler: scheduler.schedule(add, "sum", OnceTrigger(LOCAL), (1,)),
+        lambda scheduler: scheduler.schedule(add, "sum", IntervalTrigger(60, start_at=LOCAL), (1,)),
+        lambda scheduler: scheduler.schedule_event("day", trigger=CronTrigger("0 9 * * *", end_at=LOCAL)),
+        lambda scheduler: scheduler.preview(OnceTrigger(LOCAL)),
+        lambda scheduler: scheduler.once(LOCAL),
+    ],
+)
+def test_without_a_zone_the_error_says_what_to_do(declare):
+    scheduler = Scheduler()
+    with pytest.raises(InvalidTrigger, match=r"with a time zone, such as tzinfo=UTC.*Scheduler\(timezone=\.\.\)"):
+        declare(scheduler)
+    assert scheduler.list_jobs() == []
 
 
 def test_without_a_zone_they_are_refused():

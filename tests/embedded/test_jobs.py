@@ -282,14 +282,16 @@ class TestListing:
         assert keeper.list_jobs("running") == []
         assert [job.id for job in keeper.list_jobs("completed")] == jobs
 
-    def test_thousands_are_listed_each_once(self, keeper):
-        jobs = keeper.create_many({"func": nothing, "trigger": NEVER, "labels": {"n": str(n)}} for n in range(1_100))
-        for number in (0, 999, 1_000, 1_099):
+    def test_more_than_two_pages_are_listed_each_once(self, keeper, monkeypatch):
+        monkeypatch.setattr("noonmark.embedded.jobs.PAGE", 100)
+        jobs = keeper.create_many({"func": nothing, "trigger": NEVER, "labels": {"n": str(n)}} for n in range(210))
+        ends = (0, 99, 100, 199, 200, 209)
+        for number in ends:
             keeper.pause(jobs[number])
         listed = keeper.list_jobs()
         assert [job.id for job in listed] == jobs
-        assert [job.labels["n"] for job in listed] == [str(n) for n in range(1_100)]
-        assert [job.id for job in keeper.list_jobs("paused")] == [jobs[n] for n in (0, 999, 1_000, 1_099)]
+        assert [job.labels["n"] for job in listed] == [str(n) for n in range(210)]
+        assert [job.id for job in keeper.list_jobs("paused")] == [jobs[n] for n in ends]
 
     def test_listing_changes_nothing(self, by_hand):
         job_id = keep(by_hand.scheduler, nothing, trigger=IntervalTrigger(60))

@@ -238,3 +238,64 @@ def test_a_retry_that_a_clock_which_stands_still_never_reaches_is_not_waited_for
     with pytest.raises(Conflict, match=r"tried again at 2030-05-01T00:00:01.*let ManualDriver run it"):
         kit.scheduler.run_now(job)
     assert [str(run.outcome) for run in kit.run_for(10)] == ["failed"]
+
+
+def test_what_is_expected_of_a_schedule_and_whom_it_pings_are_options(kit):
+    rate = {"at_least": 1, "at_most": 5, "per_seconds": timedelta(hours=1)}
+    urls = {"start": "https://e.com/start", "failure": "https://e.com/fail"}
+    job = kit.scheduler.schedule(
+        fail, trigger=NEVER, expected_seconds=timedelta(minutes=2), expected_rate=rate, ping_urls=urls
+    )
+    declared = kit.scheduler._find(job).schedule.declaration.to_document()
+    assert declared["expected_seconds"] == 120
+    assert declared["expected_rate"] == {"at_least": 1, "at_most": 5, "per_seconds": 3600}
+    assert declared["ping_urls"] == urls
+    with pytest.raises(InvalidSchedule, match="at_most: must not be less than at_least, 2"):
+        kit.scheduler.update(job, expected_rate={**rate, "at_most": 1, "at_least": 2})
+
+
+def test_a_schedule_that_starts_too_often_or_too_rarely_is_reported(kit, caplog):
+    told = []
+
+    @kit.scheduler.on_event(["schedule.too_often", "schedule.too_rare"])
+    def tell(context):
+        told.append((context.event["event_type"], context.event["payload"]["count"]))
+
+    def work():
+        pass
+
+    rate = {"at_least": 1, "at_most": 2, "per_seconds": 60}
+    trigger = IntervalTrigger(10, START + timedelta(seconds=10), START + timedelta(seconds=50))
+    kit.scheduler.schedule(work, "busy", trigger, expected_rate=rate, max_runs=100)
+    kit.run_for(59)
+    assert told == [("schedule.too_often", 3)]
+    assert "busy runs too often: 3 starts within 60 s; at most 2 are expected" in caplog.text
+    quiet = kit.scheduler.on_event("never")(work)
+    kit.scheduler.update(quiet.job_id, expected_rate={"at_least": 1, "per_seconds": 30})
+    kit.run_for(150)
+    assert told[1:] == [("schedule.too_rare", 0)] * 3
+    assert "0 successes within 30 s; at least 1 are expected" in caplog.text
+    kit.scheduler.pause(quiet.job_id)
+    kit.run_for(300)
+    assert len(told) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window": 60}, "window: must be a Window, such as Window(60), or a mapping, not 60"),
+        ({"window": timedelta(60)}, "or a mapping, not datetime.timedelta(days=60)"),
+        ({"labels": {"team": None}}, "labels.team: must be text, not None"),
+        ({"labels": 5}, "labels: must be a mapping, not 5"),
+        ({"depends_on": [None]}, "depends_on[0]: must be a mapping, not None"),
+        ({"retries": None}, "a Retry or a mapping, not None"),
+        ({"accepts_payload": "yes"}, 'accepts_payload: must be True or False, not "yes"'),
+        ({"trigger": CronTrigger}, "not the class CronTrigger; call it: CronTrigger(..)"),
+        ({"misfire": Skip()}, "misfire: must be a misfire policy such as SkipMissed() or CatchUpAll(), not Skip()"),
+        ({"overlap": SkipMissed()}, "overlap: must be an overlap policy such as Skip() or Queue(), not SkipMissed()"),
+    ],
+)
+def test_errors_speak_of_python_values(kit, options, message):
+    with pytest.raises(InvalidSchedule) as refused:
+        kit.scheduler.schedule(fail, **options)
+    assert message in str(refused.value)

@@ -416,3 +416,36 @@ def test_a_stage_is_no_schedule_that_comes_again(memory):
     [job] = memory.list_jobs("cancelled")
     assert (memory.list_jobs(), job.next_run, phases(memory, job.id)) == ([], None, ["completed"])
     assert memory.preview(NEVER, 1) != []
+
+
+KILLED = """
+    import os, signal, sys
+    from noonmark import JobPipeline, Scheduler
+
+    def quick():
+        pass
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def never():
+        print("later stage")
+
+    scheduler = Scheduler(sys.argv[1], lease=0.2)
+    for function in (quick, die, never):
+        scheduler.register_function(function.__name__, function)
+    scheduler.schedule(quick, name="mine", trigger=None)
+    JobPipeline(scheduler).add_stage(quick, die).add_stage(never).run_sync()
+"""
+
+
+def test_what_a_killed_process_leaves_is_deleted_by_the_next_one(tmp_path):
+    store = f"sqlite:///{tmp_path / 'jobs.db'}"
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), store], capture_output=True, check=False)
+    assert (killed.returncode, killed.stdout) == (-9, b"")
+    scheduler = Scheduler(store, lease=0.2)
+    left = {job.name for job in scheduler.list_jobs()}
+    assert (left, len(scheduler.list_jobs())) == ({None, "mine"}, 3)
+    scheduler.start()
+    eventually(lambda: [job.name for job in scheduler.list_jobs()] == ["mine"])
+    scheduler.close()

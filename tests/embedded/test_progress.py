@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from noonmark import Scheduler
-from noonmark.core.run import Progress
+from noonmark import RunProgress, Scheduler
 from noonmark.operations.serializers import run_document
 from tests.embedded.waiting import NEVER, SOON, ended, eventually
 from tests.targets.function import worker_functions
@@ -33,9 +32,9 @@ def test_it_is_in_the_run_while_that_goes_on(scheduler):
         return "done"
 
     job = scheduler.schedule(work)
-    assert eventually(lambda: progress_of(scheduler, job)) == Progress(fraction=0.25)
+    assert eventually(lambda: progress_of(scheduler, job)) == RunProgress(fraction=0.25)
     later.set()
-    eventually(lambda: progress_of(scheduler, job) == Progress(fraction=0.7495, message="row 999"))
+    eventually(lambda: progress_of(scheduler, job) == RunProgress(fraction=0.7495, message="row 999"))
     assert run_document(scheduler.runs(job)[0], job)["progress"] == {"fraction": 0.7495, "message": "row 999"}
     go_on.set()
     assert ended(scheduler, job) == ["completed"]
@@ -44,7 +43,7 @@ def test_it_is_in_the_run_while_that_goes_on(scheduler):
 
 def test_a_process_says_it_too(scheduler, tmp_path):
     job = scheduler.schedule(worker_functions.says_progress, args=[str(tmp_path / "go")], executor="process")
-    eventually(lambda: progress_of(scheduler, job) == Progress(fraction=0.5, message="half"))
+    eventually(lambda: progress_of(scheduler, job) == RunProgress(fraction=0.5, message="half"))
     (tmp_path / "go").touch()
     assert ended(scheduler, job) == ["completed"]
 
@@ -62,7 +61,7 @@ def test_what_was_cut_off_keeps_it(scheduler):
     scheduler.stop(wait=False)
     go_on.set()
     run = scheduler.runs(job)[-1]
-    assert (str(run.outcome), run.progress) == ("lease_lost", Progress(fraction=0.5, message="half"))
+    assert (str(run.outcome), run.progress) == ("lease_lost", RunProgress(fraction=0.5, message="half"))
 
 
 @pytest.mark.parametrize("fraction", [1.5, -0.1, "half", True, float("nan")])

@@ -739,3 +739,22 @@ def test_an_interval_that_starts_now_fires_at_once_however_many_processes_declar
     assert ran == ["polled"]
     by_hand.pass_time(100)
     assert ran == ["polled", "polled"]
+
+
+@pytest.mark.parametrize("change", ["declare", "update"])
+def test_an_edit_to_another_interval_that_starts_now_fires_at_once_too(by_hand, change):
+    ran = []
+    declare = lambda trigger: by_hand.scheduler.schedule(  # noqa: E731
+        lambda: ran.append("polled"), name="poll", trigger=trigger, function_name="poll"
+    )
+    job = declare(IntervalTrigger(300))
+    by_hand.pass_time(10)
+    trigger = IntervalTrigger(60, start_at=by_hand.clock.now() - timedelta(seconds=5))
+    if change == "declare":
+        assert declare(trigger) == job
+    else:
+        by_hand.scheduler.update(job, trigger=trigger)
+    by_hand.pass_time(1)
+    assert ran == ["polled"]
+    by_hand.pass_time(55)
+    assert ran == ["polled", "polled"]

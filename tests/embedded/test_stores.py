@@ -42,6 +42,23 @@ def test_a_tilde_elsewhere_is_part_of_a_name(tmp_path, monkeypatch):
     assert (tmp_path / "jobs~.db").exists()
 
 
+@pytest.mark.parametrize("store", ["jobs.db", Path("jobs"), "folder/../jobs.sqlite3"])
+def test_a_path_is_that_of_a_sqlite_file(tmp_path, monkeypatch, store):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    scheduler = Scheduler(store)
+    scheduler.schedule(nothing, trigger=NEVER)
+    scheduler.close()
+    assert (tmp_path / store).is_file()
+
+
+def test_other_text_may_be_a_typo_and_says_how_a_path_is_written():
+    with pytest.raises(InvalidSchedule, match="store: 'memory' is a path, not the URL of a store; write sqlite:///mem"):
+        Scheduler("memory")
+    with pytest.raises(InvalidSchedule, match="store: 5 names no store"):
+        Scheduler(5)
+
+
 def test_a_folder_that_is_missing_is_named(tmp_path):
     missing = tmp_path / "no" / "such"
     with pytest.raises(StoreUnavailable, match=f"there is no folder {missing}$"):

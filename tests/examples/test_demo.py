@@ -93,7 +93,7 @@ def test_killed_and_started_again_it_goes_on_and_says_what_it_missed(start):
     first = start()
     first.until(r" tick +completed")
     first.end(signal.SIGKILL)
-    # Ticks of the next two seconds were planned already, each by itself. Those after them are one gap, but for the last.
+    # Ticks of the next two seconds were planned already, each by itself. Those after them are one gap.
     threading.Event().wait(6)
     again = start()
     again.until(r" tick +misfired +\d+ fires? missed", r" tick +completed")

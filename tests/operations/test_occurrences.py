@@ -184,9 +184,18 @@ class TestBackfills:
         assert (told["phase"], told["count"], told["ended"]) == ("active", asked["count"], 0)
         assert told["phases"] == {"pending": asked["count"]}
         assert harness("backfill/list", schedule_id=made) == {"backfills": [told]}
-        assert harness("backfill/pause", **one)["phase"] == "paused"
+        assert harness("backfill/pause", **one, reason="load")["phase"] == "paused"
         harness.pass_by(1)
         assert harness.calls == []
+        paused = harness("schedule/occurrences", schedule_id=made)["occurrences"][-1]
+        words = "its backfill has been paused since "
+        resume = f"noonmark backfill resume {made} {one['backfill_id']}"
+        explained = harness("occurrence/explain", occurrence_id=paused["occurrence_id"])["summary"]
+        for said in (paused["why"].lower(), explained.lower()):
+            assert words.lower() in said
+            assert "by `local` (load)" in said
+            assert resume.lower() in said
+        assert paused["waiting_for"] == "paused"
         assert harness("backfill/resume", **one)["phase"] == "active"
         harness.pass_by(1)
         told = harness("backfill/get", **one)

@@ -31,18 +31,18 @@ def test_the_document_has_it_while_the_schedule_is_paused(harness):
     assert harness("schedule/resume", schedule_id="tick")["paused"] is None
 
 
-def test_a_paused_schedule_gets_a_new_reason_and_end_only_if_one_is_given(harness):
+def test_a_second_pause_replaces_the_end_and_the_reason_if_it_has_one_and_the_audit_log_has_both(harness):
     pause(harness, reason="maintenance", until=UNTIL)
     harness.clock.advance(1)
     assert pause(harness)["paused"] == PAUSED
-    assert pause(harness, reason="incident")["paused"] == {
-        "reason": "incident",
-        "by": "local",
-        "at_utc": "2026-03-01T12:00:01Z",
-        "until_utc": None,
-    }
+    later = "2026-03-01T12:20:00Z"
+    assert pause(harness, until=later)["paused"] == PAUSED | {"until_utc": later}
+    assert pause(harness, reason="incident")["paused"] == PAUSED | {"reason": "incident", "until_utc": None}
     harness.pass_by(3600)
     assert get(harness)["phase"] == "paused"
+    entries = harness("audit/list", schedule_id="tick")["entries"]
+    reasons = [entry["reason"] for entry in entries if entry["operation"] == "schedule/pause"]
+    assert [one for one in reasons if one] == ["incident", "maintenance"]
 
 
 def test_it_must_end_later_than_now(harness):

@@ -325,3 +325,16 @@ def test_a_job_that_has_not_ended_as_expected_is_reported_before_its_deadline():
     assert [call.event["payload"]["expected_seconds"] for call in watch.calls] == [10]
     watch.ping()
     assert watch.outcomes() == [SUCCEEDED]
+
+
+def test_pings_count_for_the_expected_rate_whether_they_were_expected_or_not(caplog):
+    watch = Watch(expected_rate={"at_least": 2, "at_most": 2, "per_seconds": 3600})
+    watch.create(schedule_id="listener", trigger={"type": "event", "event_type": "schedule.too_often"})
+    assert [watch.ping("start"), watch.ping()] == ["unexpected", "unexpected"]
+    assert watch.ping() == "unexpected"
+    assert "too often" not in caplog.text
+    assert watch.ping() == "unexpected"
+    assert "job (ping) runs too often: 3 starts within 3600 s; at most 2 are expected" in caplog.text
+    assert [one["event_type"] for one in watch("event/list", event_type="schedule.too_often")["events"]] == [
+        "schedule.too_often"
+    ]

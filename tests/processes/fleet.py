@@ -100,7 +100,7 @@ class Fleet:
     def thaw(self, process):
         process.send_signal(signal.SIGCONT)
 
-    def until(self, holds, seconds=PATIENCE, pause=0.02):
+    def until(self, holds, seconds=PATIENCE, pause=0.05):
         """Wait until a condition holds, and give what it gave; AssertionError when it does not come to hold.
 
         One that is dear to look at is looked at less often, with a longer pause: that time is taken from the nodes.

@@ -52,7 +52,7 @@ def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database
     scheduler.register_function("burst", burst)
     scheduler.register_function("single", single)
     for first in range(0, BURST, CHUNK):
-        declared(scheduler, "burst", range(first, first + CHUNK), clock.micros())
+        declared(scheduler, "burst", range(first, min(first + CHUNK, BURST)), clock.micros())
     try:
         scheduler.start()
         for number in range(SINGLES):

@@ -122,7 +122,7 @@ def test_connections_that_the_server_ends_at_random_are_harmless(fleet, figure):
     for n in range(kills):
         chance.pause(0.3, 0.5)
         # Most wait for something to do. Every other time it is one that is at work.
-        fleet.until(lambda any_will_do=n % 2 == 0: fleet.sql(HANG_UP, any_will_do))
+        fleet.until(lambda any_will_do=n % 2 == 0: fleet.sql(HANG_UP, any_will_do), pause=0.01)
     fleet.completed(ids)
     verdict = check(fleet, ids)
     [(errors,)] = fleet.sql("SELECT count(*) FROM runs WHERE error IS NOT NULL OR outcome <> 'completed'")

@@ -58,9 +58,9 @@ def test_a_rolling_upgrade_loses_nothing_and_doubles_nothing(postgres_fleet, dat
             overlap="allow" if n % 2 else "queue",
             misfire={"type": "catch_up_all", "limit": 1_000},
         )
-        for n in range(16)
+        for n in range(8)
     ]
-    steady = fleet.scheduler.schedule(work.record, trigger=IntervalTrigger(0.05), overlap="allow")
+    steady = fleet.scheduler.schedule(work.record, trigger=IntervalTrigger(0.1), overlap="allow")
     fleet.until(lambda: all(fleet.journal.of("settled", pid=node.pid) for node in nodes))
     migrate(database)
     for old in nodes:

@@ -50,11 +50,11 @@ def test_clocks_that_are_set_in_flight_repeat_nothing_and_skip_nothing(postgres_
     for file in files:
         fleet.node(clock={"file": str(file)})
     fleet.node()
-    ids = declare(fleet, count=16)
+    ids = declare(fleet, count=16, schedules=10)
     far = fleet.scheduler.schedule(work.record, trigger=OnceTrigger(from_micros(CLOCK.micros() + HOUR * SECOND)))
     jumps = (-HOUR, HOUR, DAY_SECONDS, 0)
     for n, seconds in enumerate(jumps, 1):
-        fleet.until(lambda n=n: len(fleet.journal.of("settled")) > n * 40 * SCALE)
+        fleet.until(lambda n=n: len(fleet.journal.of("settled")) > n * 20 * SCALE)
         for sign, file in zip((1, -1), files, strict=True):
             set_clock(file, sign * seconds)
     fleet.completed(ids)

@@ -5,6 +5,9 @@ import logging
 import httpx2
 import pytest
 
+from noonmark.core.instants import SECOND
+from noonmark.server.pings import BURST, MAX_URLS, PingLimiter
+from noonmark.server.problems import HttpError
 from noonmark.telemetry.logs import _parse_access
 from tests.embedded.waiting import eventually
 from tests.server.live_server import serving
@@ -99,3 +102,47 @@ def test_an_error_in_a_ping_is_logged_without_its_token(server, caplog, monkeypa
         assert client.post("/ping/abc-123").status_code == 500
     assert "POST '/ping/***' failed" in caplog.text or 'POST "/ping/***" failed' in caplog.text
     assert "abc-123" not in caplog.text
+
+
+class TestLimits:
+    @pytest.fixture
+    def limiter(self):
+        self.now = 0
+        return PingLimiter(lambda: self.now)
+
+    def refused(self, limiter):
+        with pytest.raises(HttpError) as refused:
+            limiter.take("a")
+        return refused.value.status, refused.value.headers["Retry-After"]
+
+    def test_a_url_pings_so_often_at_once_and_then_once_a_second(self, limiter):
+        for _ in range(BURST):
+            limiter.take("a")
+        assert self.refused(limiter) == (429, "1")
+        self.now = SECOND // 2
+        assert self.refused(limiter) == (429, "1")
+        self.now = SECOND
+        limiter.take("a")
+        assert self.refused(limiter) == (429, "1")
+        limiter.take("b")
+        self.now += BURST * SECOND
+        for _ in range(BURST):
+            limiter.take("a")
+        assert self.refused(limiter) == (429, "1")
+
+    def test_it_remembers_a_bounded_number_of_urls(self, limiter):
+        for number in range(MAX_URLS + 5):
+            limiter.take(str(number))
+        assert len(limiter._full_at) == MAX_URLS
+
+    def test_a_flood_is_refused_and_does_not_grow_the_store(self, server, open_url):
+        answers = [server.client.get(f"{open_url}/start") for _ in range(BURST + 30)]
+        refused = [one for one in answers if one.status_code == 429]
+        assert len(refused) > 0
+        assert refused[0].json()["code"] == "quota_exceeded"
+        assert int(refused[0].headers["Retry-After"]) >= 1
+        assert {one.json()["verdict"] for one in answers if one.status_code == 200} == {"counted"}
+        schedule_id = answers[0].json()["schedule_id"]
+        assert len(server.client.get(f"/schedules/{schedule_id}/runs").json()["runs"]) == 1
+        events = server.client.get("/events").json()["events"]
+        assert [one for one in events if one["payload"].get("schedule_id") == schedule_id] == []

@@ -138,6 +138,7 @@ METHODS = {
     "backfill/resume": Method("resume_backfill", ("schedule_id", "backfill_id")),
     "backfill/cancel": Method("cancel_backfill", ("schedule_id", "backfill_id")),
     "schedule/preview": Method("preview", ("schedule_id", "trigger")),
+    "schedule/check": Method("check", ("schedules",), "checks"),
     "schedule/occurrences": Method("occurrences", ("schedule_id",), "occurrences"),
     "schedule/runs": Method("runs", ("schedule_id",), "runs"),
     "schedule/explain": Method("explain_at", ("schedule_id",)),
@@ -175,7 +176,7 @@ METHODS = {
     "worker/confirm-time": Method("worker_confirm_time"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("backfills", "nodes", "secrets", "event_id", "count", "signing_key")
+NOT_PAGED = ("checks", "backfills", "nodes", "secrets", "event_id", "count", "signing_key")
 
 
 class ClientMethods:

@@ -8,13 +8,14 @@ from noonmark.client import Client
 from noonmark.core.errors import NoonmarkError
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
+from tests.soak import SCALE
 
 JOBS = """
 def mark(number):
     with open("marks", "a") as marks:
         marks.write(f"{number}\\n")
 """
-WRITERS, EACH = 6, 60
+WRITERS, EACH = 6, 20 * SCALE
 LEASE = "2"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import in_force_after, is_used_up
-from noonmark.core.triggers import EventTrigger, OnceTrigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger, OnceTrigger
 from tests.simulation.trace import Violation
 
 
@@ -115,6 +115,12 @@ class Account:
             # A single moment just past was accepted, so it runs, unless the old rule has named it already.
             same = known.get(occurrence_id(self.uid, TRIGGER, trigger.due))
             rule.after = now if same is not None and self._counts(same) else in_force_after(after, now)
+        elif renewed and isinstance(trigger, IntervalTrigger) and before.phase is not SchedulePhase.PAUSED:
+            # So does a start just past.
+            start = min(now, in_force_after(after, now)) + 1
+            same = known.get(occurrence_id(self.uid, TRIGGER, start))
+            is_named = (same is not None and self._counts(same)) or self.rules[-1].count(start - 1, start)
+            rule.after = now if is_named else start - 1
         self._withdraw(entry, now, rule)
 
     def _go_on(self, entry, now):

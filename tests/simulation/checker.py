@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from noonmark.core.admission import Start
+from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import FINAL, LIVE, TRANSITIONS, Phase, SchedulePhase
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import Allow
@@ -156,12 +157,22 @@ class Checker:
                 raise Violation("stale fence", f"fence {one.fence} was admitted for {was and summary(was)}")
             self._note_limit(admission.claim.schedule.declaration.concurrency, one)
             if isinstance(admission, Start):
+                self._check_turn(admission, was)
                 self._note_start(admission, one)
                 started.append(one)
         # All of them have begun by now, and one may have begun before under a key that its schedule has no more.
         for one in started:
             if one.id in self._keys:
                 self._check_limit(self._keys[one.id].key)
+
+    def _check_turn(self, start, was):
+        """What was caught up begins after every fire before it that was caught up and is still to end."""
+        is_alone = not isinstance(start.claim.schedule.declaration.overlap_policy, Allow)
+        if was.caught_up is None or was.has_begun or was.origin != TRIGGER or not is_alone:
+            return
+        for row in self._uow.entries[was.uid].live.values():
+            if row.origin == TRIGGER and row.caught_up is not None and row.nominal < was.nominal:
+                raise Violation("line", f"{summary(was)} begins before {summary(self._uow.occurrence_of(row))}")
 
     def _note_limit(self, concurrency, one):
         """It may be handed a place while it waits, or keep one after a lost lease, and begin under a lower limit."""
@@ -290,7 +301,8 @@ class Checker:
             case None:
                 return state.plan_at is not None and state.phase == SchedulePhase.ACTIVE
             case Reason.QUEUED:
-                return state.holder is not None and self._uow.slot_lines[row.schedule].time_of(row.id) == row.due
+                is_kept = state.holder is not None or self._uow.late_fire_before(row) is not None
+                return is_kept and self._uow.slot_lines[row.schedule].time_of(row.id) == row.due
             case _:
                 return row.wanted is not None and self._uow.key_lines[row.wanted].time_of(row.id) == row.due
 

@@ -40,6 +40,12 @@ def without_slot(patch):
     patch.setattr(slots, "take", take_anyway)
 
 
+def without_turns(patch):
+    """What was caught up begins as soon as the slot is free."""
+    take = slots.take
+    patch.setattr(slots, "take", lambda uow, row, start: take(uow, row, replace(start, is_in_line=False)))
+
+
 def without_watermark(patch):
     """A plan is written, whatever was planned since it was made."""
     patch.setattr(plan_writes, "_is_as_read", lambda state, snapshot: state.phase == snapshot.schedule.phase)

@@ -83,6 +83,7 @@ def test_another_process_with_other_hashes_gives_the_same_trace():
     [
         (mutants.without_fence, {"stale fence"}),
         (mutants.without_slot, {"overlap"}),
+        (mutants.without_turns, {"line"}),
         (mutants.without_watermark, {"nominal fires"}),
         (mutants.without_cursor, {"events"}),
         (mutants.without_term, {"leaders"}),

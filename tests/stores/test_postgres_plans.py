@@ -1,15 +1,20 @@
 """How PostgreSQL finds what it is asked for, before it has ever counted what is in its tables."""
 
+import re
+
 import pytest
 
 from noonmark.core.filters.index import discriminator
 from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
+from noonmark.ports.records import OccurrenceFilter
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.claims import READY_ROUTES
 from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
+from noonmark.stores.sql.reads import search
 from noonmark.stores.sql.reads.history import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.subscriptions import FIELDS, LISTENERS
 from noonmark.testing import factories
@@ -90,3 +95,54 @@ def test_a_plan_that_was_made_while_the_tables_were_empty_serves_when_they_are_f
     read_through = ask(watcher, read)
     watcher.close()
     assert read_through == []
+
+
+FAILED, PAGE = 100_000, 100
+FAILURES = f"""
+    INSERT INTO occurrences
+        (id, schedule, revision, origin, phase, route, nominal, due, first_due, attempt, fence, reason, ended, owner)
+    SELECT 'failed_' || n, (SELECT min(key) FROM schedules), 1, 'trigger',
+        CASE WHEN n % 20 = 0 THEN 'failed' ELSE 'completed' END, 'r', n, n, n, 1, 1, 'failed', {NOW} + n, 1
+    FROM generate_series(1, {FAILED}) AS n
+"""  # noqa: S608 - our own text
+SCAN = re.compile(r"on occurrences .*actual .*rows=(?P<rows>\d+)")
+
+
+class Explained:
+    """A session that explains its queries before it makes them."""
+
+    def __init__(self, session):
+        self.of, self.steps = session, []
+
+    def query(self, text, *values):
+        if "FROM occurrences" in text and "ORDER BY ended" in text:
+            self.steps += [line for (line,) in self.of.query(f"EXPLAIN ANALYZE {text}", *values)]
+        return self.of.query(text, *values)
+
+    def __getattr__(self, name):
+        return getattr(self.of, name)
+
+
+def test_failures_are_found_in_their_index_and_no_more_of_them_are_read_than_a_page(database):
+    store = PostgresStore(database.url)
+    store.open()
+    made = factories.schedule("uid-1")
+    assert store.create([first_plan(made, lookahead=0)]) == [True]
+    store._write_unlocked(lambda uow: uow.session.execute(FAILURES))
+    wanted = OccurrenceFilter(phases=frozenset({Phase.FAILED}), since=NOW)
+
+    def read(uow):
+        session = uow.session = Explained(uow.session)
+        first = search.search(uow, made.owner.tenant, wanted, PAGE, None)
+        second = search.search(uow, made.owner.tenant, wanted, PAGE, first.after)
+        uow.session = session.of
+        return [len(first.occurrences), len(second.occurrences)], session.steps
+
+    for work in ("SELECT 1", "ANALYZE occurrences"):
+        ask(store, work)
+        found, steps = store._read(read)
+        scans = [line for line in steps if " on occurrences" in line]
+        assert (found, len(scans)) == ([PAGE, PAGE], 2)
+        assert all("using occurrences_failed" in line for line in scans), steps
+        assert all(int(SCAN.search(line)["rows"]) <= PAGE for line in scans), steps
+    store.close()

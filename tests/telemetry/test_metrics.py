@@ -77,6 +77,18 @@ def test_a_gap_counts_all_its_fires(metrics):
     assert found["noonmark_misfires_total"] == found['noonmark_occurrences_total{phase="misfired"}'] > 50
 
 
+def test_windows_that_miss_their_expected_rate_are_counted(metrics):
+    scheduler = Scheduler(clock=FakeClock(START), sink=metrics)
+    for expected in ({"at_least": 1, "at_most": 2, "per_seconds": 60}, {"at_least": 8, "per_seconds": 60}):
+        scheduler.schedule(
+            lambda: None, trigger=IntervalTrigger(10, START + timedelta(seconds=5)), expected_rate=expected
+        )
+    ManualDriver(scheduler).run_until(START + timedelta(seconds=70))
+    found = samples(metrics)
+    assert found['noonmark_rate_alerts_total{problem="too_often"}'] == 1
+    assert found['noonmark_rate_alerts_total{problem="too_rare"}'] == 1
+
+
 def test_runs_prevented_by_overlap_are_counted(metrics):
     gate = Gate()
     with Scheduler(sink=CompositeSink(metrics, LogSink())) as scheduler:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,6 +39,11 @@ COMMANDS = {
     "logout": ("key:logout", "Remove your stored key of a server.", "[OPTIONS]"),
     "whoami": ("key:whoami", "Show the tenant, the user and the scopes of your key.", "[OPTIONS]"),
     "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
+    "completion": (
+        "completion:completion",
+        "Print the script that completes commands in bash, zsh or fish.",
+        "SHELL",
+    ),
     "call": ("call:call", "Call any operation by name and print its answer.", "[OPTIONS] OPERATION"),
 }
 """The single commands: where each is, what it does, and its usage."""
@@ -152,6 +158,8 @@ PROGRAM_COMMANDS = {
     ("trigger", "create"): "[BUNDLE]",
 }
 """The commands that may end in `--` and a program with its arguments, and the arguments before that."""
+COMPLETION_VARIABLE = "_NOONMARK_COMPLETE"
+"""Set by the script of a shell, which then asks what may follow the words so far."""
 _NEGATIVE_DURATION = re.compile(r"-[\d.]+(ms|s|m|h|d)", re.ASCII)
 _SECRET_WORD = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 
@@ -183,7 +191,13 @@ def _make_group(name: str) -> CommandGroup:
 def _load(name: str, location: str, usage: str | None) -> FunctionCommand:
     """Import a command."""
     module, _, function = location.partition(":")
-    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage)
+    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage, _offer)
+
+
+def _offer(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
+    from noonmark.cli.completion import offer  # noqa: PLC0415 - only a shell asks for it
+
+    return offer(kind, given, incomplete)
 
 
 def load_command(*path: str) -> FunctionCommand:
@@ -212,7 +226,11 @@ app = _make_app()
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
-    words, rest = _split_at_dashes(_expand_upload(arguments))
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from noonmark.cli.completion import answer  # noqa: PLC0415 - only a shell asks for it
+
+        return answer(app, instruction, COMPLETION_VARIABLE)
+    words, rest = _split_at_dashes(_expand_upload(_options_last(arguments)))
     as_json = "--json" in words
     try:
         parsed = [*_join_negative_durations(words), *_program_arguments(words, rest)]
@@ -235,6 +253,16 @@ def _usage_error(error: click.UsageError, words: list[str]) -> str:
     if words[:1] == ["secret"] and any(word in text for word in words[1:] if not _SECRET_WORD.fullmatch(word)):
         return "Unknown command or option of noonmark secret."
     return text
+
+
+def _options_last(arguments: Sequence[str]) -> list[str]:
+    """Move `--server URL`, `--store URL` and `--json` from before the command to its end, before any `--`."""
+    words, leading = list(arguments), list[str]()
+    while words and words[0].partition("=")[0] in ("--server", "--store", "--json"):
+        takes_value = "=" not in words[0] and words[0] != "--json"
+        leading += [words.pop(0) for _ in range(min(len(words), 1 + takes_value))]
+    before, rest = _split_at_dashes(words)
+    return [*before, *leading, *rest]
 
 
 def _usage_text(error: click.UsageError) -> str:

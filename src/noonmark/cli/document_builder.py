@@ -39,7 +39,9 @@ EXCLUSIVE_FIELDS = {
 }
 """Fields of a trigger that replace each other."""
 SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
-MERGED_FIELDS = frozenset({"labels", "overlap_policy", "misfire_policy", "window", "retry_policy"})
+MERGED_FIELDS = frozenset(
+    {"labels", "overlap_policy", "misfire_policy", "window", "retry_policy", "expected_rate", "ping_urls"}
+)
 """Fields that an option may change in part; the rest of the field keeps its value."""
 MISFIRE_ALIASES = {"none": "skip", "catchup_one": "catch_up_one", "catchup_all": "catch_up_all"}
 """The names of misfire policies in manifests."""
@@ -267,7 +269,6 @@ def policy_document(options: PolicyOptions, before: Mapping[str, Any], *, is_cha
     window = parse_optional_duration(options.window, "--window")
     timeout = parse_optional_duration(options.timeout, "--timeout")
     labels = [parse_pair(label, "=", "--label") for label in options.label]
-    attempts = None if options.retries is None else {"max_attempts": _attempts(options.retries)}
     return present(
         name=options.name,
         description=options.description,
@@ -276,10 +277,50 @@ def policy_document(options: PolicyOptions, before: Mapping[str, Any], *, is_cha
         misfire_policy=_misfire(options, before.get("misfire_policy")),
         window=None if window is None else _object(before.get("window")) | {"duration_seconds": window},
         timeout_seconds=timeout,
-        retry_policy=None if attempts is None else _object(before.get("retry_policy")) | attempts,
+        expected_seconds=parse_optional_duration(options.expected, "--expected"),
+        expected_rate=_expected_rate(options, before.get("expected_rate")),
+        retry_policy=_retry(options, before.get("retry_policy")),
+        ping_urls=_ping_urls(options, before.get("ping_urls"), is_change=is_change),
         max_runs=options.max_runs,
         depends_on=[{"schedule_id": schedule_id} for schedule_id in options.depends_on] or None,
     )
+
+
+def _expected_rate(options: PolicyOptions, before: object) -> dict[str, Any] | None:
+    """The expected rate that the options set or change."""
+    per = parse_optional_duration(options.per, "--per")
+    named = present(at_least=options.at_least, at_most=options.at_most, per_seconds=per)
+    if not named:
+        return None
+    rate = _object(before) | named
+    if "per_seconds" not in rate:
+        option = "--at-most" if options.at_least is None else "--at-least"
+        raise InvalidRequest(f"is required with {option}: the length of a window, such as 1d", field="--per")
+    if "at_least" not in rate and "at_most" not in rate:
+        raise InvalidRequest("requires --at-least or --at-most", field="--per")
+    return rate
+
+
+def _ping_urls(options: PolicyOptions, before: object, *, is_change: bool) -> dict[str, Any] | None:
+    """The URLs to call; in a change, an empty one removes one."""
+    named = present(start=options.ping_start, success=options.ping_success, failure=options.ping_failure)
+    return _merged_pairs(before, list(named.items()), is_change=is_change) if named else None
+
+
+def _retry(options: PolicyOptions, before: object) -> dict[str, Any] | None:
+    """The retry policy that the options set or change."""
+    named = present(
+        max_attempts=None if options.retries is None else _attempts(options.retries),
+        on=list(options.retry_on) or None,
+        not_on=list(options.retry_not_on) or None,
+    )
+    if not named:
+        return None
+    policy = _object(before) | named
+    for option, name in (("--retry-on", "on"), ("--retry-not-on", "not_on")):
+        if name in named and policy.get("max_attempts", 1) == 1:
+            raise InvalidRequest("requires --retries: without retries, nothing is tried again", field=option)
+    return policy
 
 
 def _attempts(retries: int) -> int:
@@ -311,7 +352,10 @@ def _misfire(options: PolicyOptions, before: object) -> dict[str, Any] | None:
     if kind != settings.get("type"):
         settings = {name: value for name, value in settings.items() if name == "grace_seconds"}
     if kind == "catch_up_within" and window is None and "window_seconds" not in settings:
-        raise InvalidRequest("is required with --misfire catch_up_within", field="--catchup-window")
+        raise InvalidRequest(
+            "is required with --misfire catch_up_within: how late a missed fire may still run, such as 2h",
+            field="--catchup-window",
+        )
     return settings | {"type": kind} | present(limit=limit, window_seconds=window)
 
 

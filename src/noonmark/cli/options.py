@@ -13,13 +13,20 @@ POLICIES = Group("Name and policies", 3)
 SELECTION = Group("Selection", 4)
 CONNECTION = Group("Connection", 9)
 
+
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
-ScheduleId = Annotated[str, Parameter(help="The id of the schedule, or its name if no other has it.")]
+ScheduleId = Annotated[
+    str, Parameter(help="The id of the schedule, or its name if no other has it.", complete="schedule")
+]
 OneOrSelection = Annotated[
     str | None,
-    Parameter(show_default=False, help="The id of the schedule, or its name if no other has it; or select several."),
+    Parameter(
+        show_default=False,
+        help="The id of the schedule, or its name if no other has it; or select several.",
+        complete="schedule",
+    ),
 ]
 Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
 Limit = Annotated[int, Parameter(help="The maximum number of entries, newest first.")]
@@ -208,7 +215,24 @@ class PolicyOptions:
     ] = None
     window: Annotated[Text, Parameter(group=POLICIES, help="Run only within this long of the due time: 2h.")] = None
     timeout: Annotated[Text, Parameter(group=POLICIES, help="The maximum duration of a run.")] = None
+    expected: Annotated[
+        Text, Parameter(group=POLICIES, help="How long a run usually takes: 10m. One that takes longer is reported.")
+    ] = None
+    at_least: Annotated[Number, Parameter(group=POLICIES, help="Report when fewer runs succeed within --per.")] = None
+    at_most: Annotated[Number, Parameter(group=POLICIES, help="Report when more runs start within --per.")] = None
+    per: Annotated[Text, Parameter(group=POLICIES, help="The window of --at-least and --at-most: 1d.")] = None
     retries: Annotated[Number, Parameter(group=POLICIES, help="How often a failed run is retried.")] = None
+    retry_on: Annotated[
+        Texts, Parameter(group=POLICIES, help="Retry a function only after this exception, by name; repeatable.")
+    ] = ()
+    retry_not_on: Annotated[
+        Texts, Parameter(group=POLICIES, help="Never retry a function after this exception; repeatable.")
+    ] = ()
+    ping_start: Annotated[Text, Parameter(group=POLICIES, help="A URL to call when an occurrence starts.")] = None
+    ping_success: Annotated[Text, Parameter(group=POLICIES, help="A URL to call when it succeeded.")] = None
+    ping_failure: Annotated[
+        Text, Parameter(group=POLICIES, help="A URL to call when it failed, after the last attempt.")
+    ] = None
     max_runs: Annotated[Number, Parameter(group=POLICIES, help="Complete the schedule after this many runs.")] = None
     depends_on: Annotated[
         Texts, Parameter(group=POLICIES, help="Run after this schedule has completed; repeatable.")

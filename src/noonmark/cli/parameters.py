@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import click
 
+from noonmark.cli.help import entry, paragraphs, value_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from click.shell_completion import CompletionItem
 
-WIDTH = 80
 ARGUMENTS, OPTIONS = "Arguments", "Parameters"
 """The headings of arguments and options without a group."""
 _NUMBER = re.compile(r"-[\d.]+", re.ASCII)
@@ -34,6 +35,8 @@ class Parameter:
     name: str | tuple[str, ...] | None = None
     """The names of an option, or of an argument in the help; default: that of the function's argument."""
     group: Group | None = None
+    value: str | None = None
+    """What its value is, in the help; default: by the name of the option."""
     negative: tuple[()] | str | None = None
     """Empty if a flag cannot be negated with `--no-`."""
     show_default: bool | None = None
@@ -41,8 +44,8 @@ class Parameter:
     """Whether one option takes all words up to the next option."""
     allow_leading_hyphen: bool | None = None
     """Whether the next word is the value, even if it looks like an option."""
-    complete: Callable[[dict[str, Any], str], list[str]] | None = None
-    """What a shell offers: from the options that are given already, and the beginning of the word."""
+    complete: str | None = None
+    """What a shell offers for it: `schedule` or `shell`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +114,15 @@ class Field:
         return self.kind(given) if self.is_repeatable and not self.is_variadic else given
 
 
+Offer = Callable[[str, dict[str, Any], str], list[str]]
+"""The words of a kind that a shell offers, from the options that are given already and the beginning of the word."""
+
+
 class FunctionCommand(click.Command):
     """A command that calls a function."""
 
-    def __init__(self, name: str, function: Callable[..., int | None], usage: str | None = None) -> None:
+    def __init__(self, name: str, function: Callable[..., int | None], usage: str | None, offer: Offer) -> None:
+        self.offer = offer
         self.fields = tuple(_fields(function))
         self.function, self.usage = function, usage
         super().__init__(
@@ -168,7 +176,7 @@ class FunctionCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         """Call the function."""
-        return self.function(*self._positional(ctx), **self._keywords(ctx)) or 0
+        return self.function(*self._positional(ctx), **self.keywords(ctx)) or 0
 
     def _positional(self, ctx: click.Context) -> list[Any]:
         values: list[Any] = []
@@ -178,7 +186,8 @@ class FunctionCommand(click.Command):
                 values += given if field.is_variadic else [field.default if given is None else given]
         return values
 
-    def _keywords(self, ctx: click.Context) -> dict[str, Any]:
+    def keywords(self, ctx: click.Context) -> dict[str, Any]:
+        """The options of a parsed command, as its function takes them."""
         given: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for field in self.fields:
@@ -195,13 +204,13 @@ class FunctionCommand(click.Command):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The usage, what the command does, and its arguments and options under their headings."""
         usage = self.usage or f"Usage: {ctx.command_path} {' '.join(self._usage())}"
-        lines = [usage, "", *_paragraphs(self.help or "")]
+        lines = [usage, "", *paragraphs(self.help or "")]
         headings = sorted({field.heading for field in self.fields}, key=lambda group: (group.sort_key, group.name))
         for heading in headings:
             lines += ["", f"{heading.name}:"]
             for field in self.fields:
                 if field.heading == heading:
-                    lines += _entry(_label(field), f"{field.says.help or ''}{_note(field)}")
+                    lines += entry(_label(field), f"{field.says.help or ''}{_note(field)}")
         formatter.write("\n".join(lines) + "\n")
 
     def _usage(self) -> list[str]:
@@ -258,12 +267,12 @@ class CommandGroup(click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The usage, what the group is for, and its commands."""
-        lines = [f"Usage: {ctx.command_path} COMMAND", "", *_paragraphs(self.help or ""), "", "Commands:"]
+        lines = [f"Usage: {ctx.command_path} COMMAND", "", *paragraphs(self.help or ""), "", "Commands:"]
         for name in sorted(self._load):
-            lines += _entry(name, self._load[name][0])
+            lines += entry(name, self._load[name][0])
         if ctx.parent is None:
-            lines += _entry("--help, -h", "Display this message and exit.")
-            lines += _entry("--version", "Display application version.")
+            lines += entry("--help, -h", "Display this message and exit.")
+            lines += entry("--version", "Display application version.")
         formatter.write("\n".join(lines) + "\n")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -344,13 +353,15 @@ def _completion(
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks for it
 
         given = {each.names[0]: ctx.params.get(each.dest) for each in command.fields}
-        return [CompletionItem(word) for word in complete(given, incomplete)]
+        return [CompletionItem(word) for word in command.offer(complete, given, incomplete)]
 
     return offered
 
 
 def _type(field: Field) -> str:
-    kind = {int: "INT", bool: ""}.get(field.kind, "STR")
+    if field.kind is bool:
+        return ""
+    kind = field.says.value or value_of(field.names, "NUMBER" if field.kind is int else "TEXT")
     return f"{kind}..." if field.is_repeatable else kind
 
 
@@ -366,18 +377,7 @@ def _usage_word(field: Field) -> str:
 def _note(field: Field) -> str:
     """Whether it is required, or its default."""
     if field.is_required:
-        return " [required]"
+        return "" if field.is_positional else " Required."
     if field.says.show_default is False or field.default in (MISSING, None, "", (), False):
         return ""
-    return f" [default: {field.default}]"
-
-
-def _entry(label: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        f"{label}: {text}", WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-    )
-
-
-def _paragraphs(text: str) -> list[str]:
-    paragraphs = [textwrap.wrap(" ".join(each.split()), WIDTH, break_on_hyphens=False) for each in text.split("\n\n")]
-    return [line for paragraph in paragraphs for line in (*paragraph, "")][:-1]
+    return f" Default: {field.default}."

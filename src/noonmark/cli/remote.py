@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.cli.credentials import KEY_VARIABLE, find_key
 from noonmark.cli.output import progress_bar
+from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, Unauthenticated, Unreachable
 from noonmark.core.json_values import shown
 
@@ -58,26 +59,31 @@ class Remote(Protocol):
 
 
 @contextmanager
-def connect(connection: Connection) -> Iterator[Remote]:
-    """Use the server or store that the options name."""
+def connect(connection: Connection, *, timeout: float | None = None) -> Iterator[Remote]:
+    """Use the server or store that the options name; a timeout, in seconds, is for a server."""
     if connection.store is not None and connection.server is not None:
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
     if connection.store is not None and (connection.key is not None or connection.key_file is not None):
         raise InvalidRequest("needs no key: whoever can open a store may do everything", field="--store")
-    remote = _server(connection) if connection.store is None else StoreRemote(connection.store, connection.as_tenant)
+    remote = (
+        _server(connection, timeout)
+        if connection.store is None
+        else StoreRemote(connection.store, connection.as_tenant)
+    )
     try:
         yield ByName(remote)
     finally:
         remote.close()
 
 
-def _server(connection: Connection) -> Remote:
+def _server(connection: Connection, timeout: float | None) -> Remote:
     from noonmark.client import Client  # noqa: PLC0415 - --store needs no HTTP client
 
     address = connection.server or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
     key = find_key(connection, address)
     try:
-        return ServerRemote(Client(address, key=key, tenant=connection.as_tenant))
+        limit = {} if timeout is None else {"timeout": timeout}
+        return ServerRemote(Client(address, key=key, tenant=connection.as_tenant, **limit))
     except InvalidRequest as error:
         source = SERVER_VARIABLE if connection.server is None else "--server"
         field = {"base_url": source, "tenant": "--as-tenant"}.get(error.field, error.field)
@@ -90,15 +96,17 @@ def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entri
         raise InvalidRequest(f"must be at least 1, not {shown(limit)}", field="--limit")
     found: list[Any] = []
     cursor: str | None = None
+    warnings: list[str] = []
     with progress_bar("Reading", limit if limit > MAX_PAGE else None) as advance:
         while True:
             page = {**arguments, "limit": min(limit - len(found), MAX_PAGE)}
             answer = remote.call(name, page if cursor is None else {**page, "cursor": cursor})
             found += answer[entries]
+            warnings += answer.get("warnings", [])
             advance(len(answer[entries]))
             cursor = answer["next_cursor"]
             if cursor is None or len(found) >= limit:
-                return {entries: found, "next_cursor": cursor}
+                return {entries: found, "next_cursor": cursor} | present(warnings=warnings or None)
 
 
 class ByName:

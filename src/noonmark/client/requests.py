@@ -11,6 +11,7 @@ from noonmark.operations.models.answers import (
     AuditEntry,
     Backfill,
     BackfillStatus,
+    CheckedSchedule,
     CreatedKey,
     Diagnosis,
     Document,
@@ -55,6 +56,7 @@ class Fields(TypedDict, total=False):
     retry_policy: Document | None
     timeout_seconds: float | None
     expected_seconds: float | None
+    expected_rate: Document | None
     window: Document | None
     delivery: str | None
     pause_on_failure: int | None
@@ -342,6 +344,14 @@ def preview(
         {"trigger": plain(what), **arguments},
         route=OPERATIONS["schedule/preview"].other_route,
     )
+
+
+def check(schedules: Iterable[Document]) -> Request[list[CheckedSchedule]]:
+    """Check schedules as if they were created, or changed where they exist. Nothing is changed.
+
+    The answers, in their order, have the problems for which this server would refuse each, and warnings.
+    """
+    return ask("schedule/check", _all("checks", CheckedSchedule), {"schedules": list(schedules)})
 
 
 def occurrences(

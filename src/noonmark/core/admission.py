@@ -19,6 +19,7 @@ from noonmark.core.policies import dependencies, misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason, no_facts
+from noonmark.core.triggers import OnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +50,8 @@ class Claim:
 class Place(StrEnum):
     """What an occurrence may have to take, besides its claim, before it starts."""
 
+    TURN = "turn"
+    """Its turn in the line of its gap."""
     SLOT = "slot"
     CONCURRENCY = "concurrency"
     MAX_RUNS = "max_runs"
@@ -60,13 +63,15 @@ class Start:
 
     claim: Claim
     takes_slot: bool
+    is_in_line: bool = False
+    """Its turn comes after every fire of its trigger before it that was late as well, and has not ended."""
     concurrency: Concurrency | None = None
     max_runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """It ends without having been delivered."""
+    """It ends without being delivered again."""
 
     claim: Claim
     phase: Phase
@@ -74,6 +79,8 @@ class End:
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     pause_after: int | None = None
     """Pause the schedule after this many consecutive failures."""
+    was_begun: bool = False
+    """Its lost delivery is its last attempt, and counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,8 @@ class Wait:
     waiting_for: Reason
     replaces: bool = False
     """What trigger or events made wait for the slot before it ends as `skipped/replaced`."""
+    joins_line: bool = False
+    """It belongs to a line of caught-up fires from now on, if it did not before."""
     cancel_grace: Micros | None = None
     """The slot's holder is asked to stop, and has this long to do so."""
     until: Micros | None = None
@@ -193,6 +202,8 @@ def unserved(claim: Claim) -> End:
 def refused(claim: Claim, busy: Busy) -> Admission:
     """Decide what it means that a place was taken."""
     match busy.place:
+        case Place.TURN:
+            return Wait(claim=claim, waiting_for=Reason.QUEUED, joins_line=True)
         case Place.MAX_RUNS:
             limit = claim.schedule.declaration.max_runs or 0
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.MAX_RUNS_REACHED, facts={"max_runs": limit})
@@ -207,12 +218,26 @@ def _start(claim: Claim) -> Start:
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
     limit = declaration.max_runs
     is_counted = limit is not None and _is_regular(occurrence) and not occurrence.has_begun
+    takes_slot = not isinstance(declaration.overlap_policy, overlap.Allow) and not occurrence.holds_slot
     return Start(
         claim=claim,
-        takes_slot=not isinstance(declaration.overlap_policy, overlap.Allow) and not occurrence.holds_slot,
+        takes_slot=takes_slot,
+        is_in_line=takes_slot and _may_have_fires_before(claim),
         concurrency=declaration.concurrency,
         max_runs=limit if is_counted else None,
     )
+
+
+def _may_have_fires_before(claim: Claim) -> bool:
+    """Whether it was missed, or was due before it was claimed, so that older fires of its gap may still be to run.
+
+    Fires that were planned ahead can be claimed before the gap is decided, or by several nodes at once.
+    """
+    occurrence, declaration = claim.occurrence, claim.schedule.declaration
+    if occurrence.origin != TRIGGER or occurrence.has_begun or isinstance(declaration.trigger, OnceTrigger):
+        return False
+    was_missed = isinstance(declaration.misfire_policy, misfire.KeepsSeveral) and claim.claimed > occurrence.due
+    return occurrence.caught_up is not None or was_missed
 
 
 def _overlapping(claim: Claim, busy: Busy) -> Admission:
@@ -273,7 +298,14 @@ def _after_loss(claim: Claim) -> End | None:
     else:
         return None
     pause_after = declaration.pause_on_failure
-    return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=reason, facts=facts, pause_after=pause_after)
+    return End(
+        claim=claim,
+        phase=Phase.DELIVERY_FAILED,
+        reason=reason,
+        facts=facts,
+        pause_after=pause_after,
+        was_begun=True,
+    )
 
 
 def _stopped(claim: Claim) -> End | None:

@@ -29,9 +29,11 @@ from noonmark.core.planner import (
     unaccounted,
 )
 from noonmark.core.policies.catch_up import Missed
+from noonmark.core.policies.expected_rate import close, count_ping
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
+from noonmark.core.triggers import IntervalTrigger
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -76,16 +78,25 @@ def edit(
 def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
     """Pause: the trigger starts nothing; what was due and not started is one `skipped/paused` row.
 
-    One that is paused already gets the new reason, author, time and end.
+    One that is paused already stays so since then. It gets the new end, and the new reason and author if there is a
+    reason.
     """
     why = why or Pause(at=now)
     if snapshot.schedule.phase is SchedulePhase.PAUSED:
+        why = _pause_again(snapshot.schedule.pause, why)
         again = replace(snapshot.schedule, pause=why, updated=now)
         return replace(plan(snapshot, now=now, lookahead=0), schedule=again, plan_at=why.until)
     paused = replace(_step(snapshot.schedule, SchedulePhase.PAUSED, now), pause=why)
     withdrawn = _withdraw(snapshot, Phase.SKIPPED, Reason.PAUSED, now=now)
     closed = tuple(_with_pause(row, why) if row.reason is Reason.PAUSED else row for row in withdrawn.closed)
     return replace(withdrawn, schedule=paused, closed=closed, plan_at=why.until)
+
+
+def _pause_again(before: Pause | None, why: Pause) -> Pause:
+    """What is known of a pause when somebody else pauses the schedule once more."""
+    if before is None:
+        return why
+    return replace(before, until=why.until) if why.reason is None else replace(why, at=before.at)
 
 
 def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
@@ -96,7 +107,7 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
     schedule = snapshot.schedule
     ends = None if schedule.pause is None else schedule.pause.until
     if schedule.phase is not SchedulePhase.PAUSED or ends is None or ends > now:
-        return plan(snapshot, now=now, lookahead=lookahead)
+        return _judge_rate(plan(snapshot, now=now, lookahead=lookahead), now=now)
     resumed = resume(snapshot, now=max(ends, schedule.updated), lookahead=lookahead)
     note = AuditEntry(
         at=now,
@@ -109,6 +120,25 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
         reason=f"it was paused until {to_text(ends)}",
     )
     return replace(resumed, note=note)
+
+
+def _judge_rate(made: Plan, *, now: Micros) -> Plan:
+    """Judge the window of the expected rate, if it has ended."""
+    rate, window = made.snapshot.schedule.declaration.expected_rate, made.snapshot.rate_window
+    if rate is None or window is None or now < window.ends:
+        return made
+    judged = close(rate, window, now=now)
+    return replace(made, rate_window=judged.window, rate_alert=judged.alert)
+
+
+def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, lookahead: Micros) -> Plan | None:
+    """Count a ping for the expected rate; None if there is nothing to count it for."""
+    rate, window = snapshot.schedule.declaration.expected_rate, snapshot.rate_window
+    if rate is None or window is None:
+        return None
+    counted = count_ping(rate, window, is_start=is_start, is_success=is_success, now=now)
+    made = plan(snapshot, now=now, lookahead=lookahead)
+    return replace(made, rate_window=counted.window, rate_alert=counted.alert)
 
 
 def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
@@ -173,7 +203,7 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
             rebound.append(occurrence(after, one.nominal, kept[one.nominal]))
         else:
             superseded.append(one.id)
-    watermark = accounted(snapshot, now=now) if has_same_times else in_force_after(after, now)
+    watermark = accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot.schedule, after, now)
     moved = replace(
         until.closing,
         schedule=after,
@@ -182,6 +212,16 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
         superseded=tuple(superseded),
     )
     return _within_watermark(look_ahead(moved, kept=kept, now=now, lookahead=lookahead), now)
+
+
+def _in_force_after(before: Schedule, after: Schedule, now: Micros) -> Micros:
+    """The watermark at which the new rule begins. The start of an interval that the old rule has named is not new."""
+    watermark, old = in_force_after(after, now), timed_trigger(before)
+    if watermark >= now or old is None or not isinstance(after.declaration.trigger, IntervalTrigger):
+        return watermark
+    start, since = watermark + 1, before.created - 1 if before.anchored is None else before.anchored
+    is_named = in_force_after(before, since) < start and old.next_micros(watermark) == start
+    return now if is_named else watermark
 
 
 def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occurrence:

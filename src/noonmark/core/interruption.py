@@ -10,6 +10,7 @@ from noonmark.core.instants import micros_to_seconds, parse_instant, to_text
 from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
+from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets.command import end_of_program
@@ -17,6 +18,7 @@ from noonmark.core.targets.command import end_of_program
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.run import Run
     from noonmark.core.schedule import Declaration, Schedule
 
@@ -173,6 +175,12 @@ def failure_line(
         f"{log_name(schedule)}: the run of {nominal} {run.outcome}, attempt {run.attempt} of {allowed}"
         f"{then}{first}{more}{newline}{traceback}"
     )
+
+
+def rate_line(schedule: Schedule, alert: RateAlert) -> str:
+    """The line about a schedule that starts too often, or succeeds too rarely."""
+    words = "too often" if alert.problem is RateProblem.TOO_OFTEN else "too rarely"
+    return f"{log_name(schedule)} runs {words}: {alert.to_sentence()}"
 
 
 def more_about(some_id: str) -> str:

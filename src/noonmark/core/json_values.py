@@ -26,6 +26,13 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 TOO_LARGE = f"is larger than {MAX_JSON_BYTES // 1024} KiB as JSON"
 
+_IN_PYTHON = {
+    "must be an object": "must be a mapping",
+    "must be an array": "must be a list",
+    "must be true or false": "must be True or False",
+}
+"""Words of JSON, and those of Python."""
+
 
 def shown(value: object) -> str:
     """A value as an error message shows it: quoted, on one line, cut short."""
@@ -39,6 +46,13 @@ def shown(value: object) -> str:
             return "a huge number"
         return text if len(text) <= MAX_ECHO else f"{text[:MAX_ECHO]}…"
     return f"a {type(value).__name__}"
+
+
+def in_python(message: str) -> str:
+    """The message of a reader of documents, for a program that gave Python values."""
+    for words, spoken in _IN_PYTHON.items():
+        message = message.replace(words, spoken)
+    return f"{message.removesuffix(' null')} None" if message.endswith(" not null") else message
 
 
 def printable(text: str) -> str:

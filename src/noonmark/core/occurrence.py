@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, present
 from noonmark.core.frozen import brief, fast_evolve
 from noonmark.core.instants import Micros, from_micros, to_text
+from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.limits import Concurrency, read_concurrency
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.reasons import Reason
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
     from noonmark.core.event import Chain
     from noonmark.core.ids import Origin
-    from noonmark.core.lifecycle import Phase
     from noonmark.core.policies.overlap import OverlapPolicy
+
+BACKFILL_PAUSED = "backfill_paused"
+"""The part of its detail that says why its backfill is paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,14 @@ class Occurrence:
     def missed_to(self) -> datetime | None:
         """The last missed nominal time of a gap, in UTC."""
         return None if self.missed_last is None else from_micros(self.missed_last)
+
+
+def backfill_pause(occurrence: Occurrence) -> dict[str, Any] | None:
+    """The pause of its backfill that holds an occurrence, as a document, as far as it is known."""
+    if BACKFILL_PAUSED not in occurrence.detail or occurrence.phase is not Phase.PENDING:
+        return None
+    pause = (kept_facts(occurrence) or {}).get(BACKFILL_PAUSED)
+    return pause if isinstance(pause, dict) else None
 
 
 def kept_facts(occurrence: Occurrence) -> dict[str, Any] | None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.policies.catch_up import CatchUp, Missed
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.policies.expected_rate import RateAlert, RateWindow
     from noonmark.core.policies.jitter import Fires
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.triggers import Trigger
@@ -103,6 +104,8 @@ class Snapshot:
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
     upstreams: Standings | None = None
     """The schedules it depends on, if it has no trigger."""
+    rate_window: RateWindow | None = None
+    """What was counted for its expected rate, if it has one and is active."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,10 @@ class Plan:
     """The caller's audit entry, if any, written with the plan."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
+    rate_window: RateWindow | None = None
+    """The new window of the expected rate, if the plan judges one that has ended or counts a ping."""
+    rate_alert: RateAlert | None = None
+    """What is reported of the expected rate."""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -217,7 +224,7 @@ def in_force_after(schedule: Schedule, instant: Micros) -> Micros:
     trigger, grace = schedule.declaration.trigger, schedule.declaration.misfire_policy.grace
     if trigger is None:
         return instant + 1  # what ended before does not count, not even in the same moment
-    if isinstance(trigger, IntervalTrigger) and instant < schedule.created:
+    if isinstance(trigger, IntervalTrigger) and (instant < schedule.created or instant == schedule.anchored):
         return _before_start(trigger, grace, instant)
     if isinstance(trigger, OnceTrigger) and trigger.due is not None and trigger.due >= instant - grace:
         # One that lies in the past, but within its grace, was accepted and must run.
@@ -225,14 +232,14 @@ def in_force_after(schedule: Schedule, instant: Micros) -> Micros:
     return instant
 
 
-def _before_start(trigger: IntervalTrigger, grace: Micros, created: Micros) -> Micros:
+def _before_start(trigger: IntervalTrigger, grace: Micros, instant: Micros) -> Micros:
     """The watermark of a new interval: a start that has just passed fires at once, as in "every minute from now on".
 
-    Of several times since then, the newest stands for it.
+    Of several times since then, the newest stands for it. An edit to other times is a new interval as well.
     """
-    newest = trigger.previous_micros(created + 1)
-    is_in_grace = trigger.start is not None and trigger.start >= created - grace
-    return newest - 1 if newest is not None and is_in_grace else created
+    newest = trigger.previous_micros(instant + 1)
+    is_in_grace = trigger.start is not None and trigger.start >= instant - grace
+    return newest - 1 if newest is not None and is_in_grace else instant
 
 
 def plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:

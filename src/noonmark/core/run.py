@@ -46,7 +46,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """The progress of a run, as last reported."""
 
     fraction: float
@@ -95,12 +95,12 @@ class Run:
         return last if last is None or len(last) <= MAX_SUMMARY else f"{last[: MAX_SUMMARY - 1]}…"
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> RunProgress | None:
         """Its last reported progress, while it runs or if it was interrupted."""
         said = self.result.get(_PROGRESS) if isinstance(self.result, dict) else None
         if not isinstance(said, dict) or not (self.outcome is None or self.outcome in CUT_OFF):
             return None
-        return Progress(fraction=said.get("fraction", 0), message=said.get("message", ""))
+        return RunProgress(fraction=said.get("fraction", 0), message=said.get("message", ""))
 
     @property
     def started_at(self) -> datetime:

@@ -17,6 +17,7 @@ from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, read_delivery, read_missing_target
+from noonmark.core.policies.expected_rate import ExpectedRate, read_expected_rate
 from noonmark.core.policies.limits import (
     Budget,
     Concurrency,
@@ -91,6 +92,7 @@ class Declaration:
     timeout: Micros | None = None
     expected: Micros | None = None
     """How long a run usually takes; one that takes longer is reported as overdue, and goes on."""
+    expected_rate: ExpectedRate | None = None
     window: Window | None = None
     concurrency: Concurrency | None = None
     budget: Budget | None = None
@@ -123,6 +125,7 @@ class Declaration:
                 retry_policy=self.retry_policy.to_document(),
                 timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
                 expected_seconds=None if self.expected is None else micros_to_seconds(self.expected),
+                expected_rate=self.expected_rate.to_document() if self.expected_rate else None,
                 window=self.window.to_document() if self.window else None,
                 delivery=str(self.delivery),
                 pause_on_failure=self.pause_on_failure,
@@ -274,6 +277,7 @@ def _read(
         "retry_policy": retry_policy,
         "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
         "expected": reader.seconds("expected_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+        "expected_rate": read_expected_rate(reader, "expected_rate"),
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),
         "pause_on_failure": reader.integer("pause_on_failure", None, low=1),

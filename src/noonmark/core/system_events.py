@@ -15,6 +15,7 @@ from noonmark.core.ids import fact_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.json_values import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.reasons import Explained
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
@@ -51,6 +53,8 @@ class SystemEvent(Explained):
     SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
     SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
     SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
+    TOO_OFTEN = "schedule.too_often", "A schedule started more often within a window than `expected_rate` says."
+    TOO_RARE = "schedule.too_rare", "A window ended with fewer successes of a schedule than `expected_rate` says."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
     PING_UNEXPECTED = "ping.unexpected", "A ping came that no occurrence expected: too early, too late, or once more."
     NODE_LOST = "node.lost", "A node sent no heartbeat for two leases, without having stopped."
@@ -66,6 +70,7 @@ ENDS = {
     Phase.DELIVERY_FAILED: SystemEvent.DELIVERY_FAILED,
 }
 """The event of each ended phase; a superseded occurrence has none."""
+RATE_PROBLEMS = {RateProblem.TOO_OFTEN: SystemEvent.TOO_OFTEN, RateProblem.TOO_RARE: SystemEvent.TOO_RARE}
 
 
 def is_late(first_due: Micros, started: Micros) -> bool:
@@ -140,6 +145,23 @@ def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | Non
     }
     key = fact_id(fact, schedule.uid, schedule.revision, schedule.updated)
     return _event(fact, payload, FIRST_FACT.event_id(key))
+
+
+def of_rate(schedule: Schedule, alert: RateAlert) -> Event:
+    """Tell that a schedule started too often, or succeeded too rarely, in a window."""
+    fact = RATE_PROBLEMS[alert.problem]
+    payload = {
+        **_schedule(schedule),
+        "summary": alert.to_sentence(),
+        "expected_rate": alert.rate.to_document(),
+        "count": alert.count,
+        "windows": alert.windows,
+        "window_from": to_text(alert.first),
+        "window_to": to_text(alert.last),
+        "depth": FIRST_FACT.depth,
+        "chain": [schedule.schedule_id],
+    }
+    return _event(fact, payload, FIRST_FACT.event_id(fact_id(fact, schedule.uid, alert.last)))
 
 
 def of_ping(fact: SystemEvent, schedule: Schedule, key: str, fields: Mapping[str, Any]) -> Event:

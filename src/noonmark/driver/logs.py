@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
-from noonmark.core.interruption import failure_line, log_name, more_about
+from noonmark.core.interruption import failure_line, log_name, more_about, rate_line
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
 from noonmark.core.run import Outcome
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
 
@@ -138,6 +139,11 @@ def overdue(schedule: Schedule, row: Occurrence) -> None:
     expected = schedule.declaration.expected
     limit = "expected" if expected is None else f"the expected {micros_to_seconds(expected):g} s"
     logger.warning("%s is still running after more than %s", log_name(schedule), limit, extra=_ids(row))
+
+
+def rate(schedule: Schedule, alert: RateAlert) -> None:
+    """A schedule started too often, or succeeded too rarely."""
+    logger.warning("%s", rate_line(schedule, alert), extra={"schedule_id": schedule.schedule_id})
 
 
 def lost(node: str, seen: Micros) -> None:

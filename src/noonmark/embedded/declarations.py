@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast
 from noonmark.core.errors import Conflict, InvalidSchedule, InvalidTrigger, NotFound, TriggerNeverFires
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.pipeline_ownership import pipeline_schedule_id
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget
-from noonmark.core.triggers import CronTrigger, IntervalTrigger
+from noonmark.core.triggers import CronTrigger, IntervalTrigger, Trigger
 from noonmark.core.triggers.interval import UNITS
 from noonmark.embedded.documents import (
     Options,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
-    from noonmark.core.triggers import Trigger
+    from noonmark.core.triggers.zones import Zone
     from noonmark.embedded.documents import Upstream
     from noonmark.ports.clock import Clock
     from noonmark.ports.records import StoredSchedule
@@ -138,9 +139,12 @@ class ExpectedId(str):
 class Declarations:
     """Turns calls in Python into schedules of a store; the functions that they name can be run from then on."""
 
-    def __init__(self, store: Store, functions: FunctionRegistry, clock: Clock, lookahead: Micros) -> None:
-        """The store must be open when this is used."""
+    def __init__(
+        self, store: Store, functions: FunctionRegistry, clock: Clock, lookahead: Micros, zone: Zone | None = None
+    ) -> None:
+        """The store must be open when this is used. Naive datetimes of triggers are local times of the zone, if any."""
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
+        self._zone = zone
 
     def find(self, job: str | Job, *, deleted: bool = False) -> StoredSchedule:
         """The schedule that a caller means, also a deleted one if that is asked for; NotFound when there is none."""
@@ -192,19 +196,23 @@ class Declarations:
         One without a name gets the id that was expected, if any.
         """
         check_options(options)
-        document = self._document(func, self._with_ids(options))
+        options = self._resolved(options)
+        document = self._document(func, options)
         schedule_id = self._put(document, options.get("trigger"), expected)
         self._functions.register(document["target"]["function"], func)
         return schedule_id
 
     def declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         """The same for a target document."""
-        return self._put(target_schedule(target, self._with_ids(options)), options.get("trigger"))
+        options = self._resolved(options)
+        return self._put(target_schedule(target, options), options.get("trigger"))
 
-    def new(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Schedule:
-        """A schedule of a function, not stored yet."""
-        document = self._document(func, self._with_ids(options))
-        schedule = self._new_schedule(document)
+    def new(self, func: Callable[..., Any], options: Mapping[str, Any], *, pipeline_of: str | None = None) -> Schedule:
+        """A schedule of a function, not stored yet; perhaps one of a pipeline that a node runs."""
+        document, expected = self._document(func, self._resolved(options)), None
+        if pipeline_of is not None:
+            expected = ExpectedId(pipeline_schedule_id(pipeline_of, fresh_id(self._clock)), None)
+        schedule = self._new_schedule(document, expected)
         self._functions.register(document["target"]["function"], func)
         return schedule
 
@@ -222,7 +230,7 @@ class Declarations:
     def update(self, schedule_id: str | Job, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Change some options of a schedule, and leave the others."""
         check_options(changes)
-        changes = self._with_ids(changes)
+        changes = self._resolved(changes)
         schedule, name = self.find(schedule_id).schedule, changes.get("function_name")
         if func is not None or any(option in changes for option in ("function_name", "args", "kwargs", "executor")):
             self._check_call(schedule, func, changes)
@@ -306,11 +314,18 @@ class Declarations:
         uid = self.find(schedule_id).schedule.uid
         schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
 
-    def _with_ids(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Options with the id of each schedule that they depend on."""
-        if options.get("depends_on") is None:
-            return options
-        return {**options, "depends_on": self.upstreams(options["depends_on"])}
+    def _resolved(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options with the id of each schedule that they depend on, and with a trigger that has a zone."""
+        if options.get("depends_on") is not None:
+            options = {**options, "depends_on": self.upstreams(options["depends_on"])}
+        trigger = options.get("trigger")
+        if isinstance(trigger, Trigger):
+            options = {**options, "trigger": self.zoned(trigger)}
+        return options
+
+    def zoned(self, trigger: Trigger) -> Trigger:
+        """A trigger whose naive datetimes are local times of the zone; without one, they are refused."""
+        return trigger.in_zone(self._zone)
 
     def _document(self, func: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The document for a call of `schedule`."""
@@ -342,7 +357,7 @@ class Declarations:
         func, options = arguments["func"], {name: value for name, value in arguments.items() if name != "func"}
         try:
             if isinstance(func, Mapping):
-                return self._new_schedule(target_schedule(copied_target(func), target_options(self._with_ids(options))))
+                return self._new_schedule(target_schedule(copied_target(func), target_options(self._resolved(options))))
             return self.new(func, options)
         except InvalidSchedule as error:
             raise type(error)(error.message, field=f"{place}.{error.field}", problems=error.problems) from None

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
-from noonmark.core.json_values import shown
+from noonmark.core.json_values import in_python, shown
 from noonmark.core.policies.limits import Concurrency, Dependency
-from noonmark.core.policies.options import RETRY_RULE, Retry, as_document, seconds_of
+from noonmark.core.policies.options import RETRY_RULE, Policy, Retry, as_document, seconds_of
 from noonmark.core.targets import TargetKind
 from noonmark.core.triggers import Trigger
 from noonmark.embedded.jobs import Job
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from noonmark.core.policies.options import (
         DeliveryName,
         ExecutorName,
+        ExpectedRateDocument,
         Misfire,
         MisfireDocument,
         MisfireName,
         Overlap,
         OverlapDocument,
         OverlapName,
+        PingUrlsDocument,
         RetryDocument,
         Window,
         WindowDocument,
@@ -86,6 +88,12 @@ class FurtherOptions(TypedDict, total=False):
     concurrency_key: str | None
     """The same as two options."""
     concurrency_limit: int | None
+    expected_seconds: float | timedelta | None
+    """How long a run usually takes; one that takes longer is reported, and goes on."""
+    expected_rate: ExpectedRateDocument | None
+    """How often it usually starts and succeeds; what deviates is reported."""
+    ping_urls: PingUrlsDocument | None
+    """URLs to call when an occurrence starts, succeeds and fails."""
     accepts_payload: bool | None
     """Whether callers of a server may send a payload when they ask for a run."""
 
@@ -159,8 +167,10 @@ def naming_arguments() -> Iterator[None]:
 
 
 def _message(field: str, message: str) -> str:
-    """The message of the parser; `retries` may be more than the object of a document."""
-    return message.replace("must be an object", _RETRIES_RULE) if field == "retry_policy" else message
+    """The message of the parser in words of Python; `retries` may be more than the object of a document."""
+    if field == "retry_policy":
+        message = message.replace("must be an object", _RETRIES_RULE)
+    return in_python(message)
 
 
 def _argument(field: str) -> str:
@@ -247,7 +257,11 @@ def schedule_document(target: dict[str, Any], options: Mapping[str, Any]) -> dic
 
 def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each typed value as its document, and each length of time in seconds."""
+    if not isinstance(window := options.get("window"), Policy | Mapping | type | None):
+        raise InvalidSchedule(f"must be a Window, such as Window(60), or a mapping, not {window!r}", field="window")
     untyped = {option: seconds_of(as_document(value, option=option)) for option, value in options.items()}
+    if isinstance(rate := untyped.get("expected_rate"), Mapping):
+        untyped["expected_rate"] = {name: seconds_of(value) for name, value in rate.items()}
     if "concurrency" not in options:
         return untyped
     concurrency = options["concurrency"]
@@ -357,7 +371,7 @@ def _retry(retries: object) -> dict[str, Any]:
     try:
         return Retry(retries).to_document()  # type: ignore[arg-type] # it judges what it is given
     except InvalidSchedule:
-        raise InvalidSchedule(f"{_RETRIES_RULE}, not {shown(retries)}", field="retries") from None
+        raise InvalidSchedule(in_python(f"{_RETRIES_RULE}, not {shown(retries)}"), field="retries") from None
 
 
 def _retry_or_unjudged(retries: object) -> object:
@@ -414,7 +428,11 @@ def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:
     if trigger is None:
         return present(type="once", delay_seconds=0, jitter_seconds=jitter)
     if not isinstance(trigger, Trigger):
-        found = f"text; write CronTrigger({trigger!r})" if isinstance(trigger, str) else type(trigger).__name__
+        found = type(trigger).__name__
+        if isinstance(trigger, str):
+            found = f"text; write CronTrigger({trigger!r})"
+        elif isinstance(trigger, type):
+            found = f"the class {trigger.__name__}; call it: {trigger.__name__}(..)"
         message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {found}"
         raise InvalidTrigger(message, field="trigger")
     return trigger.to_document() | present(jitter_seconds=jitter)

@@ -63,7 +63,8 @@ class _Stage:
 class JobPipeline:
     """Runs functions in stages, each function as a schedule that runs once. Works without `start` too.
 
-    The schedules belong to the run: they are deleted when their stage has ended, and their history is kept as usual.
+    The schedules belong to the run: they are deleted when their stage has ended, or, if its process dies, by the next
+    one that uses the store. Their history is kept as usual.
     """
 
     def __init__(
@@ -127,10 +128,11 @@ class JobPipeline:
     def _run_stage(self, runner: Runner, stage: _Stage, key: str) -> list[Any]:
         declarations, timing = self._scheduler._declarations, self._scheduler._runtime.timing
         labels = {"pipeline": key, "stage": str(stage.name)[:256]}
-        schedules = [declarations.new(func, {"labels": labels}) for func in stage.functions]
+        node = runner.loop.driver.node
+        schedules = [declarations.new(func, {"labels": labels}, pipeline_of=node.id) for func in stage.functions]
         planned = [first_plan(schedule, lookahead=timing.lookahead).planned[0] for schedule in schedules]
         reports: SimpleQueue[Report] = SimpleQueue()
-        on_end = runner.loop.driver.node.on_end
+        on_end = node.on_end
         on_end.update({occurrence.id: partial(_report, reports, occurrence.id) for occurrence in planned})
         try:
             endings = self._wait(runner, stage, schedules, [occurrence.id for occurrence in planned], reports)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.ids import backfill
 from noonmark.core.lifecycle import FINAL, Phase
+from noonmark.core.schedule import Pause
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.models.arguments import Cancellation
 from noonmark.operations.serializers import text
@@ -53,7 +54,8 @@ def _change(service: Service, caller: Caller, arguments: BackfillAction, change:
     before = _find(service, schedule, arguments.backfill_id)
     if change is not BackfillChange.CANCEL and not _is_live(before):
         raise Conflict(f"all {_count(before):,} occurrences of the backfill have ended")
-    service.store.change_backfill(schedule.uid, arguments.backfill_id, change)
+    why = Pause(at=service.store.clock(), by=caller.name, reason=arguments.reason)
+    service.store.change_backfill(schedule.uid, arguments.backfill_id, change, why)
     if change is BackfillChange.CANCEL:
         _cancel_accepted(service, caller, schedule, arguments)
     record_audit_entry(service, caller, arguments.reason, schedule=schedule)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP, LONG_SILENCE, discrepancy
-from noonmark.core.errors import NotAllowed
+from noonmark.core.errors import NoonmarkError, NotAllowed
 from noonmark.core.instants import SECOND, micros_to_seconds
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ PAGE = 1_000
 """How many rows are checked in one transaction."""
 MAX_LISTED = 1_000
 """How many damaged cells are listed."""
+MAX_INSPECTED = 10_000
+"""How many rows are checked to name damaged schedules in a list."""
 MAX_NAMED = 5
 """How many schedules that are planned too far ahead are named."""
 APART: Micros = 60 * SECOND
@@ -75,6 +77,37 @@ def examine(service: Service, caller: Caller, arguments: DoctorRequest) -> dict[
         "rows_checked": seen,
         "is_complete": is_complete,
     }
+
+
+def unreadable_schedules(service: Service, caller: Caller) -> list[str]:
+    """A sentence for each schedule of the caller that is damaged so that it cannot be read, and is not listed."""
+    store = service.store
+    if not store.damage().get("schedules"):  # reading a page has noticed it
+        return []
+    problems: dict[str, str] = {}
+    after: Position | None = None
+    for _ in range(MAX_INSPECTED // PAGE):
+        found = store.inspect(after, limit=PAGE)
+        for cell in found.damaged:
+            if cell.table == "schedules" and cell.schedule_id is not None:
+                problems.setdefault(cell.schedule_id, f"{cell.column} {cell.problem}")
+        after = found.after
+        if after is None or after[0] != "schedules":
+            break
+    return [
+        f"schedule {schedule_id} is damaged and not listed: {problem}; noonmark doctor says how to repair or delete it"
+        for schedule_id, problem in problems.items()
+        if _is_unreadable(store, caller.owner.tenant, schedule_id)
+    ]
+
+
+def _is_unreadable(store: Store, tenant: str, schedule_id: str) -> bool:
+    """Whether the tenant has such a schedule, and it cannot be read."""
+    try:
+        store.find(tenant, schedule_id)
+    except NoonmarkError:
+        return True
+    return False
 
 
 def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
@@ -179,7 +212,14 @@ def _check(name: str, problems: list[str], fine: str, about: str = "") -> dict[s
 
 def _document(cell: Damaged) -> dict[str, Any]:
     advice = _ADVICE[cell.table].format(table=cell.table, where=_where(cell), key=cell.key)
-    return {"table": cell.table, "key": cell.key, "column": cell.column, "problem": cell.problem, "advice": advice}
+    return {
+        "table": cell.table,
+        "key": cell.key,
+        "column": cell.column,
+        "schedule_id": cell.schedule_id,
+        "problem": cell.problem,
+        "advice": advice,
+    }
 
 
 def _where(cell: Damaged) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core import edits
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.lifecycle import LIVE, SchedulePhase
 from noonmark.core.pings import Signal, Verdict, begun, delivered, expecting, is_delivering, ping_fields
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.pings import Ping
+    from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.models.arguments import OneSchedule, ScheduleAction
     from noonmark.operations.service import Caller, Service
 
+UNCOUNTED = frozenset({str(Verdict.REPEATED), str(Verdict.PAUSED)})
+"""Pings that do not count for the expected rate."""
 MAX_LIVE = 1_000
 """Live occurrences of one schedule that are looked at."""
 
@@ -61,6 +65,27 @@ def url_of(service: Service, schedule: Schedule) -> str | None:
 def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
     """Count a ping for the occurrence that expects it; NotFound if the token is unknown."""
     schedule = _pinged(service, token)
+    answer = _receive(service, schedule, ping)
+    if schedule.declaration.expected_rate is not None and answer["verdict"] not in UNCOUNTED:
+        _count_for_rate(service, schedule, ping)
+    return answer
+
+
+def _count_for_rate(service: Service, schedule: Schedule, ping: Ping) -> None:
+    """Count a ping for the expected rate of its schedule, whether an occurrence expected it or not."""
+    made: list[Plan] = []
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        is_start, is_success = ping.signal is Signal.START, ping.signal is Signal.SUCCESS
+        counted = edits.ping(snapshot, is_start=is_start, is_success=is_success, now=now, lookahead=service.lookahead)
+        made[:] = [] if counted is None else [counted]
+        return counted
+
+    if service.store.change(schedule.uid, decide) and made and (alert := made[0].rate_alert) is not None:
+        service.report_rate(schedule, alert)
+
+
+def _receive(service: Service, schedule: Schedule, ping: Ping) -> dict[str, Any]:
     while True:
         live = service.store.occurrences(schedule.uid, MAX_LIVE, phases=LIVE)
         now = service.store.clock()

@@ -246,7 +246,8 @@ def pause(  # noqa: PLR0913 - each is a part of the request
 ) -> Schedule:
     """Pause a schedule: its trigger starts nothing until it is resumed, or until a time.
 
-    A paused schedule gets a new reason and end if one of them is given; otherwise nothing changes.
+    A paused schedule gets a new reason and end if one of them is given; without a reason it keeps the one it has. If
+    neither is given, nothing changes.
     """
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:

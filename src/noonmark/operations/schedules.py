@@ -18,6 +18,8 @@ from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
+from noonmark.operations.doctor import unreadable_schedules
+from noonmark.operations.errors import MAX_PROBLEMS
 from noonmark.operations.models.arguments import (
     KINDS,
     MAX_KEY,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         Deletion,
         PauseRequest,
         ScheduleAction,
+        ScheduleCheck,
         ScheduleFilters,
         ScheduleLookup,
         TriggerQuery,
@@ -146,6 +149,56 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         )
         if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
             return _with_ping_url(service, schedule, _written(service, schedule))
+
+
+def check_schedules(service: Service, caller: Caller, arguments: ScheduleCheck) -> dict[str, Any]:
+    """Check schedules as if they were created, or changed where they exist. Nothing is changed.
+
+    The checks are those of this server: where requests may go, which commands may run, which targets live nodes serve.
+    """
+    return {"checks": [_checked(service, caller, document) for document in arguments.schedules]}
+
+
+def _checked(service: Service, caller: Caller, document: dict[str, Any]) -> dict[str, Any]:
+    schedule_id, now = document.get("schedule_id"), service.store.clock()
+    problems: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    try:
+        schedule = _draft(service, caller, document, now=now)
+        check_secrets(service.store, caller.owner.tenant, schedule.declaration.target)
+        warnings = schedule_warnings(service, schedule, now=now)
+    except InvalidSchedule as error:
+        problems = [{"field": one.field, "code": one.code, "detail": one.message} for one in error.problems]
+    except NotAllowed as error:
+        problems = [{"field": error.field, "code": error.code, "detail": error.message}]
+    return {
+        "schedule_id": schedule_id if isinstance(schedule_id, str) else None,
+        "problems": problems[:MAX_PROBLEMS],
+        "warnings": warnings,
+    }
+
+
+def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: Micros) -> Schedule:
+    """The schedule that a document would create, or that its fields would make of the one with its id."""
+    _check_writable(document)
+    schedule_id = document.get("schedule_id")
+    known = None if schedule_id is None else service.store.find(caller.owner.tenant, _identifier(schedule_id))
+    if known is None or not caller.sees(known.schedule):
+        declaration = _parse(service, caller, document, now=now, key=str(schedule_id or ""))
+        fresh_id = service.fresh_id()
+        return schedule_edits.new_schedule(
+            declaration,
+            uid=fresh_id,
+            schedule_id=str(schedule_id or f"sch_{fresh_id}"),
+            owner=caller.owner,
+            source=caller.source,
+            now=now,
+        )
+    changes = {name: value for name, value in document.items() if name != "schedule_id"}
+    declared = declare_again(changed(known.schedule.declaration, changes), known.schedule, now=from_micros(now))
+    return replace(
+        known.schedule, declaration=check_declaration(service, caller, declared, known.schedule), updated=now
+    )
 
 
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -377,7 +430,8 @@ def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -
     if arguments.workflow_id is not None:
         wanted = replace(wanted, target="workflow")
     page, following = _page(service, caller, arguments, wanted, deleted=deleted)
-    return {"schedules": page, "next_cursor": following}
+    unreadable = unreadable_schedules(service, caller) if arguments.cursor is None and not deleted else []
+    return {"schedules": page, "next_cursor": following} | present(warnings=unreadable or None)
 
 
 def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:

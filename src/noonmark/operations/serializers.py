@@ -14,6 +14,7 @@ from noonmark.core.api_key import Scope
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -222,6 +223,10 @@ def _occurrence(
     why = None if said is None else said.sentence
     if said is None and unserved is not None and occurrence.phase is Phase.PENDING:
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
+    elif said is None and occurrence.phase is Phase.DISPATCHING:
+        why = "It is running."
+    if backfill_pause(occurrence) is not None:
+        waiting_for, why = Reason.PAUSED, _backfill_pause_sentence(occurrence)
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
     return {
         "occurrence_id": occurrence.id,
@@ -254,6 +259,13 @@ def _occurrence(
         "payload": occurrence.payload,
         **terms,
     }
+
+
+def _backfill_pause_sentence(occurrence: Occurrence) -> str:
+    from noonmark.core.explain.clauses import backfill_pause_words  # noqa: PLC0415 - loads cron-descriptor
+
+    words = backfill_pause_words(occurrence) or ""
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _began(occurrence: Occurrence) -> Micros | None:

@@ -16,7 +16,7 @@ from noonmark.core.causation import (
     why_not_requested,
 )
 from noonmark.core.errors import Conflict, NotAllowed, StoreUnavailable
-from noonmark.core.interruption import failure_line
+from noonmark.core.interruption import failure_line, rate_line
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.signatures import KeySettings, chain_key, proven_occurrence
@@ -24,13 +24,15 @@ from noonmark.core.targets.ping import MOMENTS
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.serializers import audit_document
+from noonmark.ports.events import RateExceeded, Settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from noonmark.core.event import Chain, Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.models.arguments import AuditQuery
+    from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
+    from noonmark.ports.traces import Traces
     from noonmark.ports.uploads import Uploads
 
 
@@ -120,8 +124,12 @@ class Service:
     """Calls the URLs that schedules name for their starts and ends."""
     key_cache: KeyCache | None = None
     """The API keys that this process has read lately."""
+    traces: Traces | None = None
+    """Records requests and operations; None if that is off."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
+    report: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)
+    """Counts driver events that happen in this process outside its driver."""
 
     def report_end(self, schedule: Schedule, settlement: Settlement, *, source: str) -> None:
         """Log the failure of a run that ended elsewhere, and call the URL that its schedule names for such an end."""
@@ -133,10 +141,18 @@ class Service:
             level = logging.ERROR if settlement.is_failure else logging.WARNING
             ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
             logger.log(level, "%s", line, extra=ids)
+        if self.traces is not None:
+            self.traces.settled(Settled(occurrence, settlement.phase, settlement.reason, run, settlement.retry_at))
         if self.pinger is not None and schedule.declaration.ping_urls is not None:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:
                 self.pinger.ping(schedule, occurrence, moment)
+
+    def report_rate(self, schedule: Schedule, alert: RateAlert) -> None:
+        """Log and count that a job which pings runs too often."""
+        logger.warning("%s", rate_line(schedule, alert), extra={"schedule_id": schedule.schedule_id})
+        self.report([RateExceeded(schedule.schedule_id, alert)])
+        self.wake(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

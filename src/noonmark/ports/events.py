@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
 
@@ -46,6 +47,14 @@ class Started:
     """The start of an occurrence was committed; it begins at its due time, or now if that is past."""
 
     occurrence: Occurrence
+
+
+@dataclass(frozen=True, slots=True)
+class RateExceeded:
+    """A start is the first that is more than the expected rate of its schedule allows in a window."""
+
+    schedule_id: str
+    alert: RateAlert
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,7 @@ DriverEvent = (
     | Matched
     | Claimed
     | Started
+    | RateExceeded
     | Waiting
     | Ended
     | Settled

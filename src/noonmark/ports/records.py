@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Owner, Schedule
@@ -222,6 +223,8 @@ class Admitted:
     """The admission took effect; this is the occurrence now."""
 
     occurrence: Occurrence
+    alert: RateAlert | None = None
+    """Its start is the first that is more than the expected rate allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +336,8 @@ class Damaged:
     """The primary key of its row."""
     column: str
     problem: str
+    schedule_id: str | None = None
+    """The schedule that it is about, where that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
-    from noonmark.core.schedule import AuditEntry
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -547,12 +547,13 @@ class Store(Reads, AuditLog, SecretStore, ApiKeyStore, Inspection, ClockRepair, 
     def backfills(self, uid: str) -> list[BackfillProgress]:
         """The backfills of a schedule whose occurrences are kept, the last one requested first, then by id."""
 
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
         """Hold, release or cancel the occurrences of a backfill; returns how many are changed.
 
         What is pending or claimed is held: it cannot be claimed until it is released, keeps no slot and no place, and
         a node that has claimed it loses it. Cancelled are the same ones, as cancelled/cancelled; those that are
-        dispatching are asked to stop. What awaits its completion is left as it is.
+        dispatching are asked to stop. What awaits its completion is left as it is. `why` is kept in the detail of what
+        is held, until it is released.
         """
 
     def request_stop(self, occurrence_id: str) -> bool:
@@ -569,6 +570,9 @@ class Store(Reads, AuditLog, SecretStore, ApiKeyStore, Inspection, ClockRepair, 
 
     def routes(self, source: str) -> list[str]:
         """The distinct routes of the schedules from that source that are not deleted, in order."""
+
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        """The tenant's schedules of pipelines that are not deleted, by id; without those that are unreadable."""
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Record that a node is alive now, what it says of itself, and the routes that it serves.

@@ -23,7 +23,18 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.ports.events import Claimed, Ended, LeaseLost, Matched, Planned, Pruned, Settled, Started, StoreFailed
+from noonmark.ports.events import (
+    Claimed,
+    Ended,
+    LeaseLost,
+    Matched,
+    Planned,
+    Pruned,
+    RateExceeded,
+    Settled,
+    Started,
+    StoreFailed,
+)
 from noonmark.ports.records import Backlog, ScheduleFilter
 from noonmark.telemetry.health import WorkerSnapshot
 
@@ -244,6 +255,9 @@ class Metrics:
         self._events = CounterFamily("events_matched", "Events matched against their listeners.")
         self._pruned = CounterFamily("pruned", "Occurrences and events pruned by age or number.")
         self._failures = CounterFamily("store_failures", "Failed store calls, by duty.", "duty")
+        self._rate_alerts = CounterFamily(
+            "rate_alerts", "Windows in which a schedule missed its expected rate, by problem.", "problem"
+        )
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -273,7 +287,11 @@ class Metrics:
                         self._count_settled(event)
                     case Ended(occurrence):
                         self._count_undelivered(occurrence)
+                    case RateExceeded(_, alert):
+                        self._rate_alerts.add(1, alert.problem)
                     case Planned(plan):
+                        if plan.rate_alert is not None:
+                            self._rate_alerts.add(1, plan.rate_alert.problem)
                         for occurrence in plan.closed:
                             self._count_undelivered(occurrence)
                     case Pruned(occurrences, pruned_events):
@@ -314,7 +332,8 @@ class Metrics:
                     for name in UNTYPED
                 ),
                 *(one.collect() for one in (self._lateness, self._durations, self._runs, self._phases, self._claims)),
-                *(one.collect() for one in (self._lost, self._misfires, self._events, self._pruned, self._failures)),
+                *(one.collect() for one in (self._lost, self._misfires, self._events, self._pruned)),
+                *(one.collect() for one in (self._failures, self._rate_alerts)),
             ]
         yield from counted
         yield from self._collect_gauges()

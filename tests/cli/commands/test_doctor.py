@@ -73,6 +73,23 @@ def test_a_damaged_row_is_reported_and_not_changed(file):
     assert everything(file) == before
 
 
+def test_a_schedule_that_cannot_be_read_is_named_by_the_list_and_the_doctor(file):
+    damaged(file, "UPDATE schedules SET labels = x'00ff' WHERE schedule_id = 'broken'")
+    listed = call("schedule", "list", "--store", f"sqlite:///{file}")
+    assert "sound" in listed.out
+    assert listed.err == (
+        "noonmark: warning: schedule broken is damaged and not listed: labels is 2 bytes, not text;"
+        " noonmark doctor says how to repair or delete it\n"
+    )
+    answer = call("schedule", "list", "--store", f"sqlite:///{file}", "--json").json
+    assert ([one["schedule_id"] for one in answer["schedules"]], len(answer["warnings"])) == (["sound"], 1)
+    assert "labels: is 2 bytes, not text (schedule broken)" in call("doctor", "--store", f"sqlite:///{file}").out
+    [row] = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
+    assert row["schedule_id"] == "broken"
+    damaged(file, row["advice"].rpartition(": ")[2])
+    assert "warnings" not in call("schedule", "list", "--store", f"sqlite:///{file}", "--json").json
+
+
 def test_the_advice_for_a_schedule_frees_its_id(file):
     damaged(file, "UPDATE schedules SET terms_document = '[1]' WHERE schedule_id = 'broken'")
     cli = Cli("--store", f"sqlite:///{file}")

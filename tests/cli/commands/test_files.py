@@ -1,10 +1,15 @@
 """`noonmark apply`, `diff` and `export`, on a store and on a server."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from noonmark.core.targets.command import CommandRules
+from noonmark.core.targets.egress import Guard, egress_policy
 from tests.cli.runner import Cli, call
+from tests.embedded.waiting import eventually
+from tests.server.live_server import hosting, serving
 
 FILE = """
 managed_by: billing
@@ -193,3 +198,56 @@ def test_an_error_on_the_way_says_what_was_made(files):
     assert result.code == 2
     assert "schedules[0].target.function: must be the name under which" in result.err
     assert "of 3 changes were made; apply again to make the others)" in result.err
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server with rules for requests and commands."""
+    with serving(begins=True) as served:
+        rules = {"egress": egress_policy(Guard.STRICT, ()), "commands": CommandRules(programs=frozenset({"true"}))}
+        service = replace(served.service, **rules)
+        eventually(lambda: any(node.is_alive for node in service.store.nodes()))
+        with hosting(service) as strict:
+            yield strict
+
+
+class TestOnAServer:
+    """What only the server knows is in the plan, before anything changes."""
+
+    TASKS = """
+schedules:
+  - name: internal
+    trigger: {type: cron, expression: "@daily"}
+    target: {target_kind: http, url: "http://10.0.0.1/x"}
+  - name: cleanup
+    trigger: {type: cron, expression: "@daily"}
+    target: {target_kind: command, argv: [backup], cwd: /etc}
+  - name: typo
+    trigger: {type: cron, expression: "@daily"}
+    target: {target_kind: function, function: gret}
+"""
+
+    @pytest.mark.parametrize("command", [("diff",), ("apply", "--dry-run"), ("apply",)])
+    def test_refusals_come_with_the_plan_and_change_nothing(self, server, tmp_path, command):
+        path = tmp_path / "tasks.yaml"
+        path.write_text(self.TASKS)
+        result = call(*command, "-f", path, "--server", server.url)
+        assert result.code == 2
+        assert "Plan: 3 to create, 0 to change, 0 to delete, 0 unchanged." in result.out
+        assert f"{path}:5: schedules[0].target.url: " in result.err
+        assert f"{path}:8: schedules[1].target.cwd: " in result.err
+        assert "warning: typo: no live node serves" in result.err
+        assert server.client.get("/schedules").json()["schedules"] == []
+
+    def test_warnings_come_with_the_plan_and_once(self, server, tmp_path):
+        path = tmp_path / "typo.yaml"
+        path.write_text("schedules:\n" + self.TASKS[self.TASKS.index("  - name: typo") :])
+        planned = call("diff", "-f", path, "--server", server.url, "--json")
+        [change] = planned.json["changes"]
+        assert change["warnings"][0].startswith("no live node serves")
+        applied = call("apply", "-f", path, "--server", server.url)
+        assert (applied.code, applied.err.count("warning: typo: ")) == (0, 1)
+        path.write_text(path.read_text().replace("gret", "greet"))
+        assert call("diff", "-f", path, "--server", server.url).err == ""
+        path.write_text(path.read_text() + "    ping_urls: {start: 'http://10.0.0.1/'}\n")
+        assert "schedules[0].ping_urls.start: " in call("diff", "-f", path, "--server", server.url).err

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.cli.runner import call
+from tests.embedded.waiting import eventually
 
 SPRING = ("30 2 * * *", "--timezone", "Europe/Stockholm", "--after", "2027-03-25T12:00:00Z")
 JUMP = "on 2027-03-28 there is no 02:30 in Europe/Stockholm (the clock jumps from 02:00 to 03:00)"
@@ -291,6 +292,27 @@ def test_check_refuses_documents(raw, message):
     assert result.out.startswith(f"document: {message}")
     assert result.out.endswith(" [invalid_schedule]\n")
     assert result.err == "noonmark: -: 1 problem\n"
+
+
+def test_check_asks_a_store_whether_a_live_node_serves_the_target(cli, node):
+    served, misspelt = (
+        {
+            "trigger": {"type": "interval", "every_seconds": 60},
+            "target": {"target_kind": "function", "function": name},
+        }
+        for name in ("report", "repotr")
+    )
+    eventually(lambda: checked(served, *cli.connection, "--json").json["warnings"] == [])
+    [warning] = checked(misspelt, *cli.connection, "--json").json["warnings"]
+    assert warning.startswith("no live node serves `function:repotr`; did you mean `function:report`?")
+    assert "no live node serves" in " ".join(checked(misspelt, *cli.connection).out.split())
+    assert "no live node" not in checked(misspelt).out
+
+
+def test_check_asks_a_server_and_says_if_there_is_none():
+    refused = checked(SCHEDULE, "--server", "http://127.0.0.1:1")
+    assert refused.code == 6
+    assert refused.errors[0].startswith("there is no server at http://127.0.0.1:1")
 
 
 def test_check_reads_files(tmp_path):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from noonmark.cli.commands.run import _print_output, _wait_for_occurrence
+from noonmark.cli.commands.run import _outcome, _print_output, _wait_for_occurrence, _written_before
 from noonmark.cli.options import Connection
 from noonmark.cli.remote import connect
 from tests.cli.runner import NEVER, call, create_report
@@ -112,6 +112,16 @@ def test_run_now_waits(cli, node):
     assert cli("schedule", "run-now", made, "--wait").endswith(" completed.\n")
     failed = call("schedule", "run-now", made, "--wait", "--payload-json", '{"raise": "no rows"}', *cli.connection)
     assert (failed.code, failed.out.split(" ", 1)[1]) == (1, "failed: ValueError: no rows\n")
+
+
+def test_what_a_failed_program_wrote_is_on_lines_of_its_own():
+    error = "first\nsecond\nexited with code 3"
+    ended = {"phase": "failed", "why": None, "runs": [{"attempt": 1, "error": error, "result": None}]}
+    assert _outcome(ended) == "failed: exited with code 3"
+    assert _written_before(ended) == ["first", "second"]
+    ended["runs"].append({"attempt": 2, "error": "Traceback ..\nValueError: no", "result": None})
+    assert (_outcome(ended), _written_before(ended)) == ("failed: ValueError: no", [])
+    assert _written_before({"runs": []}) == []
 
 
 def test_cancel(cli, node):

@@ -271,15 +271,18 @@ class TestEnd:
         one.stop(Reason.REPLACED)
         assert runner.end_of(one).error == f"was killed by SIGKILL: {WHY[Reason.REPLACED]}"
 
-    def test_replaced_command_is_killed_at_once_under_terminate(self, runner, tmp_path):
-        script = "trap 'echo asked' TERM; echo $$ > parent; while :; do sleep 0.02; done"
-        one = runner.start(
-            command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}, overlap_policy=Terminate())
-        )
-        pid_in(tmp_path / "parent")
+    @pytest.mark.parametrize(
+        ("policy", "is_asked"), [(Terminate(), False), (CancelRunning(cancel_grace=60 * SECOND), True)]
+    )
+    def test_replaced_command_is_killed_and_not_asked_under_terminate(self, runner, tmp_path, policy, is_asked):
+        script = "trap 'echo asked; kill -9 $$' TERM; echo $$ > parent; while :; do sleep 0.02; done"
+        one = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}, overlap_policy=policy))
+        pid = pid_in(tmp_path / "parent")
         one.stop(Reason.REPLACED)
         done = runner.end_of(one)
-        assert (done.error, done.result["output"]) == (f"was killed by SIGKILL: {WHY[Reason.REPLACED]}", "")
+        assert done.error.endswith(f"was killed by SIGKILL: {WHY[Reason.REPLACED]}")
+        assert ("asked" in done.result["output"]) is is_asked
+        assert not is_alive(pid)
 
     @pytest.mark.parametrize("how", ["timeout", *(Reason.CANCELLED, Reason.REPLACED, Reason.LEASE_LOST), "stop"])
     def test_all_process_groups_are_killed(self, tmp_path, brief, how):

@@ -20,7 +20,7 @@ import pytest
 from noonmark.core.ids import event
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.policies.delivery import Delivery
-from noonmark.core.policies.overlap import CancelRunning
+from noonmark.core.policies.overlap import CancelRunning, Terminate
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -444,7 +444,7 @@ class TestDeadlines:
             assert await still_works(harness) != first
 
         run_scenario(scenario)
-        assert (tmp_path / ("normalize_placeholders" if errand is worker_functions.hangs else "clung")).exists()
+        assert (tmp_path / ("tidied" if errand is worker_functions.hangs else "clung")).exists()
 
     def test_closing_window_cuts_off_the_run(self, tmp_path):
         async def scenario(harness):
@@ -513,7 +513,7 @@ class TestStopping:
         delivered = self.scenario(worker_functions.hangs, folder=tmp_path, reason=reason)
         assert delivered.outcome is outcome
         assert delivered.error == "its process was killed: it did not end within 0.1 s of being asked to"
-        assert (tmp_path / "normalize_placeholders").exists()
+        assert (tmp_path / "tidied").exists()
         assert not self.is_kept
 
     def test_replaced_function_has_the_grace_period_of_its_policy(self, tmp_path):
@@ -523,6 +523,14 @@ class TestStopping:
         )
         assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.REPLACED)
         assert "within 0.1 s" in delivered.error
+
+    @pytest.mark.parametrize("errand", [worker_functions.hangs, worker_functions.clings])
+    def test_replaced_function_is_killed_and_not_asked_under_terminate(self, errand, tmp_path):
+        delivered = self.scenario(errand, folder=tmp_path, reason=Reason.REPLACED, overlap_policy=Terminate())
+        assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.REPLACED)
+        assert delivered.error == "its process was killed"
+        assert not self.is_kept
+        assert {path.name for path in tmp_path.iterdir()} == {"go on"}  # no clean-up by a signal
 
     def test_stopped_before_its_start_never_starts(self, tmp_path):
         async def scenario(harness):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from noonmark.cli.commands.schedule import is_confirmed, schedule_filter
@@ -31,7 +32,7 @@ from noonmark.core.redaction import Redactor
 from noonmark.core.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from noonmark.cli.remote import Remote
     from noonmark.cli.schedule_files import ScheduleFiles
@@ -43,6 +44,8 @@ OPERATIONS = {
     Action.DELETE: ("schedule/delete", "Deleted"),
 }
 """The operation that makes each change, and the word for it."""
+MAX_CHECKED, MAX_CHECKED_BYTES = 100, 500_000
+"""How much one request to check schedules holds."""
 FORMATS = ("yaml", "json")
 EXPORTED = (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
 
@@ -107,7 +110,9 @@ def diff(
     files = read_files(file, os.environ, managed_by=_owner(managed_by))
     with connect(connection) as remote:
         changes = _plan(remote, files, prune=prune, adopt=adopt)
-    _show_plan(connection, changes, files)
+        checks = _check(remote, changes)
+    _show_plan(connection, changes, files, checks)
+    _refuse(files, checks)
     return EXIT_FAILED if exit_code and changes.steps else 0
 
 
@@ -123,23 +128,33 @@ def apply_files(
     """Show what files change, and change it; returns the exit code."""
     with connect(connection) as remote:
         changes = _plan(remote, files, prune=prune, adopt=adopt)
+        checks = _check(remote, changes)
         if dry_run or not connection.as_json:
-            _show_plan(connection, changes, files)
+            _show_plan(connection, changes, files, checks)
+        _refuse(files, checks)
         if dry_run:
             return 0
         if confirm and changes.steps and not is_confirmed("Make these changes?"):
             return EXIT_FAILED
         for done, step in enumerate(changes.steps):
-            _make_change(connection, remote, files, step, f"{done} of {len(changes.steps)} changes were made")
+            progress = f"{done} of {len(changes.steps)} changes were made"
+            _make_change(connection, remote, files, step, progress, checks.warnings.get(step.schedule_id, ()))
     if connection.as_json:
-        from noonmark.cli.render.changes import changes_document  # noqa: PLC0415 - rich is slow to load
+        from noonmark.cli.render.changes import changes_document  # noqa: PLC0415 - not for --json
 
-        print_json(changes_document(changes, Redactor(files.secrets), applied=True))
+        print_json(changes_document(changes, Redactor(files.secrets), checks.warnings, applied=True))
     return 0
 
 
-def _make_change(connection: Connection, remote: Remote, files: ScheduleFiles, step: Change, progress: str) -> None:
-    """Make one change and say so; an error names the document and what was done before."""
+def _make_change(
+    connection: Connection,
+    remote: Remote,
+    files: ScheduleFiles,
+    step: Change,
+    progress: str,
+    known: Collection[str],
+) -> None:
+    """Make one change and say so, with warnings that are new; an error names the document and what was done before."""
     operation, verb = OPERATIONS[step.action]
     try:
         answer = remote.call(operation, step.arguments)
@@ -154,7 +169,66 @@ def _make_change(connection: Connection, remote: Remote, files: ScheduleFiles, s
         raise
     if not connection.as_json:
         print_line(f"{verb} {step.schedule_id}.")
-        print_errors(f"warning: {step.schedule_id}: {warning}" for warning in answer.get("warnings") or ())
+        _warn(step.schedule_id, [one for one in answer.get("warnings") or () if one not in known])
+
+
+def _warn(schedule_id: str, warnings: Iterable[str]) -> None:
+    print_errors(f"warning: {schedule_id}: {warning}" for warning in warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What the server says about changes before they are made."""
+
+    problems: list[tuple[int, Problem]] = field(default_factory=list)
+    """Why it would refuse documents, each with the number of the document."""
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+    """What may surprise about each schedule."""
+
+
+def _check(remote: Remote, changes: Changes) -> Checks:
+    """Let the server judge what it would create and change: only it knows where requests may go and what nodes run."""
+    checks = Checks()
+    for steps in _batches([step for step in changes.steps if step.index is not None]):
+        try:
+            answer = remote.call("schedule/check", {"schedules": [_checkable(step) for step in steps]})
+        except NotFound as error:
+            if error.field != "--store":  # the file of a new store
+                raise
+            return checks
+        for step, found in zip(steps, answer["checks"], strict=True):
+            if found["warnings"]:
+                checks.warnings[step.schedule_id] = found["warnings"]
+            if step.index is not None:
+                problems = [Problem(one["field"], one["detail"], one["code"]) for one in found["problems"]]
+                checks.problems.extend((step.index, problem) for problem in problems)
+    return checks
+
+
+def _checkable(step: Change) -> dict[str, Any]:
+    return {name: value for name, value in step.arguments.items() if not name.startswith("expected_")} | {
+        "schedule_id": step.schedule_id
+    }
+
+
+def _batches(steps: Sequence[Change]) -> Iterator[list[Change]]:
+    """Steps in as few requests as their limits allow."""
+    batch: list[Change] = []
+    size = 0
+    for step in steps:
+        length = len(json.dumps(_checkable(step)))
+        if batch and (len(batch) == MAX_CHECKED or size + length > MAX_CHECKED_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(step)
+        size += length
+    if batch:
+        yield batch
+
+
+def _refuse(files: ScheduleFiles, checks: Checks) -> None:
+    if checks.problems:
+        raise files.refuse(checks.problems)
 
 
 def _plan(remote: Remote, files: ScheduleFiles, *, prune: bool, adopt: bool) -> Changes:
@@ -252,12 +326,12 @@ def _read_secrets(remote: Remote) -> dict[str, Secret]:
     }
 
 
-def _show_plan(connection: Connection, changes: Changes, files: ScheduleFiles) -> None:
-    from noonmark.cli.render.changes import changes_document, counted, show_changes  # noqa: PLC0415 - rich is slow
+def _show_plan(connection: Connection, changes: Changes, files: ScheduleFiles, checks: Checks) -> None:
+    from noonmark.cli.render.changes import changes_document, counted, show_changes  # noqa: PLC0415 - not for --json
 
     redactor = Redactor(files.secrets)
     if connection.as_json:
-        print_json(changes_document(changes, redactor, applied=False))
+        print_json(changes_document(changes, redactor, checks.warnings, applied=False))
         return
     counts = counted(changes)
     if not changes.steps:
@@ -268,6 +342,8 @@ def _show_plan(connection: Connection, changes: Changes, files: ScheduleFiles) -
         f"Plan: {counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete,"
         f" {counts['unchanged']} unchanged."
     )
+    for schedule_id, warnings in checks.warnings.items():
+        _warn(schedule_id, warnings)
 
 
 def export(

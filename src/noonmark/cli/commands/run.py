@@ -68,7 +68,7 @@ def failures(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - not for --json
 
     show_failures(answer["occurrences"], more_entries(answer, limit))
 
@@ -105,7 +105,7 @@ def redrive(
 
 
 def _show_redrive(answer: dict[str, Any], *, dry_run: bool) -> None:
-    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - not for --json
 
     show_failures(answer["occurrences"], " would run again" if dry_run else " to run again")
     for refused in answer["refused"]:
@@ -157,6 +157,9 @@ def run_now(  # noqa: PLR0913 - one argument per option
         f"{occurrence_id} {_outcome(occurrence)}" if wait else f"Requested a run of {schedule_id}: {occurrence_id}."
     )
     print_answer(occurrence, sentence, as_json=connection.as_json)
+    if wait and not connection.as_json:
+        for line in _written_before(occurrence):
+            print_text(f"    {shorten(line)}\n")
     return EXIT_FAILED if wait and occurrence["phase"] != "completed" else 0
 
 
@@ -174,9 +177,9 @@ def _wait_for_occurrence(remote: Remote, occurrence_id: str) -> dict[str, Any]:
 def _outcome(occurrence: dict[str, Any]) -> str:
     """The final phase of an occurrence, with its result or the reason of its failure."""
     phase = occurrence["phase"].replace("_", " ")
-    last = max(occurrence["runs"], key=lambda run: run["attempt"], default=None)
+    last = _final_run(occurrence)
     if last is not None and last["error"]:
-        return f"{phase}: {_short_error(last['error'])}"
+        return f"{phase}: {shorten(last['error'].strip().splitlines()[-1])}"
     if last is not None and last["result"] is not None:
         return f"{phase}: {json.dumps(last['result'], ensure_ascii=False)}"
     if occurrence["phase"] == "completed" or occurrence["why"] is None:
@@ -184,10 +187,15 @@ def _outcome(occurrence: dict[str, Any]) -> str:
     return f"{phase}: {occurrence['why']}"
 
 
-def _short_error(error: str) -> str:
-    """The error in short; of a traceback, the last line."""
-    lines = error.strip().splitlines()
-    return shorten(lines[-1] if lines and lines[0].startswith("Traceback") else error)
+def _written_before(occurrence: dict[str, Any]) -> list[str]:
+    """What a failed program wrote at last, line by line; the last line of its error says how it ended."""
+    last = _final_run(occurrence)
+    lines = [] if last is None or not last["error"] else last["error"].strip().splitlines()[:-1]
+    return [] if lines and lines[0].startswith("Traceback") else lines
+
+
+def _final_run(occurrence: dict[str, Any]) -> dict[str, Any] | None:
+    return max(occurrence["runs"], key=lambda run: run["attempt"], default=None)
 
 
 def cancel(
@@ -205,7 +213,7 @@ def cancel(
     if occurrence["phase"] in FINAL:
         sentence = f"Cancelled {occurrence['occurrence_id']}."
     else:
-        sentence = f"Asked {occurrence['occurrence_id']} to stop; it is {occurrence['phase']}."
+        sentence = f"Asked {occurrence['occurrence_id']} to stop; it is still running."
     print_answer(occurrence, sentence, as_json=connection.as_json)
 
 
@@ -268,7 +276,7 @@ def list_occurrences(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - not for --json
 
     show_occurrences(answer["occurrences"], more_entries(answer, limit))
 
@@ -280,7 +288,7 @@ def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Con
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - not for --json
 
     show_runs(answer["runs"], more_entries(answer, limit))
 
@@ -307,7 +315,7 @@ def explain(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - not for --json
 
     show_explanation(one_line(answer["summary"]), answer["steps"])
 
@@ -378,7 +386,7 @@ def _count_phases(
 
 def _show_backfill(answer: dict[str, Any], phases: dict[str, int], *, dry_run: bool) -> None:
     if dry_run:
-        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - rich is slow to load
+        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - not for --json
 
         show_occurrences(answer["occurrences"], " would run")
         return

@@ -13,6 +13,7 @@ from noonmark.cli.options import AsJson
 from noonmark.cli.output import print_errors, print_json, printable
 from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
+from noonmark.extras import require
 from noonmark.server.config import SETTINGS, Loaded, load
 
 if TYPE_CHECKING:
@@ -21,17 +22,25 @@ if TYPE_CHECKING:
 
 def _option(name: str) -> Parameter:
     """An option for a setting. The settings check its value, so that all sources give the same errors."""
-    return Parameter(help=f"{_sentence(name)}.")
+    return Parameter(help=f"{_sentence(name)}.{_default(name)}")
 
 
 def _list_option(name: str) -> Parameter:
     """An option for a list, separated by commas or repeated."""
-    return Parameter(negative=(), help=f"{_sentence(name)}; repeatable.")
+    return Parameter(negative=(), help=f"{_sentence(name)}; repeatable.{_default(name)}")
 
 
 def _sentence(name: str) -> str:
     meaning = SETTINGS[name].meaning
     return f"{meaning[0].upper()}{meaning[1:]}".replace("`", "")
+
+
+def _default(name: str) -> str:
+    """What holds if neither the option nor another source sets it, where that is one value."""
+    default = SETTINGS[name].default
+    if default in (None, (), {}):
+        return ""
+    return f" Default: {('no', 'yes')[default] if isinstance(default, bool) else default}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +73,12 @@ class ServerOptions:
     allowed_hosts: Annotated[list[str] | None, _list_option("allowed_hosts")] = None
     functions: Annotated[
         list[str] | None,
-        Parameter(name="--function", negative=(), help="A function of this node, as NAME=module:function; repeatable."),
+        Parameter(
+            name="--function",
+            negative=(),
+            value="NAME=MODULE:FUNCTION",
+            help="A function of this node, by its name; repeatable.",
+        ),
     ] = None
     target_guard: Annotated[str | None, _option("target_guard")] = None
     allow_hosts: Annotated[list[str] | None, _list_option("allow_hosts")] = None
@@ -88,6 +102,7 @@ class ServerOptions:
     keep_days: Annotated[str | None, _option("keep_days")] = None
     log_level: Annotated[str | None, _option("log_level")] = None
     log_format: Annotated[str | None, _option("log_format")] = None
+    traces: Annotated[str | None, _option("traces")] = None
     max_per_user: Annotated[str | None, _option("max_per_user")] = None
     min_interval_minutes: Annotated[str | None, _option("min_interval_minutes")] = None
     max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None
@@ -112,6 +127,7 @@ def serve(*, options: ServerOptions = ServerOptions()) -> int:
     """Run a server: answer requests and run what is due."""
     from noonmark.server.transport.listener import listen  # noqa: PLC0415 - config needs no socket
 
+    require("server", "noonmark serve")
     loaded = options.load()
     listener = listen(loaded)  # first, so that a second server on the port does not become a second node
     if loaded.settings.reload:
@@ -151,7 +167,7 @@ def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False)
     if as_json:
         print_json({"settings": loaded.shown(), "file": loaded.file})
         return 0
-    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - not for --json
 
     show_settings(
         {name: (_value(setting["value"]), printable(setting["source"])) for name, setting in loaded.shown().items()}

@@ -120,6 +120,7 @@ def doctor(
             sys.stdout.write(f"{check['check']:<8}{check['status']:<9}{one_line(check['detail'])}\n")
         for row in answer["damaged_rows"]:
             print_line("")
-            print_line(f"{row['table']} {row['key']}, {row['column']}: {row['problem']}")
+            of = "" if row["schedule_id"] is None else f" (schedule {row['schedule_id']})"
+            print_line(f"{row['table']} {row['key']}, {row['column']}: {row['problem']}{of}")
             sys.stdout.write(f"    {one_line(row['advice'])}\n")
     return 0 if answer["status"] == "ok" else EXIT_FAILED

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from noonmark.cli.output import printable, shorten
-from noonmark.cli.render.console import open_console
+from noonmark.cli.render.console import Text, open_console
 from noonmark.core.changes import Action
 from noonmark.core.redaction import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from noonmark.core.changes import Change, Changes, FieldChange
     from noonmark.core.redaction import Redactor
 
@@ -28,9 +28,9 @@ def show_changes(changes: Changes, redactor: Redactor) -> None:
         for step in changes.steps:
             sign, style = SIGNS[step.action]
             title = step.schedule_id if step.name in {None, step.schedule_id} else f"{step.name} ({step.schedule_id})"
-            console.print(Text(printable(f"{sign} {title}"), style=style))
+            console.print(Text(printable(f"{sign} {title}"), style))
             for each in step.fields:
-                console.print(Text(printable(f"    {_line(step, each, redactor)}"), overflow="fold"))
+                console.print(Text(printable(f"    {_line(step, each, redactor)}")))
 
 
 def counted(changes: Changes) -> dict[str, int]:
@@ -40,8 +40,10 @@ def counted(changes: Changes) -> dict[str, int]:
     }
 
 
-def changes_document(changes: Changes, redactor: Redactor, *, applied: bool) -> dict[str, Any]:
-    """The changes for programs."""
+def changes_document(
+    changes: Changes, redactor: Redactor, warnings: Mapping[str, list[str]], *, applied: bool
+) -> dict[str, Any]:
+    """The changes for programs, with what may surprise about each schedule."""
     return {
         "changes": [
             {
@@ -56,6 +58,7 @@ def changes_document(changes: Changes, redactor: Redactor, *, applied: bool) -> 
                     }
                     for each in step.fields
                 ],
+                "warnings": [redact(redactor.text(one)) for one in warnings.get(step.schedule_id, ())],
             }
             for step in changes.steps
         ],

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, assert_never
 
-from rich.text import Text
-
 from noonmark.cli.output import printable, shorten
-from noonmark.cli.render.console import facts_table, open_console
+from noonmark.cli.render.console import Text, facts_table, open_console
 from noonmark.cli.render.fires import print_fires
 from noonmark.core.describe.words import duration_words
 from noonmark.core.policies import OverlapKind
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 
     from noonmark.cli.render.fires import Upcoming
     from noonmark.core.policies import MisfirePolicy
+    from noonmark.core.policies.expected_rate import ExpectedRate
     from noonmark.core.schedule import Declaration
     from noonmark.core.targets import Target
 
@@ -49,7 +48,7 @@ def show_valid_schedule(declaration: Declaration, upcoming: Upcoming, *, now: da
     """Show that a schedule document is valid, and what it does."""
     name = declaration.name or "The schedule"
     with open_console() as console:
-        console.print(Text.assemble((printable(name), "bold"), " is valid.", style="green"))
+        console.print(Text(printable(name), "bold green"), Text(" is valid.", "green"))
         console.print(facts_table({"Fires": upcoming.text} | summarize(declaration)))
         print_fires(console, upcoming, now)
 
@@ -91,10 +90,21 @@ def _limits(declaration: Declaration) -> dict[str, str]:
     timeouts = [] if declaration.timeout is None else [f"at most {duration_words(declaration.timeout)}"]
     if isinstance(target, HttpTarget) and target.timeout is not None:
         timeouts.append(f"{duration_words(target.timeout)} for each request")
+    if declaration.expected is not None:
+        timeouts.append(f"an alert after {duration_words(declaration.expected)}")
     facts = {"Takes": ", ".join(timeouts)} if timeouts else {}
+    if declaration.expected_rate is not None:
+        facts["Expected"] = _rate_words(declaration.expected_rate)
     if window is not None:
         facts["Window"] = f"{duration_words(window.duration)}, {AT_THE_END[window.end_action]}"
     return facts
+
+
+def _rate_words(rate: ExpectedRate) -> str:
+    """An expected rate in words."""
+    least = [] if rate.at_least is None else [f"at least {rate.at_least:,} success{'es' * (rate.at_least > 1)}"]
+    most = [] if rate.at_most is None else [f"at most {rate.at_most:,} start{'s' * (rate.at_most > 1)}"]
+    return f"{' and '.join([*least, *most])} within {duration_words(rate.per)}, or an alert"
 
 
 def _when_late(policy: MisfirePolicy) -> str:

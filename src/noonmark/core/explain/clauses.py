@@ -9,6 +9,7 @@ from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.interruption import BY_WINDOW, SET_BY, real_deadline
 from noonmark.core.lifecycle import LIVE
+from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.catch_up import decide
 from noonmark.core.policies.fires import Listed
 from noonmark.core.policies.misfire import Skip
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from noonmark.core.explain.deciding_rule import Case
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
 
 
@@ -90,6 +92,18 @@ def pause_words(schedule: Schedule) -> str:
     return f"the schedule has been paused since {instant_words(pause.at)}{by}{why}{until}"
 
 
+def backfill_pause_words(occurrence: Occurrence) -> str | None:
+    """That its backfill is paused, since when, by whom and why, and how it is resumed; None if it is not paused."""
+    pause = backfill_pause(occurrence)
+    if pause is None:
+        return None
+    backfill_id = occurrence.origin.partition(":")[2]
+    since, by, why = pause.get("at_utc"), pause.get("by"), pause.get("reason")
+    said = "is paused" if since is None else f"has been paused since {shown(since)}"
+    said += f"{'' if by is None else f' by `{by}`'}{'' if why is None else f' ({why})'}"
+    return f"its backfill {said}; `noonmark backfill resume {occurrence.schedule_id} {backfill_id}` resumes it"
+
+
 def times(count: object) -> str:
     """How often."""
     return "once" if count == 1 else f"{count} times"
@@ -97,10 +111,8 @@ def times(count: object) -> str:
 
 def may_be_caught_up(case: Case) -> bool:
     """Whether the misfire policy lets an overdue one run, if there are no others; that depends on the whole gap."""
-    row = case.occurrence
-    since_due = Listed((row.due if row.caught_up is None else max(row.due, row.caught_up),))
-    policy = case.declaration.misfire_policy
-    return bool(decide(policy, since_due, uid=case.schedule.uid, after=MIN_INSTANT, now=case.now).starts)
+    policy, fires_due = case.declaration.misfire_policy, Listed((case.occurrence.due,))
+    return bool(decide(policy, fires_due, uid=case.schedule.uid, after=MIN_INSTANT, now=case.now).starts)
 
 
 def _policy(what: str, name: str, *, is_known: bool) -> str:
@@ -204,6 +216,8 @@ def _dependency_timed_out(case: Case) -> str:
 
 def _paused(case: Case) -> str:
     row = case.occurrence
+    if (of_backfill := backfill_pause_words(row)) is not None:
+        return of_backfill
     if row.phase in LIVE:
         return f"{pause_words(case.schedule)}, and holds it until it is resumed"
     by, why = case.detail.get("paused_by"), case.detail.get("pause_reason")
@@ -270,13 +284,22 @@ def _no_retry(case: Case) -> str:
     """Why no other attempt followed although one was left."""
     match case.detail:
         case {"is_final": True}:
-            return "; a failure of this kind is never retried"
+            return _final(case)
         case {"window_closes_at": closes_at}:
             return f"; the next attempt would have come after its window, which closed at {shown(closes_at)}"
         case {"delivery": delivery}:
             return f"; it may still have been at work, and `{delivery}` forbids another attempt then"
         case _:
             return ""
+
+
+def _final(case: Case) -> str:
+    """Why a failure is not retried, whatever the retry policy says."""
+    result = case.runs[-1].result if case.runs else None
+    status = result.get("status") if isinstance(result, dict) and case.declaration.target.kind == "http" else None
+    if status is None:
+        return "; a failure of this kind is never retried"
+    return f"; an answer with status {status} is not retried unless `retry_statuses` has it"
 
 
 def _timed_out(case: Case) -> str:
@@ -304,6 +327,10 @@ def _not_retried(case: Case) -> str:
 def _lease_lost(case: Case) -> str:
     due = instant_words(case.occurrence.due)
     return f"the node that held it stopped, or was lost, so it is delivered again, from {due} on"
+
+
+def _outcome_unknown(case: Case) -> str:
+    return f"{plain(Reason.OUTCOME_UNKNOWN)} (attempt {attempts(case)})"
 
 
 def _poison(case: Case) -> str:
@@ -353,7 +380,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.NOT_RETRIED: _not_retried,
         Reason.LEASE_LOST: _lease_lost,
         Reason.POISON: _poison,
-        Reason.OUTCOME_UNKNOWN: _alone(Reason.OUTCOME_UNKNOWN),
+        Reason.OUTCOME_UNKNOWN: _outcome_unknown,
         Reason.UNREADABLE: _unreadable,
     }
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.occurrence import kept_facts
+from noonmark.core.occurrence import backfill_pause, kept_facts
 from noonmark.core.policies.misfire import judge
 from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
@@ -136,6 +136,11 @@ class Case:
         return self.schedule.phase is SchedulePhase.PAUSED and self.is_own and is_within
 
     @property
+    def backfill_pause(self) -> Facts | None:
+        """The pause of its backfill, if that holds it back."""
+        return backfill_pause(self.occurrence)
+
+    @property
     def suspended(self) -> Suspended | None:
         """The time between two windows in which its run is suspended, if it is now."""
         row, window = self.occurrence, self.declaration.window
@@ -211,7 +216,7 @@ def _ended(case: Case) -> Standing:
 
 def _pending(case: Case) -> Standing:
     row = case.occurrence
-    if case.is_held:
+    if case.is_held or case.backfill_pause is not None:
         return Standing(rule=Rule.PAUSE, decision="held", reason=Reason.PAUSED)
     if row.waiting_for is not None:
         return _at(row.waiting_for)

@@ -206,6 +206,8 @@ def _pause(case: Case) -> Step:
     facts: Facts = {"schedule_phase": str(case.schedule.phase)}
     if case.schedule.pause is not None:
         facts["paused"] = case.schedule.pause.to_document()
+    if case.backfill_pause is not None:
+        facts["backfill_paused"] = case.backfill_pause
     return Step(rule=Rule.PAUSE, decision="not_paused" if case.is_own else DOES_NOT_APPLY, facts=facts)
 
 

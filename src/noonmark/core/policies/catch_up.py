@@ -5,7 +5,7 @@ its newest end. Everything older is one stretch, told by its count and its two e
 few questions to the trigger, plus one or two for each fire that runs.
 
 Several fires that a catch-up policy keeps, those in grace among them, form a line: it is fixed here, in the order of
-their nominal times, and they run one after another.
+their nominal times, and they run one after another. None of them is decided again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from noonmark.core.policies.misfire import (
     CatchUpAll,
     CatchUpOne,
     CatchUpWithin,
+    KeepsSeveral,
     Skip,
     Spread,
     reason_for,
@@ -78,8 +79,7 @@ class CatchUp:
     @property
     def is_line(self) -> bool:
         """Whether the starts run one after another; overlap policies do not act inside the line."""
-        keeps_all = isinstance(self.policy, CatchUpAll | CatchUpWithin | Spread)
-        return keeps_all and len(self.starts) > 1 and self.late_by >= PUNCTUAL
+        return isinstance(self.policy, KeepsSeveral) and len(self.starts) > 1 and self.late_by >= PUNCTUAL
 
     def facts(self) -> Mapping[str, int | float | str]:
         """The numbers behind it."""

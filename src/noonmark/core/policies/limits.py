@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.json_values import boolean_value, identifier, number_value, text_value
+from noonmark.core.json_values import boolean_value, identifier, in_python, number_value, text_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ def _check(field: str, read: Callable[[], object]) -> None:
     try:
         read()
     except ValueError as error:
-        raise InvalidSchedule(str(error), field=field) from None
+        raise InvalidSchedule(in_python(str(error)), field=field) from None
 
 
 def read_concurrency(reader: Reader) -> Concurrency | None:

@@ -123,7 +123,9 @@ class Spread:
         return _with_window(self)
 
 
-MisfirePolicy = Skip | CatchUpOne | CatchUpAll | CatchUpWithin | Spread
+KeepsSeveral = CatchUpAll | CatchUpWithin | Spread
+"""The policies that keep several fires of a gap, which form a line."""
+MisfirePolicy = Skip | CatchUpOne | KeepsSeveral
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +180,14 @@ def judge(
 ) -> Lateness:
     """Whether an occurrence that is claimed at `now`, and has never started, still runs.
 
-    A caught-up one was late by intent: its lateness counts from the moment at which it was caught up. When a node
-    was lost with its claim, finding out took a lease, so the grace is then at least two leases.
+    A caught-up one is late by intent, and is not decided again, however long it waits for a node. Under `skip`, which
+    an edit may have put in force since, its lateness counts from the moment at which it was caught up. When a node was
+    lost with its claim, finding out took a lease, so the grace is then at least two leases.
     """
     late_by = max(0, now - (due if caught_up_at is None else max(due, caught_up_at)))
     grace = max(policy.grace, 2 * lease) if lease_lost else policy.grace
-    return Lateness(reason=reason_for(late_by, grace), late_by=late_by, grace=grace)
+    is_fixed = caught_up_at is not None and not isinstance(policy, Skip)
+    return Lateness(reason=Reason.CAUGHT_UP if is_fixed else reason_for(late_by, grace), late_by=late_by, grace=grace)
 
 
 def reason_for(late_by: Micros, grace: Micros) -> Reason:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypedDict
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import InvalidSchedule, Problem, exception_names, refusal
 from noonmark.core.instants import micros_to_seconds
-from noonmark.core.json_values import shown
+from noonmark.core.json_values import in_python, shown
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.misfire import MisfireKind, read_misfire
 from noonmark.core.policies.overlap import OverlapKind, read_overlap
@@ -84,6 +84,22 @@ class WindowDocument(TypedDict, total=False):
     end_action: Literal["cancel", "pause", "none"]
 
 
+class ExpectedRateDocument(TypedDict, total=False):
+    """An expected rate as a document; a window may also be a `timedelta`."""
+
+    at_least: int
+    at_most: int
+    per_seconds: Required[Seconds]
+
+
+class PingUrlsDocument(TypedDict, total=False):
+    """The URLs that a schedule calls, as a document."""
+
+    start: str
+    success: str
+    failure: str
+
+
 MAX_RETRIES = MAX_ATTEMPTS - 1
 RETRY_RULE = f"must be a whole number from 0 to {MAX_RETRIES}"
 _FIELD = "policy"
@@ -101,7 +117,7 @@ class Policy(ABC):
         problems: list[Problem] = []
         self._read(Reader({_FIELD: self.to_document()}, path="", code=InvalidSchedule.code, problems=problems))
         if problems:
-            raise refusal([Problem(self._spoken(one.field), one.message, one.code) for one in problems])
+            raise refusal([Problem(self._spoken(one.field), in_python(one.message), one.code) for one in problems])
 
     def __repr__(self) -> str:
         """As it is written, without defaults."""
@@ -290,7 +306,7 @@ class Retry(Policy):
     def __post_init__(self) -> None:
         """`retries` does not count the first attempt, which the document does."""
         if type(self.retries) is not int or not 0 <= self.retries <= MAX_RETRIES:
-            raise InvalidSchedule(f"{RETRY_RULE}, not {shown(self.retries)}", field="retries")
+            raise InvalidSchedule(in_python(f"{RETRY_RULE}, not {shown(self.retries)}"), field="retries")
         Policy.__post_init__(self)
 
     def to_document(self) -> Document:

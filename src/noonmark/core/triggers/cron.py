@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
-from noonmark.core.json_values import shown, text_problem
+from noonmark.core.json_values import in_python, shown, text_problem
 from noonmark.core.triggers.cron_expression import Expression, parse_expression
 from noonmark.core.triggers.recurrence import FIXED, NO_OVERRIDE, Recurrence, WallTrigger, dst_argument, zone_argument
-from noonmark.core.triggers.trigger import instant_argument
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -78,7 +77,7 @@ class CronTrigger(WallTrigger):
 
     def bind(self, *, now: datetime, key: str = "") -> CronTrigger:
         """Bind `H` to the schedule's key, unless the trigger has its own."""
-        instant_argument("now", now)
+        self._check_bind(now)
         if self.key or not key or not any(one.hashed for one in self.parsed):
             return self
         return CronTrigger(
@@ -127,7 +126,7 @@ def parse_expressions(given: object, key: str) -> tuple[Expression, ...]:
 def _listed(expressions: object) -> tuple[object, ...]:
     if isinstance(expressions, Iterable):
         return tuple(expressions)
-    raise InvalidTrigger(f"must be text or a list of text, not {shown(expressions)}", field="expression")
+    raise InvalidTrigger(in_python(f"must be text or a list of text, not {shown(expressions)}"), field="expression")
 
 
 def _key_argument(key: object) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
 from noonmark.core.instants import MAX_INSTANT, Micros, from_micros, micros_to_seconds
-from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range, instant_argument
+from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,9 +57,10 @@ class IntervalTrigger(Trigger):
 
     def bind(self, *, now: datetime, key: str = "") -> IntervalTrigger:  # noqa: ARG002 - every trigger binds alike
         """Anchor it: without a start, the first fire is one interval after creation."""
+        moment = self._check_bind(now)
         if self.start is not None:
             return self
-        start = instant_argument("now", now) + self.every
+        start = moment + self.every
         if start > (MAX_INSTANT if self.end is None else self.end):
             raise TriggerNeverFires("it ends before its first fire, one interval after now", field="end_at")
         return IntervalTrigger(self.every_seconds, from_micros(start), self.end_at, jitter_seconds=self.jitter_seconds)

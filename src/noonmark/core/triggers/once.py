@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.instants import Micros, from_micros, micros_to_seconds, to_text
-from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range, instant_argument
+from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -38,22 +38,24 @@ class OnceTrigger(Trigger):
         if (at is None) == (delay_seconds is None):
             raise InvalidTrigger("give either an instant or a delay", field="at")
         self._set_bounds(start_at, end_at, jitter_seconds)
-        self._set(due=None if at is None else instant_argument("at", at), delay=None)
-        if delay_seconds is None:
+        self._set(due=None, delay=None)
+        if at is not None:
+            self._set_instant("at", at)
             self._require_a_fire()
-        else:
+        if delay_seconds is not None:
             self._set(delay=duration_argument("delay_seconds", delay_seconds, low=0, high=MAX_DELAY_SECONDS))
 
     @property
     def at(self) -> datetime | None:
-        """The instant, once it is known."""
-        return None if self.due is None else from_micros(self.due)
+        """The instant, once it is known; a naive datetime as it was given."""
+        return self._instant("at")
 
     def bind(self, *, now: datetime, key: str = "") -> OnceTrigger:  # noqa: ARG002 - every trigger binds alike
         """Count the delay from now."""
+        moment = self._check_bind(now)
         if self.delay is None:
             return self
-        due = in_range(instant_argument("now", now) + self.delay)
+        due = in_range(moment + self.delay)
         if due is None:
             raise InvalidTrigger("ends after the year 9999", field="delay_seconds")
         return OnceTrigger(
@@ -68,6 +70,10 @@ class OnceTrigger(Trigger):
         if self.delay is not None:
             when["delay_seconds"] = micros_to_seconds(self.delay)
         return when | self._bounds_document()
+
+    @property
+    def _must_fire(self) -> bool:
+        return self.delay is None
 
     def _next(self, after: Micros) -> Micros | None:
         return self.due if self.due is not None and self.due > after else None

@@ -8,6 +8,7 @@ whenever the wall clock matches. A trigger may override either half.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -207,6 +208,10 @@ class WallTrigger(Trigger):
     dst: DstOverride
     _recurrence: Recurrence = field(compare=False)
 
+    @property
+    def _must_fire(self) -> bool:
+        return True
+
     def _next(self, after: Micros) -> Micros | None:
         found = self._recurrence.next_after(after // SECOND)
         return None if found is None else found * SECOND
@@ -221,8 +226,12 @@ class WallTrigger(Trigger):
 
 def zone_argument(zone: str | ZoneInfo) -> Zone:
     """A zone given by a caller, by its name or as a `ZoneInfo` that has one."""
+    name = getattr(zone, "key", None) if isinstance(zone, tzinfo) else zone
+    if not isinstance(name, str):
+        message = f"must be the IANA name of a time zone, such as UTC, or a ZoneInfo with such a name, not {zone!r}"
+        raise InvalidTrigger(message, field="timezone")
     try:
-        return load_zone(getattr(zone, "key", zone))
+        return load_zone(name)
     except ValueError as error:
         raise InvalidTrigger(str(error), field="timezone") from None
 

@@ -8,14 +8,15 @@ for the planner, which adds it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
 from noonmark.core.instants import (
     MAX_INSTANT,
     MIN_INSTANT,
+    NAIVE,
     Micros,
     from_micros,
     micros_to_seconds,
@@ -26,19 +27,27 @@ from noonmark.core.instants import (
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from noonmark.core.triggers.zones import Zone
 
 MAX_JITTER_SECONDS = 31_622_400
 """A leap year; the gap to the next fire bounds it further."""
+_UNZONED = f"{NAIVE}; a naive one is a local time where a Scheduler(timezone=..) declares it"
+_FIELDS = {"at": "due", "start_at": "start", "end_at": "end"}
+"""The field of each argument that is an instant."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Trigger(ABC):
-    """The common base of the five triggers: nominal times within `start` and `end`, both inclusive."""
+    """The common base of the five triggers: nominal times within `start` and `end`, both inclusive.
+
+    One that was given naive datetimes has no fires, and no document, until `in_zone` makes them instants.
+    """
 
     start: Micros | None
     end: Micros | None
     jitter: Micros
+    local: tuple[tuple[str, datetime], ...]
+    """The naive datetimes, by the names of their arguments."""
 
     type: ClassVar[str]
 
@@ -62,6 +71,8 @@ class Trigger(ABC):
 
     def next_micros(self, after: Micros) -> Micros | None:
         """The first fire strictly after an instant."""
+        if self.local:
+            self._refuse_local()
         if self.start is not None and after < self.start:
             after = self.start - 1
         found = self._next(after)
@@ -69,6 +80,8 @@ class Trigger(ABC):
 
     def previous_micros(self, before: Micros) -> Micros | None:
         """The last fire strictly before an instant."""
+        if self.local:
+            self._refuse_local()
         if self.end is not None and before > self.end:
             before = self.end + 1
         found = self._previous(before)
@@ -76,6 +89,8 @@ class Trigger(ABC):
 
     def count_micros(self, after: Micros, until: Micros) -> int:
         """How many fires there are with after < fire <= until."""
+        if self.local:
+            self._refuse_local()
         if self.start is not None:
             after = max(after, self.start - 1)
         if self.end is not None:
@@ -84,17 +99,19 @@ class Trigger(ABC):
 
     def within_bounds(self, instant: Micros) -> bool:
         """Whether the bounds admit an instant."""
+        if self.local:
+            self._refuse_local()
         return (self.start is None or instant >= self.start) and (self.end is None or instant <= self.end)
 
     @property
     def start_at(self) -> datetime | None:
-        """The earliest instant that may be named."""
-        return None if self.start is None else from_micros(self.start)
+        """The earliest instant that may be named; a naive datetime as it was given."""
+        return self._instant("start_at")
 
     @property
     def end_at(self) -> datetime | None:
-        """The latest instant that may be named."""
-        return None if self.end is None else from_micros(self.end)
+        """The latest instant that may be named; a naive datetime as it was given."""
+        return self._instant("end_at")
 
     @property
     def jitter_seconds(self) -> int | float:
@@ -103,13 +120,30 @@ class Trigger(ABC):
 
     def __repr__(self) -> str:
         """As its document reads, so that instants and lengths of time can be read too."""
-        said = [f"{name}={value!r}" for name, value in self.to_document().items() if name != "type"]
+        document = self._copy(local=()).to_document() | dict(self.local)
+        said = [f"{name}={value!r}" for name, value in document.items() if name != "type"]
         return f"{type(self).__name__}({', '.join(said)})"
 
     def bind(self, *, now: datetime, key: str = "") -> Self:  # noqa: ARG002 - the triggers that are relative use them
         """Fill what is relative to the moment of creation or to the schedule's key; most triggers have neither."""
-        instant_argument("now", now)
+        self._check_bind(now)
         return self
+
+    def in_zone(self, zone: Zone | None) -> Self:
+        """The trigger with its naive datetimes as local times of a zone; without a zone, they are refused."""
+        if not self.local:
+            return self
+        if zone is None:
+            self._refuse_local()
+        found: dict[str, Micros] = {}
+        for name, local in self.local:
+            try:
+                found[_FIELDS[name]] = zone.instant(local)
+            except ValueError as error:
+                raise InvalidTrigger(str(error), field=name) from None
+        resolved = self._copy(local=(), **found)
+        resolved._check_times()  # noqa: SLF001 - of its own class
+        return resolved
 
     @abstractmethod
     def to_document(self) -> dict[str, Any]:
@@ -127,6 +161,11 @@ class Trigger(ABC):
     def _count(self, after: Micros, until: Micros) -> int:
         """Fires with after < fire <= until, ignoring the bounds; after < until."""
 
+    @property
+    def _must_fire(self) -> bool:
+        """Whether it names instants without being bound."""
+        return False
+
     def _set(self, **fields: Any) -> None:  # noqa: ANN401 - a frozen value may only be filled while it is made
         assign = object.__setattr__
         for name, value in fields.items():
@@ -138,20 +177,59 @@ class Trigger(ABC):
         jitter = 0
         if type(jitter_seconds) is not int or jitter_seconds:
             jitter = duration_argument("jitter_seconds", jitter_seconds, low=0, high=MAX_JITTER_SECONDS)
-        start = None if start_at is None else instant_argument("start_at", start_at)
-        end = None if end_at is None else instant_argument("end_at", end_at)
-        if start is not None and end is not None and end < start:
+        self._set(start=None, end=None, jitter=jitter, local=())
+        if start_at is not None:
+            self._set_instant("start_at", start_at)
+        if end_at is not None:
+            self._set_instant("end_at", end_at)
+        self._check_bounds()
+
+    def _set_instant(self, name: str, value: object) -> None:
+        """Set the field of an argument; a naive datetime waits for a zone."""
+        if isinstance(value, datetime) and value.tzinfo is None:
+            self._set(local=(*self.local, (name, value)))
+        else:
+            self._set(**{_FIELDS[name]: instant_argument(name, value)})
+
+    def _instant(self, name: str) -> datetime | None:
+        micros: Micros | None = getattr(self, _FIELDS[name])
+        return dict(self.local).get(name) if micros is None else from_micros(micros)
+
+    def _copy(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields of a trigger
+        copied = object.__new__(type(self))
+        copied._set(**{one.name: getattr(self, one.name) for one in fields(self)} | changes)
+        return copied
+
+    def _refuse_local(self) -> NoReturn:
+        raise InvalidTrigger(_UNZONED, field=self.local[0][0])
+
+    def _check_bind(self, now: datetime) -> Micros:
+        """The moment of creation; refuses what has no zone yet."""
+        if self.local:
+            self._refuse_local()
+        return instant_argument("now", now)
+
+    def _check_times(self) -> None:
+        self._check_bounds()
+        if self._must_fire:
+            self._require_a_fire()
+
+    def _check_bounds(self) -> None:
+        if self.start is not None and self.end is not None and self.end < self.start:
             raise InvalidTrigger("must not be before the start", field="end_at")
-        self._set(start=start, end=end, jitter=jitter)
 
     def _require_a_fire(self) -> None:
-        """Refuse bounds, or years, that leave nothing."""
+        """Refuse bounds, or years, that leave nothing. While a zone is missing, that is not known."""
+        if self.local:
+            return
         earliest = MIN_INSTANT - 1 if self.start is None else self.start - 1
         if self.next_micros(earliest) is None:
             field = "end_at" if self.end is not None else "start_at" if self.start is not None else ""
             raise TriggerNeverFires("it names no instant at all, within its bounds", field=field)
 
     def _bounds_document(self) -> dict[str, Any]:
+        if self.local:
+            self._refuse_local()
         document: dict[str, Any] = {}
         if self.start is not None:
             document["start_at_utc"] = to_text(self.start)
@@ -169,7 +247,7 @@ def trigger_argument(value: object) -> Trigger:
     raise InvalidTrigger(f"must be a trigger, such as CronTrigger(..), not {shown(value)}", field="trigger")
 
 
-def instant_argument(name: str, value: datetime) -> Micros:
+def instant_argument(name: str, value: Any) -> Micros:  # noqa: ANN401 - judged here
     """An aware datetime given by a caller, as microseconds."""
     try:
         return to_micros(value)

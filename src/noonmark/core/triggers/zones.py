@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import tzdata
 
-from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, MIN_INSTANT, SECOND
+from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, MIN_INSTANT, SECOND, Micros, from_micros, to_micros
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -89,6 +89,25 @@ class Zone:
     def local(self, second: int) -> datetime:
         """The wall clock at an instant, for people to read."""
         return (EPOCH + timedelta(0, second)).astimezone(self._tz)
+
+    def instant(self, local: datetime) -> Micros:
+        """The instant of a naive datetime; ValueError outside the years 1 to 9999.
+
+        A time in a gap is the first instant after it. One in a repeated hour is in the first pass, unless its `fold`
+        names the second.
+        """
+        named = to_micros(local.replace(tzinfo=self._tz))
+        if not FIRST_SECOND <= named // SECOND <= LAST_SECOND or self.local_time(named) == local:
+            return named
+        # In a gap, the two passes are an instant before the change and one after it.
+        before, after = sorted(to_micros(local.replace(tzinfo=self._tz, fold=fold)) // SECOND for fold in (0, 1))
+        return (
+            self._first_with(self._offset(after), before // QUARTER * QUARTER, -(-after // QUARTER) * QUARTER) * SECOND
+        )
+
+    def local_time(self, instant: Micros) -> datetime:
+        """The naive datetime that the wall clock shows at an instant."""
+        return from_micros(instant).astimezone(self._tz).replace(tzinfo=None)
 
     def _offset(self, second: int) -> timedelta | None:
         # fromutc reads the fields as UTC whatever zone they carry, and it is the quickest way to ask a zone

@@ -245,8 +245,11 @@ async def _carry_out(
     for decision, answer in zip(decisions, answers, strict=True):
         claim = decision.claim
         match answer:
-            case Admitted(occurrence=occurrence):
+            case Admitted(occurrence=occurrence, alert=alert):
                 node.drop(claim)
+                if alert is not None:
+                    logs.rate(claim.schedule, alert)
+                    driver_events.append(events.RateExceeded(claim.schedule.schedule_id, alert))
                 if isinstance(decision, Start):
                     assignment = _assign(node, claim, occurrence)
                     assignment.upstream = results.get(occurrence.id)
@@ -280,7 +283,9 @@ async def _carry_out(
 
 def _assign(node: Node, claim: Claim, occurrence: Occurrence) -> Assignment:
     """Record a start that was written, and report it."""
-    assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
+    assignment = node.deliveries[occurrence.id] = Assignment(
+        occurrence, claim.schedule, occurrence.due, traces=node.runtime.traces
+    )
     if claim.found_in is Phase.DISPATCHING or claim.occurrence.reason is Reason.LEASE_LOST:
         logs.begins_again(claim.schedule, occurrence)
     if occurrence.attempt == 1:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core import edits
 from noonmark.core.admission import unserved
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.pipeline_ownership import is_abandoned, owner_key, owner_of
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
+from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets.ping import MOMENTS
 from noonmark.driver import logs
 from noonmark.driver.steps.heartbeat import beat_once, still_leads
@@ -67,7 +70,8 @@ async def reap_once(node: Node) -> ReapReport:
     await beat_once(node)
     # Right after a leap of the clock, no route seems to be served.
     orphans = await _end_orphans(node) if node.all_nodes_reported else 0
-    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans)
+    abandoned = await _delete_abandoned(node) if node.all_nodes_reported else 0
+    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans, abandoned=abandoned)
 
 
 async def prune_once(node: Node) -> PruneReport:
@@ -189,6 +193,31 @@ async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
         logger.exception("could not write the end of occurrence %s", settlements[0].occurrence.id)
         return [False]
     return written
+
+
+async def _delete_abandoned(node: Node) -> int:
+    """Delete the schedules of pipelines whose node is gone: nobody waits for them."""
+    if not node.store.traits.is_durable:  # then a pipeline and its schedules end with the process
+        return 0
+    schedules = await node.executor.call(node.store.pipeline_schedules, MAIN_TENANT, node.timing.batch)
+    if not schedules:
+        return 0
+    now, deleted = node.now, 0
+    nodes = {owner_key(one.name): one for one in await node.executor.call(node.store.nodes)}
+    for schedule in schedules:
+        if (key := owner_of(schedule)) is None:
+            continue
+        owner = nodes.get(key)
+        is_alive, left = (False, None) if owner is None else (owner.is_alive, owner.left)
+        if is_abandoned(schedule, is_alive=is_alive, left=left, is_known=owner is not None, now=now):
+            deleted += await node.executor.call(node.store.change, schedule.uid, _deletion)
+    if deleted:
+        logger.info("deleted %d schedules of pipelines whose process is gone", deleted)
+    return deleted
+
+
+def _deletion(snapshot: Snapshot, now: Micros) -> Plan:
+    return edits.delete(snapshot, now=now)
 
 
 async def _end_orphans(node: Node) -> int:

@@ -39,6 +39,8 @@ async def plan_once(node: Node) -> PlanReport:
         return PlanReport(more=len(snapshots) == limit)
     written = await commit(node, plans)
     for one, done in zip(plans, written, strict=True):
+        if done and one.rate_alert is not None:
+            logs.rate(one.snapshot.schedule, one.rate_alert)
         for row in one.closed if done else ():
             if row.reason is Reason.TARGET_MISSING:
                 logs.unserved(node.warned, one.snapshot.schedule, row, now=now)

@@ -93,6 +93,7 @@ class ReapReport:
 
     overdue: int = 0
     orphans: int = 0
+    abandoned: int = 0
     adopted: bool = False
     """This node serves more routes than before."""
 

@@ -67,6 +67,7 @@ class Schedule:
     retry_policy: Document | None = None
     timeout_seconds: float | None = None
     expected_seconds: float | None = None
+    expected_rate: Document | None = None
     window: Document | None = None
     delivery: str | None = None
     pause_on_failure: int | None = None
@@ -222,6 +223,32 @@ class Preview:
     fires: list[datetime]
     description: str
     warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentProblem:
+    """What is wrong with a field."""
+
+    field: str
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSchedule:
+    """Whether a schedule would be accepted, and what may surprise about it."""
+
+    schedule_id: str | None
+    problems: list[DocumentProblem]
+    """Why it would be refused."""
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSchedules:
+    """What a server says about schedules, in the order of the request."""
+
+    checks: list[CheckedSchedule]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,6 +476,7 @@ class DamagedRow:
     table: str
     key: str
     column: str
+    schedule_id: str | None
     problem: str
     advice: str
 
@@ -487,9 +515,10 @@ class _Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage(_Page):
-    """A page of schedules."""
+    """A page of schedules; the first one has a warning for each schedule that cannot be read."""
 
     schedules: list[Schedule]
+    warnings: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from noonmark.operations.models.fields import (
     cursor,
     integer,
     number,
+    objects,
     raw,
     several,
     text,
@@ -42,6 +43,8 @@ USUAL_REDRIVE, MAX_REDRIVE = 1_000, 10_000
 """How many occurrences one request runs again."""
 USUAL_SELECTED, MAX_SELECTED = 1_000, 10_000
 """How many schedules one request acts on."""
+MAX_CHECKED = 100
+"""How many schedules one request checks."""
 USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
 MAX_OFFSET = 10_000
 MAX_KEY = 255
@@ -116,6 +119,8 @@ class ScheduleFields(Arguments):
     timeout_seconds: Seconds | None = None
     expected_seconds: Seconds | None = None
     """How long a run usually takes; one that takes longer is reported, and goes on."""
+    expected_rate: Object | None = None
+    """`at_least` successes and `at_most` starts `per_seconds`; what deviates is reported."""
     window: Object | None = None
     delivery: Text | None = None
     """at_least_once or at_most_once."""
@@ -338,6 +343,13 @@ class PreviewRequest(Arguments):
     count: Annotated[int, integer(1, MAX_PREVIEW)] = USUAL_PREVIEW
     key: Annotated[str, text(0)] = ""
     """What `H` in a cron expression hashes."""
+
+
+class ScheduleCheck(Arguments):
+    """Schedules that would be created or changed."""
+
+    schedules: Annotated[list[dict[str, Any]], objects(MAX_CHECKED)]
+    """Documents of schedules. One with the `schedule_id` of a schedule has the fields that would change."""
 
 
 class OccurrenceQuery(OneSchedule):

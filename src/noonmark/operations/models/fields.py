@@ -160,6 +160,21 @@ def raw(schema: Mapping[str, Any], **more: Any) -> Kind:  # noqa: ANN401 - of a 
     return Kind(lambda value: value, {**schema, **more})
 
 
+def objects(high: int) -> Kind:
+    """An array of JSON objects."""
+
+    def read(value: object) -> list[Any]:
+        if (
+            not isinstance(value, list)
+            or not 1 <= len(value) <= high
+            or not all(isinstance(one, dict) for one in value)
+        ):
+            raise ValueError(f"must be an array of 1 to {high} objects")
+        return value
+
+    return Kind(read, {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": high})
+
+
 def several(allowed: Mapping[str, Any]) -> Kind:
     """One of some names, or several: as an array, or as text with commas between."""
     names = ", ".join(allowed)

@@ -7,6 +7,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.pipeline_ownership import PREFIX
 from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.memory import claims, clock_repair, history, schedule_lists
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
-    from noonmark.core.schedule import AuditEntry
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -238,8 +239,8 @@ class MemoryStore:
         return backfills.progress(history.backfill_counts(self._uow, uid))
 
     @atomic
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
-        return backfills.change(self._uow, uid, backfill_id, change)
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
+        return backfills.change(self._uow, uid, backfill_id, change, why)
 
     @atomic
     def cancel(self, occurrence_id: str) -> bool:
@@ -250,6 +251,12 @@ class MemoryStore:
         stored = [entry.schedule for entry in self._uow.entries.values()]
         here = [one for one in stored if one.source == source and one.phase is not SchedulePhase.DELETED]
         return sorted({one.declaration.target.route for one in here})
+
+    @atomic
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        schedules = [self._uow.entries[uid].schedule for _, _, uid in self._uow.listed.get(tenant, [])]
+        here = [one for one in schedules if one.schedule_id.startswith(PREFIX)]
+        return sorted(here, key=lambda schedule: schedule.schedule_id)[:limit]
 
     @atomic
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:

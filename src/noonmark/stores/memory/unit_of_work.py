@@ -189,6 +189,16 @@ class UnitOfWork(rules.UnitOfWork):
         self.write()
         return self._first(self.slot_lines, state.schedule)
 
+    def late_fire_before(self, row: Row) -> Row | None:
+        self.write()
+        since, now = row.gap_since, self.now()
+        before = (
+            one
+            for one in self._by_key[row.schedule].live.values()
+            if one.nominal < row.nominal and one.origin == TRIGGER and one.is_in_gap(since, now)
+        )
+        return min(before, key=lambda one: one.nominal, default=None)
+
     def first_for_key(self, key: ConcurrencyKey) -> Row | None:
         self.write()
         return self._first(self.key_lines, key.key)

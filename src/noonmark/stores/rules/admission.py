@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Replan, Start, Wait
@@ -11,7 +12,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.records import Admitted, LeaseLost
-from noonmark.stores.rules import completion, plan_writes, slots
+from noonmark.stores.rules import completion, plan_writes, rate_windows, slots
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
 from noonmark.stores.rules.unit_of_work import Fact
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import Lease
     from noonmark.stores.rules.records import Row, ScheduleState
@@ -124,9 +126,11 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
             busy = slots.take(uow, row, admission)
             if busy is not None:
                 return busy
-            _start(uow, row, admission, now=now, lease=lease)
+            alert = _start(uow, row, admission, now=now, lease=lease)
+            return replace(_admitted(uow, row, claimed), alert=alert)
         case End():
             state = uow.state_of(row)
+            row.attempt += admission.was_begun
             completion.end(uow, row, admission.phase, admission.reason, to_detail(admission.facts))
             completion.complete_if_done(uow, state)
             plan_writes.pause_if_failing(uow, state, admission.pause_after)
@@ -172,22 +176,25 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     return True
 
 
-def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> None:
-    state = uow.state_of(row)
-    if not row.has_begun and is_late(row.first_due, now):
+def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:
+    """Start a row; returns what that makes to be reported of the expected rate."""
+    state, schedule = uow.state_of(row), start.claim.schedule
+    is_first = not row.has_begun
+    if is_first and is_late(row.first_due, now):
         waited_for = REASONS[row.waiting_for]
         uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=state, row=row, waited_for=waited_for))
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
     row.attempt += 1
     row.started, row.lease_end = now, uow.lease_end(now, lease)
     if row.stop is None:
-        row.deadline = alert_at(start.claim.schedule.declaration, max(now, row.due))
+        row.deadline = alert_at(schedule.declaration, max(now, row.due))
     uow.changed(row)
     state.last_started = max(now, row.due)
     completion.note_admitted(state, row)
     if start.max_runs is not None and state.admitted >= start.max_runs:
         state.plan_at = _earlier(state.plan_at, now)
     uow.changed_state(state)
+    return rate_windows.count_start(uow, state, schedule, at=max(now, row.due)) if is_first else None
 
 
 def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
@@ -202,6 +209,8 @@ def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
         if any(rival.turn > row.turn for rival in rivals):
             completion.end(uow, row, Phase.SKIPPED, Reason.REPLACED)
             return
+    if decided.joins_line and row.caught_up is None:
+        row.caught_up = now
     if decided.cancel_grace is not None and (holder := slots.slot_holder(uow, state)) is not None:
         _stop(uow, holder, by=now + decided.cancel_grace)
     slots.wait(uow, row, decided)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from noonmark.core.ids import backfill
 from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import BACKFILL_PAUSED
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import BackfillChange, BackfillProgress
 from noonmark.stores.rules import completion, slots
+from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import PHASES, UNSTARTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Pause
     from noonmark.stores.rules.records import Row, ScheduleState
     from noonmark.stores.rules.unit_of_work import UnitOfWork
 
@@ -61,7 +65,7 @@ def _phases(counts: Iterable[PhaseCount]) -> dict[Phase, int]:
     return dict(phases)
 
 
-def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange) -> int:
+def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
     """Hold, release or cancel the occurrences of a backfill; returns how many are changed."""
     state = uow.load_states([uid]).get(uid)
     if state is None:
@@ -70,12 +74,36 @@ def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange) 
     rows = [row for row in uow.live_rows(state) if row.origin == origin]
     match change:
         case BackfillChange.HOLD:
-            return _hold(uow, [row for row in rows if row.phase in UNSTARTED and not row.held])
+            rows = [row for row in rows if row.phase in UNSTARTED]
+            _note_pause(uow, rows, why)
+            return _hold(uow, [row for row in rows if not row.held])
         case BackfillChange.RELEASE:
             return _release(uow, state, [row for row in rows if row.held])
         case BackfillChange.CANCEL:
             return _cancel(uow, state, rows)
     assert_never(change)
+
+
+def _note_pause(uow: UnitOfWork, rows: list[Row], why: Pause | None) -> None:
+    """Keep beside each row why it is held. A second pause without a reason keeps the first one."""
+    if why is None:
+        return
+    for row in rows:
+        facts, pause = _facts(row), why.to_document()
+        before = facts.get(BACKFILL_PAUSED)
+        if isinstance(before, dict):
+            pause = before if why.reason is None else pause | {"at_utc": before.get("at_utc")}
+        facts[BACKFILL_PAUSED] = pause
+        row.detail = to_detail(facts)
+        uow.changed(row)
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    try:
+        facts = json.loads(row.detail or "{}")
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _hold(uow: UnitOfWork, rows: list[Row]) -> int:
@@ -89,6 +117,9 @@ def _hold(uow: UnitOfWork, rows: list[Row]) -> int:
 def _release(uow: UnitOfWork, state: ScheduleState, rows: list[Row]) -> int:
     for row in rows:
         row.held = 0
+        facts = _facts(row)
+        if facts.pop(BACKFILL_PAUSED, None) is not None:
+            row.detail = to_detail(facts)
         uow.changed(row)
     slots.hand_over_slot(uow, state)
     for number in dict.fromkeys(row.wanted for row in rows):

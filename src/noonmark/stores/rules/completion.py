@@ -9,7 +9,7 @@ from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import ENDS, SystemEvent
-from noonmark.stores.rules import dependencies, slots
+from noonmark.stores.rules import dependencies, rate_windows, slots
 from noonmark.stores.rules.records import PHASES, Unreadable
 from noonmark.stores.rules.unit_of_work import Fact
 
@@ -67,10 +67,12 @@ def archive(uow: UnitOfWork, row: Row, run: Run | None = None) -> None:
     if row.phase != Phase.SUPERSEDED:
         _count(state, row)
         note_admitted(state, row)
+        rate_windows.count_end(uow, state, row)
         uow.facts.append(Fact(event=ENDS[PHASES[row.phase]], state=state, row=row, run=run))
     uow.changed(row)
     uow.changed_state(state)
     slots.free_all(uow, row)
+    slots.hand_over_slot(uow, state)  # it may have kept those behind it in its line waiting without the slot
     dependencies.note_end(uow, state, row)
 
 

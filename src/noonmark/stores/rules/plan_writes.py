@@ -13,7 +13,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 from noonmark.core.system_events import SystemEvent, change
 from noonmark.core.triggers import EventTrigger
-from noonmark.stores.rules import completion, dependencies, slots, snapshots
+from noonmark.stores.rules import completion, dependencies, rate_windows, slots, snapshots
 from noonmark.stores.rules.records import UNSTARTED, ScheduleState, Unreadable
 from noonmark.stores.rules.unit_of_work import Fact
 
@@ -226,6 +226,8 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
         return False
     if not dependencies.is_graph_current(uow, before.owner.tenant, plan.graph):
         return False
+    if not rate_windows.is_as_read(uow, state, plan):
+        return False
     gone = plan.gone
     if gone and any(one.id in gone and _has_moved_on(uow, one) for one in plan.snapshot.projections):
         return False
@@ -269,6 +271,8 @@ def _write(
     _write_rows(uow, state, plan)
     was_exhausted = state.exhausted
     state.watermark, state.plan_at, state.exhausted = plan.watermark, plan.plan_at, int(plan.exhausted)
+    if after.declaration.expected_rate is not None or before.declaration.expected_rate is not None:
+        rate_windows.put_planned(uow, state, plan, before, after)
     uow.changed_state(state)
     if after is not before:
         state.phase, state.revision, state.updated = after.phase, after.revision, after.updated
@@ -329,6 +333,7 @@ def _write_rows(uow: UnitOfWork, state: ScheduleState, plan: Plan) -> None:
         # A row that the plan saw and that is gone has ended since, and was pruned.
         if one.id not in seen or uow.loaded_row(one.id) is not None:
             _put(uow, state, one)
+    slots.hand_over_slot(uow, state)  # a row that is gone may have kept those behind it in its line waiting
 
 
 def _give_times(uow: UnitOfWork, state: ScheduleState) -> None:

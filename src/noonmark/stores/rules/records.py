@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.event import read_chain
 from noonmark.core.frozen import construct
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
+from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence, Overrides, read_overrides
 from noonmark.core.planner import Projection
+from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -109,6 +111,24 @@ class Row:
         return self.origin == TRIGGER and self.phase in UNSTARTED and not self.has_begun
 
     @property
+    def is_caught_up(self) -> bool:
+        """Whether it is a missed fire that is still to run."""
+        return self.caught_up is not None and self.is_projection
+
+    @property
+    def gap_since(self) -> Micros:
+        """Fires before it that were taken up since then are of the same gap; for one in a line, all are."""
+        return self.due if self.caught_up is None else MIN_INSTANT
+
+    def is_in_gap(self, since: Micros, now: Micros) -> bool:
+        """Whether it is late and nobody has taken it up yet, or it was caught up or started since then."""
+        if self.caught_up is not None:
+            return self.caught_up >= since
+        if self.attempt or self.losses:
+            return self.started is not None and self.started >= since
+        return self.waiting_for is None and self.due <= now - PUNCTUAL
+
+    @property
     def is_queued(self) -> bool:
         """Whether it waits in line for the slot."""
         return self.phase == Phase.PENDING and self.ready is None and self.waiting_for == Reason.QUEUED
@@ -181,6 +201,8 @@ class ScheduleState:
     owner: int = 0
     leads: Any = None
     """The packed causation chain of what its last end triggers, if a schedule depends on it."""
+    rate_window: Any = None
+    """What was counted for its expected rate, packed."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

@@ -25,6 +25,8 @@ def take(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
     state = uow.state_of(row)
     if start.max_runs is not None and state.admitted >= start.max_runs:
         return Busy(place=Place.MAX_RUNS)
+    if start.is_in_line and (before := uow.late_fire_before(row)) is not None:
+        return Busy(place=Place.TURN, waiting=state.queued, holder=before.id)
     if start.takes_slot and (holder := slot_holder(uow, state)) is not None and holder is not row:
         return Busy(place=Place.SLOT, waiting=state.queued, holder=holder.id)
     key = None
@@ -67,7 +69,6 @@ def wait(uow: UnitOfWork, row: Row, decided: Wait) -> None:
     if decided.waiting_for is Reason.QUEUED:
         state.queued += 1
         uow.changed_state(state)
-        hand_over_slot(uow, state)
     elif decided.waiting_for is Reason.CONCURRENCY_LIMIT and concurrency is not None:
         key = uow.concurrency_key(schedule.owner.tenant, concurrency.key)
         row.wanted, row.wanted_limit = key.key, concurrency.limit
@@ -75,6 +76,7 @@ def wait(uow: UnitOfWork, row: Row, decided: Wait) -> None:
         uow.changed(row)
         uow.changed_key(key)
         hand_over_key(uow, key)
+    hand_over_slot(uow, state)  # whatever it waits for, it may have kept those behind it in its line waiting
 
 
 def leave_queue(uow: UnitOfWork, row: Row) -> None:
@@ -137,8 +139,8 @@ def free_key_if_held(uow: UnitOfWork, row: Row) -> None:
 
 
 def hand_over_slot(uow: UnitOfWork, state: ScheduleState) -> None:
-    """Give a free slot to the first in line."""
-    if state.holder is None and state.queued and (row := uow.first_for_slot(state)) is not None:
+    """Give a free slot to the first in line whose turn has come."""
+    if state.holder is None and state.queued and (row := _first_for_slot(uow, state)) is not None:
         wake(uow, row)
         _give_slot(uow, state, row)
 
@@ -163,6 +165,18 @@ def wake(uow: UnitOfWork, row: Row) -> None:
 def slot_queue(uow: UnitOfWork, state: ScheduleState) -> list[Row]:
     """The rows that wait for the slot, in the order of their turns."""
     return uow.slot_queue(state) if state.queued else []
+
+
+def _first_for_slot(uow: UnitOfWork, state: ScheduleState) -> Row | None:
+    """The first in line; the caught-up ones among them in the order of their nominal times, and none too soon."""
+    first = uow.first_for_slot(state)
+    if first is None or not first.is_caught_up:
+        return first
+    waiting = [row for row in uow.slot_queue(state) if not row.held]
+    oldest = min((row for row in waiting if row.is_caught_up), key=lambda row: row.nominal)
+    if uow.late_fire_before(oldest) is None:
+        return oldest
+    return next((row for row in waiting if not row.is_caught_up), None)
 
 
 def _first_for_key(uow: UnitOfWork, key: ConcurrencyKey) -> Row | None:

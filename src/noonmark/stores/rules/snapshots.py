@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.planner import Gap, Snapshot
 from noonmark.ports.records import Counters
-from noonmark.stores.rules import dependencies
+from noonmark.stores.rules import dependencies, rate_windows
 from noonmark.stores.rules.records import PHASES, Unreadable, to_projection
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def snapshots(
             exhausted=state.exhausted == 1,
             unserved=is_unserved(schedule.declaration.target.route, state.patience),
             upstreams=standings.get(state.schedule),
+            rate_window=rate_windows.window_of(uow, state),
         )
         for state, schedule in known
     ]

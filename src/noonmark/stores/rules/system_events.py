@@ -71,6 +71,8 @@ def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
 
 def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
     """The event of a fact; None if its causation chain is too long."""
+    if fact.alert is not None:
+        return system_events.of_rate(schedule, fact.alert)
     if fact.row is None:
         return system_events.of_schedule(fact.event, schedule, note=fact.note, failures=fact.failures)
     occurrence = uow.occurrence(fact.row, schedule)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
@@ -53,6 +54,8 @@ class Fact:
     """Who asked for it."""
     failures: int = 0
     """After how many failures in a row a schedule was paused."""
+    alert: RateAlert | None = None
+    """How a schedule missed its expected rate."""
 
 
 class FireQuestion(NamedTuple):
@@ -136,6 +139,10 @@ class UnitOfWork(ABC):
     @abstractmethod
     def first_for_slot(self, state: ScheduleState) -> Row | None:
         """The first row in line for the slot of a schedule that is not held by a pause."""
+
+    @abstractmethod
+    def late_fire_before(self, row: Row) -> Row | None:
+        """The oldest live fire of the trigger before a row that is in the same gap; see `Row.is_in_gap`."""
 
     @abstractmethod
     def first_for_key(self, key: ConcurrencyKey) -> Row | None:

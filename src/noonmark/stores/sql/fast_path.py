@@ -64,7 +64,8 @@ STARTED = """
 # A damaged or too large count is not in these ranges.
 ENDABLE = f"""
     SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last,
-        s.queued = 0 AND s.followed = 0 AND s.live BETWEEN 1 AND {NARROW} AND s.history BETWEEN 0 AND {NARROW}
+        s.queued = 0 AND s.followed = 0 AND s.rate_window IS NULL
+        AND s.live BETWEEN 1 AND {NARROW} AND s.history BETWEEN 0 AND {NARROW}
         AND s.total BETWEEN 0 AND {NARROW} AND s.successful BETWEEN 0 AND {NARROW}
         AND s.failed BETWEEN 0 AND {NARROW} AND s.failures_in_row BETWEEN 0 AND {NARROW} AS is_plain
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
@@ -120,9 +121,10 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
 
 
 def _is_plain(start: Start) -> bool:
-    """Whether it takes only the slot, and has no expected duration to watch."""
-    is_expected = start.claim.schedule.declaration.expected is not None
-    return start.concurrency is None and start.max_runs is None and not is_expected
+    """Whether it takes only the slot, waits for no turn, and has no expected duration or rate to watch."""
+    declaration = start.claim.schedule.declaration
+    is_expected = declaration.expected is not None or declaration.expected_rate is not None
+    return start.concurrency is None and start.max_runs is None and not is_expected and not start.is_in_line
 
 
 def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:

@@ -144,7 +144,7 @@ _WRITTEN = {
         plan_at:instant? exhausted:flag sent_back:flag fault:text? patience:instant newest:instant? fences:count
         holder:key? live:count history:count queued:count total:count successful:count failed:count missed:count
         skipped:count admitted:count failures_in_row:count last_started:instant? last_phase:phase? news:count
-        followed:flag ended_at:instant? completed_at:instant? owner:owner leads:object?
+        followed:flag ended_at:instant? completed_at:instant? owner:owner leads:object? rate_window:object?
     """,
     "occurrences": """
         key:key id:text schedule:key revision:count origin:origin phase:phase route:text nominal:instant due:instant
@@ -274,7 +274,7 @@ KEYS = RowCheck("concurrency_keys", KEY_COLUMNS)
 GOES_ON = frozenset({
     "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
     "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
-    "completed_at", "owner", "leads",
+    "completed_at", "owner", "leads", "rate_window",
 })  # fmt: skip
 """With any of these damaged, a schedule goes on."""
 _COUNTED = frozenset({"holder", "live", "history", "queued", "fences"})

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
-    from noonmark.core.schedule import AuditEntry
+    from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
@@ -228,9 +228,11 @@ class SqlStore(ABC):
     def backfills(self, uid: str) -> list[BackfillProgress]:
         return self._read(lambda uow: backfills.progress(history.backfill_counts(uow.session, uid)))
 
-    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange) -> int:
+    def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
-        return self._write_locked(tenants, lambda uow: backfills.change(uow, uid, backfill_id, change), notify=True)
+        return self._write_locked(
+            tenants, lambda uow: backfills.change(uow, uid, backfill_id, change, why), notify=True
+        )
 
     def cancel(self, occurrence_id: str) -> bool:
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
@@ -238,6 +240,9 @@ class SqlStore(ABC):
 
     def routes(self, source: str) -> list[str]:
         return self._autocommit(lambda uow: schedules.routes(uow.session, source))
+
+    def pipeline_schedules(self, tenant: str, limit: int) -> list[Schedule]:
+        return self._autocommit(lambda uow: schedules.of_pipelines(uow, tenant, limit))
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         self._write_unlocked(lambda uow: nodes.beat(uow.session, beat, now=now))

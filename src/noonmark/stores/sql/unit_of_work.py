@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.ids import TRIGGER
+from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
@@ -54,6 +55,15 @@ R = TypeVar("R", Row, ScheduleState, ConcurrencyKey)
 _KEY_OF_NAME = "SELECT * FROM concurrency_keys WHERE tenant = ? AND name = ?"
 _IN_SLOT_LINE = "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL AND schedule = ?"
 _FIRST = "AND held = 0 ORDER BY due, nominal, id LIMIT 1"
+LATE_FIRE_BEFORE = """
+    schedule = ? AND ended IS NULL AND origin = 'trigger' AND nominal + 0 < ?
+    AND (
+        caught_up >= ? OR (caught_up IS NULL AND (attempt > 0 OR losses > 0) AND started >= ?)
+        OR (caught_up IS NULL AND attempt = 0 AND losses = 0 AND waiting_for IS NULL AND due <= ?)
+    )
+    ORDER BY nominal + 0 LIMIT 1
+"""
+"""The sums keep the query on the index of live rows, away from that of all rows of a schedule."""
 _WAITING = """
     phase = 'pending' AND waiting_for = 'dependency_pending' AND schedule = ? AND (ready IS NULL OR ready > ?)
 """
@@ -147,6 +157,10 @@ class UnitOfWork(rules.UnitOfWork):
 
     def first_for_slot(self, state: ScheduleState) -> Row | None:
         return next(iter(self.find(f"{_IN_SLOT_LINE} {_FIRST}", state.schedule)), None)
+
+    def late_fire_before(self, row: Row) -> Row | None:
+        since, late = row.gap_since, self.now() - PUNCTUAL
+        return next(iter(self.find(LATE_FIRE_BEFORE, row.schedule, row.nominal, since, since, late)), None)
 
     def first_for_key(self, key: ConcurrencyKey) -> Row | None:
         return next(iter(self.find(f"wanted = ? {_FIRST}", key.key)), None)

@@ -270,6 +270,7 @@ CREATE TABLE schedule_states (
     completed_at BIGINT,
     owner BIGINT NOT NULL,
     leads TEXT,
+    rate_window TEXT,
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),

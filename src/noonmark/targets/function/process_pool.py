@@ -29,7 +29,7 @@ from noonmark.targets.function.context import logger
 from noonmark.targets.function.process_worker import EXIT_GRACE, MAX_ANSWER
 from noonmark.targets.function.registry import main_origin
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
-from noonmark.targets.process_control import StopSignal, is_process_hidden, stop_grace
+from noonmark.targets.process_control import StopSignal, is_killed, is_process_hidden, stop_grace
 from noonmark.targets.serialization import error_from_document
 
 if TYPE_CHECKING:
@@ -181,8 +181,10 @@ class WorkerProcess:
             if not self._wakeup_writer.closed:
                 self._wakeup_writer.send_bytes(b"!")
 
-    def end(self) -> int | None:
-        """End the process, by force if need be, and return its exit code."""
+    def end(self, *, at_once: bool = False) -> int | None:
+        """End the process, by force if need be or at once, and return its exit code."""
+        if at_once:
+            self._process.kill()
         self._close()
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(EXIT_GRACE)
@@ -223,7 +225,7 @@ class _ProcessCall:
             self._forward_stop()
             ends, outcome = min(self._limits(), key=itemgetter(0))
             if (left := ends - self._now()) <= 0:
-                self._process.end()
+                self._process.end(at_once=is_killed(self._assignment))
                 return outcome()
             try:
                 message = self._process.receive(left / SECOND)
@@ -237,7 +239,8 @@ class _ProcessCall:
     def _forward_stop(self) -> None:
         if self._assignment.stop_reason is not None and self._stop_requested is None:
             self._stop_requested = self._now()
-            self._process.send({"cancel": True})
+            if not is_killed(self._assignment):
+                self._process.send({"cancel": True})
 
     def _limits(self) -> list[tuple[Micros, Callable[[], Delivered]]]:
         """When the process is ended, and the outcome that is recorded then."""
@@ -308,7 +311,9 @@ class _ProcessCall:
     def _killed(self) -> Delivered:
         reason = self._assignment.stop_reason or Reason.CANCELLED
         seconds = micros_to_seconds(stop_grace(self._assignment))
-        text = f"its process was killed: it did not end within {seconds} s of being asked to"
+        text = "its process was killed"
+        if not is_killed(self._assignment):
+            text += f": it did not end within {seconds} s of being asked to"
         return stopped(self._assignment, reason, text, now=self._now())
 
 

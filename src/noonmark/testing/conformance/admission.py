@@ -138,6 +138,18 @@ def an_end_may_be_one_failure_too_many(bench: Bench) -> None:
 
 
 @case
+def the_lost_delivery_that_ends_an_occurrence_was_an_attempt(bench: Bench) -> None:
+    made = bench.create()
+    bench.add(made, "a")
+    bench.decide(Start(claim=bench.claim_one(), takes_slot=True))
+    bench.advance(LEASE)
+    lost = bench.claim_one()
+    assert (lost.occurrence.attempt, lost.occurrence.losses) == (0, 1)
+    end = End(claim=lost, phase=Phase.DELIVERY_FAILED, reason=Reason.OUTCOME_UNKNOWN, was_begun=True)
+    assert bench.decide(end).attempt == 1
+
+
+@case
 def a_replan_waits_for_the_planner(bench: Bench) -> None:
     made = bench.create()
     bench.advance(MINUTE)

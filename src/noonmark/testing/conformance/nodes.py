@@ -9,6 +9,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Wait, unserved
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase
+from noonmark.core.pipeline_ownership import pipeline_schedule_id
 from noonmark.core.policies import misfire
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
@@ -451,3 +452,15 @@ def a_route_of_a_node_that_has_left_was_served_until_its_last_beat(bench: Bench)
     bench.advance(2)
     assert bench.snapshot(made).unserved
     assert len(_orphans(bench)) == 1
+
+
+@case
+def schedules_of_pipelines_are_found_by_their_ids(bench: Bench) -> None:
+    ids = [pipeline_schedule_id("node-b", "2"), pipeline_schedule_id("node-a", "1"), "pipelines", "job_1", "pipeline"]
+    made = [bench.create(f"uid-{number}", schedule_id=one) for number, one in enumerate(ids)]
+    expected = sorted(ids[:2])
+    assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 10)] == expected
+    assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 1)] == expected[:1]
+    assert bench.store.pipeline_schedules("other", 10) == []
+    assert bench.store.change(made[0].uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+    assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 10)] == [ids[1]]

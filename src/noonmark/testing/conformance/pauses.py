@@ -10,6 +10,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.ids import backfill
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import backfill_pause
 from noonmark.core.planner import occurrence
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
@@ -238,8 +239,14 @@ def a_paused_backfill_starts_nothing_and_keeps_nothing_from_others(bench: Bench)
     first, second, third = bench.claim()
     running = bench.start(first)
     bench.decide(Wait(claim=second, waiting_for=Reason.QUEUED))
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 2
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 0
+    since, other = Pause(at=bench.now, by="ada", reason="load"), Pause(at=bench.now + 1, by="eve")
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, since) == 2
+    assert backfill_pause(bench.row(rows[1])) == backfill_pause(bench.row(rows[2])) == since.to_document()
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, other) == 0
+    assert backfill_pause(bench.row(rows[1])) == since.to_document()
+    again = replace(other, reason="incident")
+    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, again) == 0
+    assert backfill_pause(bench.row(rows[1])) == replace(again, at=since.at).to_document()
     assert bench.store.backfills(made.uid)[0].held == 2
     assert bench.admit(start(third)) == LeaseLost(occurrence_id=rows[2].id)
     assert bench.settle(running)
@@ -249,6 +256,7 @@ def a_paused_backfill_starts_nothing_and_keeps_nothing_from_others(bench: Bench)
     _resume(bench, made)
     assert bench.claim() == []
     assert bench.store.change_backfill(made.uid, "b1", BackfillChange.RELEASE) == 2
+    assert (bench.row(rows[1]).detail, backfill_pause(bench.row(rows[1]))) == ("", None)
     bench.advance(9)
     claims = {claim.occurrence.id: claim for claim in bench.claim()}
     assert bench.settle(bench.start(claims[rows[1].id]))

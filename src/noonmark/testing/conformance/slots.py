@@ -196,6 +196,123 @@ def what_is_caught_up_runs_in_line_under_every_policy(bench: Bench) -> None:
         assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
 
 
+def _line(bench: Bench, made: Schedule) -> list[Occurrence]:
+    """The fires of a schedule that are caught up and have not begun, by their nominal times."""
+    rows = (bench.row(one.id) for one in bench.snapshot(made).projections if one.caught_up is not None)
+    return sorted(rows, key=lambda row: row.nominal)
+
+
+@case
+def a_line_keeps_its_order_when_two_nodes_claim_parts_of_it(bench: Bench) -> None:
+    for policy in (overlap.Skip(), overlap.Queue(queue_limit=1), overlap.QueueOne(), overlap.CancelRunning()):
+        made = _catch_up(bench, policy)
+        [first] = bench.claim("node-a", limit=1)
+        second, *others = bench.claim("node-b")
+        waiting = [_decide(bench, claim) for claim in (*others, second)]
+        assert {(row.phase, row.waiting_for) for row in waiting} == {(Phase.PENDING, Reason.QUEUED)}
+        bench.advance(LEASE)  # the first node is lost with its claim
+        claims = {claim.occurrence.id: claim for claim in bench.claim("node-c")}
+        assert claims.keys().isdisjoint(row.id for row in waiting)
+        running = _decide(bench, claims[first.occurrence.id])
+        assert running.phase is Phase.DISPATCHING
+        assert bench.settle(running)
+        assert bench.claim_one("node-c").occurrence.id == second.occurrence.id
+        assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+
+
+@case
+def what_ends_a_fire_without_a_start_gives_the_turn_to_the_next(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    [first] = bench.claim("node-a", limit=1)
+    [second] = bench.claim("node-b", limit=1)
+    assert _decide(bench, second).phase is Phase.PENDING
+    assert bench.claim("node-b") == []
+    assert bench.store.cancel(first.occurrence.id)
+    assert bench.row(second.occurrence).holds_slot
+    assert bench.claim_one("node-b").occurrence.id == second.occurrence.id
+    assert [row.id for row in _line(bench, made)] == [second.occurrence.id]
+
+
+@case
+def a_line_keeps_its_order_through_an_edit(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    before = [row.id for row in _line(bench, made)]
+    [_, second] = [*bench.claim("node-a", limit=1), *bench.claim("node-b", limit=1)]
+    assert _decide(bench, second).phase is Phase.PENDING
+    _edit(bench, made, misfire_policy=misfire.CatchUpAll(), overlap_policy=overlap.QueueOne(), timeout=SECOND)
+    assert [row.id for row in _line(bench, made)] == before
+    claims = bench.claim("node-b")
+    assert {claim.occurrence.id for claim in claims} == set(before)  # another overlap policy: each is decided anew
+    decided = {row.id: row for row in (_decide(bench, claim) for claim in reversed(claims))}
+    assert [decided[one].phase for one in before] == [Phase.DISPATCHING, Phase.PENDING]
+    assert bench.settle(bench.row(before[0]))
+    assert bench.claim_one("node-b").occurrence.id == before[1]
+
+
+@case
+def a_line_waits_for_the_retries_of_a_fire_in_it(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    first, second = bench.claim()
+    running = _decide(bench, first)
+    _decide(bench, second)
+    assert bench.retry(running, bench.now + LEASE)
+    assert bench.claim() == []
+    bench.advance(LEASE)
+    again = bench.start(bench.claim_one())
+    assert again.id == running.id
+    assert bench.settle(again)
+    assert bench.claim_one().occurrence.id == second.occurrence.id
+    assert len(_line(bench, made)) == 1
+
+
+@case
+def fires_that_were_planned_ahead_join_the_line_of_their_gap(bench: Bench) -> None:
+    declared = {"misfire_policy": misfire.CatchUpAll(), "horizon": Horizon(occurrences=5)}
+    bench.create("uid-1", trigger=IntervalTrigger(10, from_micros(NOW + MINUTE)), **declared)
+    bench.advance(MINUTE + 35 * SECOND)  # each of them is in grace
+    claims = bench.claim()
+    assert len(claims) == len(range(0, 36, 10))
+    newest = claims.pop()
+    waiting = _decide(bench, newest)  # another node is quicker
+    assert (waiting.phase, waiting.waiting_for, waiting.caught_up) == (Phase.PENDING, Reason.QUEUED, bench.now)
+    rows = [_decide(bench, claim) for claim in claims]
+    assert [row.phase for row in rows] == [Phase.DISPATCHING, Phase.PENDING, Phase.PENDING]
+    order, running = [], rows[0]
+    while True:
+        order.append(running.id)
+        assert bench.settle(running)
+        if not (next_ones := bench.claim()):
+            break
+        [claim] = next_ones
+        running = bench.start(claim)
+    assert order == [*(claim.occurrence.id for claim in claims), newest.occurrence.id]
+
+
+@case
+def a_fire_that_comes_due_after_the_gap_was_decided_is_in_no_line(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    running, waiting = [_decide(bench, claim) for claim in bench.claim()]
+    bench.store.renew([hold(running)], now=bench.now, lease=100 * LEASE)
+    bench.advance(MINUTE)
+    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    later = _decide(bench, bench.claim_one())
+    assert (later.phase, later.reason) == (Phase.SKIPPED, Reason.OVERLAP)
+    assert bench.row(waiting).waiting_for is Reason.QUEUED
+
+
+@case
+def what_is_asked_for_does_not_wait_for_a_line(bench: Bench) -> None:
+    made = _catch_up(bench, overlap.Skip())
+    first, second = bench.claim()
+    _decide(bench, second)
+    asked = bench.add(made, "asked for")
+    running = _decide(bench, bench.claim_one())
+    assert (running.id, running.phase) == (asked.id, Phase.DISPATCHING)
+    assert _decide(bench, first).phase is Phase.PENDING
+    assert bench.settle(running)
+    assert bench.claim_one().occurrence.id == first.occurrence.id
+
+
 @case
 def cancel_running_does_not_overtake_a_catch_up(bench: Bench) -> None:
     made = bench.create_quiet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.ports.records import Damaged, Inspected
@@ -37,6 +38,7 @@ PRIMARY = {
 _TABLES = list(PRIMARY)
 _JUDGES = {table: RowCheck(table, list(KINDS[table])) for table in PRIMARY}
 _STATES = "SELECT schedule FROM schedule_states WHERE schedule IN EACH(bigint)"
+_IDS = "SELECT key, schedule_id FROM schedules WHERE key IN EACH(bigint)"
 _BELONGS = {"schedules": "key", "occurrences": "schedule", "runs": "schedule", "event_listeners": "schedule"}
 """The column that names the schedule to which a row belongs."""
 
@@ -47,7 +49,7 @@ def inspect(uow: UnitOfWork, after: Position | None, limit: int) -> Inspected:
     table, place = (_TABLES[0], ()) if after is None else after
     while rows < limit:
         found = _page(uow, table, place, limit - rows)
-        damaged += _judged(uow, table, found)
+        damaged += _with_ids(uow, _judged(uow, table, found))
         rows += len(found)
         if found and rows >= limit:
             return Inspected(rows=rows, damaged=tuple(damaged), after=(table, _key(table, found[-1])))
@@ -65,8 +67,8 @@ def _page(uow: UnitOfWork, table: str, place: tuple[Any, ...], limit: int) -> li
     return uow.session.query(text, *place, limit)
 
 
-def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[Damaged]:
-    """What is wrong with each row, and with rows that belong to no schedule."""
+def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[tuple[Any, Damaged]]:
+    """What is wrong with each row, with the number of its schedule, and with rows that belong to no schedule."""
     kinds = KINDS[table]
     lost = _without_schedule(uow, table, found)
     unread = _unreadable(uow, found) if table == "schedules" else {}
@@ -85,7 +87,17 @@ def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[Da
         if table == "schedule_states" and isinstance(row["fault"], str):
             problems["fault"] = f"says why it was set aside: {row['fault']}"
         for name, problem in problems.items():
-            yield Damaged(table=table, key=key, column=name, problem=problem)
+            schedule = row.get("key" if table == "schedules" else "schedule")
+            yield schedule, Damaged(table=table, key=key, column=name, problem=problem)
+
+
+def _with_ids(uow: UnitOfWork, cells: Iterator[tuple[Any, Damaged]]) -> list[Damaged]:
+    """Damaged cells with the ids of the schedules that their rows are about."""
+    found = list(cells)
+    numbers = sorted({number for number, _ in found if type(number) is int})
+    ids = uow.session.query(_IDS, numbers) if numbers else []
+    texts = {number: text for number, text in ids if isinstance(text, str)}
+    return [replace(cell, schedule_id=texts.get(number)) for number, cell in found]
 
 
 def _without_schedule(uow: UnitOfWork, table: str, found: Sequence[Values]) -> set[Any]:

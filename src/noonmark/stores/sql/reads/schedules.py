@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.json_values import storable
+from noonmark.core.pipeline_ownership import BEYOND, PREFIX
 from noonmark.ports.records import StoredSchedule, lowered
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.snapshots import counters, of_sound, readable
@@ -99,6 +100,21 @@ def plannable(uow: UnitOfWork, now: Micros, limit: int) -> tuple[list[Snapshot],
 def routes(session: Session, source: str) -> list[str]:
     """The routes of the schedules from a source, each once."""
     return [route for (route,) in session.query(_ROUTES, source, source)]
+
+
+_OF_PIPELINES = """
+    SELECT key FROM schedules
+    WHERE tenant = ? AND schedule_id >= ? AND schedule_id < ? AND is_listed = 1 ORDER BY schedule_id LIMIT ?
+"""
+
+
+def of_pipelines(uow: UnitOfWork, tenant: str, limit: int) -> list[Schedule]:
+    """The schedules of pipelines, by id."""
+    found = uow.session.query(_OF_PIPELINES, tenant, PREFIX, BEYOND, limit)
+    states = uow.states_of([key for (key,) in found])
+    read = uow.schedule_cache.read(uow.session, {state.schedule: state.version for state in states})
+    sound = [one for one in read.values() if not isinstance(one, Unreadable)]
+    return sorted(sound, key=lambda schedule: schedule.schedule_id)
 
 
 _POSITION = """
