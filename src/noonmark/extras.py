@@ -9,6 +9,7 @@ from noonmark.core.errors import MissingExtra
 EXTRAS = {
     "server": ("cryptography", "prometheus_client", "python_multipart", "starlette", "structlog", "uvicorn"),
     "postgres": ("psycopg",),
+    "otel": ("opentelemetry",),
 }
 """The packages that the code of each extra imports."""
 

@@ -11,6 +11,7 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.extras import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from noonmark.ports.clock import Clock
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
     from noonmark.targets.http.settings import HttpTargetSettings
+    from noonmark.telemetry.traces import TraceRecorder
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -139,6 +141,26 @@ def make_target(
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
     return CompositeTarget(kinds)
+
+
+def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:
+    """What records the traces of a server and sends them, and what ends it: that sends the rest."""
+    require("otel", "recording traces")
+    from noonmark.telemetry.otlp import make_provider
+    from noonmark.telemetry.traces import TraceRecorder
+
+    provider = make_provider(version=version, node=node)
+    return TraceRecorder(provider, clock.micros, version=version, node=node), provider.shutdown
+
+
+def make_program_traces(clock: Clock, *, version: str, node: str) -> TraceRecorder:
+    """What records the traces of a program, with the tracer provider that the program has set."""
+    require("otel", "recording traces")
+    from opentelemetry import trace
+
+    from noonmark.telemetry.traces import TraceRecorder
+
+    return TraceRecorder(trace.get_tracer_provider(), clock.micros, version=version, node=node)
 
 
 def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:

@@ -81,6 +81,7 @@ class AsyncScheduler:
         secret_key: str | None = None,
         signing_key: str | None = None,
         timezone: str | ZoneInfo | None = None,
+        traces: bool = False,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -96,6 +97,7 @@ class AsyncScheduler:
             secret_key=secret_key,
             signing_key=signing_key,
             timezone=timezone,
+            traces=traces,
             clock=clock,
             sink=sink,
         )

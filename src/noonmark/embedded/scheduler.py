@@ -17,7 +17,17 @@ from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.targets import MAX_THREADS
-from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name, store_url
+from noonmark.wiring import (
+    fresh_id,
+    make_pinger,
+    make_program_traces,
+    make_runner,
+    make_seal,
+    make_store,
+    make_target,
+    node_name,
+    store_url,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -63,6 +73,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.targets.http.settings import HttpTargetSettings
+    from noonmark.telemetry.traces import TraceRecorder
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,6 +101,7 @@ class Scheduler:
         secret_key: str | None = None,
         signing_key: str | None = None,
         timezone: str | ZoneInfo | None = None,
+        traces: bool = False,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -101,7 +113,8 @@ class Scheduler:
         run in threads (`max_workers` is another name for it), and at most `max_processes` in processes, by default one
         per processor. The newest `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at
         most. Secrets are encrypted with `secret_key`, as printed by `noonmark secret key`. Requests are signed with
-        `signing_key`, or else with a key that the store has generated.
+        `signing_key`, or else with a key that the store has generated. With `traces`, what happens to occurrences is
+        recorded with the tracer provider that the program has set for OpenTelemetry.
 
         Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
@@ -130,12 +143,14 @@ class Scheduler:
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         unopened = make_store(store_url(store), self._clock)
+        recorder = make_program_traces(self._clock, version=__version__, node=node_name()) if traces else None
         self._runtime = Runtime(
-            node=node_name(),
+            node=node_name() if recorder is None else recorder.node,
             store=unopened,
             clock=self._clock,
             target=self._new_target(unopened),
-            sink=sink,
+            sink=_all_sinks(sink, recorder),
+            traces=recorder,
             pinger=make_pinger(),
             version=__version__,
             timing=timing,
@@ -934,6 +949,15 @@ class Scheduler:
         self._runners.after_fork()
         self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name(), pinger=make_pinger())
+
+
+def _all_sinks(sink: EventSink | None, recorder: TraceRecorder | None) -> EventSink | None:
+    """What takes the events of the driver."""
+    if sink is None or recorder is None:
+        return sink or recorder
+    from noonmark.telemetry.logs import CompositeSink
+
+    return CompositeSink(sink, recorder)
 
 
 def _thread_limit(max_threads: object, max_workers: object) -> int:

@@ -88,6 +88,7 @@ class ServerOptions:
     keep_days: Annotated[str | None, _option("keep_days")] = None
     log_level: Annotated[str | None, _option("log_level")] = None
     log_format: Annotated[str | None, _option("log_format")] = None
+    traces: Annotated[str | None, _option("traces")] = None
     max_per_user: Annotated[str | None, _option("max_per_user")] = None
     min_interval_minutes: Annotated[str | None, _option("min_interval_minutes")] = None
     max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None

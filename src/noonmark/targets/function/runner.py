@@ -167,7 +167,8 @@ class FunctionRunner:
             return not_started(assignment, assignment.stop_reason, now=self._now())
         token = _current.set(assignment)
         try:
-            return _call(self.functions, assignment, asyncio.run, self._now)
+            with assignment.traced():
+                return _call(self.functions, assignment, asyncio.run, self._now)
         finally:
             _current.reset(token)
 
@@ -196,7 +197,8 @@ class FunctionRunner:
             return
         deadline = assignment.ends_by(assignment.started)
         _current.set(assignment)  # in the context of this task, which the next one inherits
-        task = asyncio.ensure_future(_result_or_error(function, args, kwargs))
+        with assignment.traced():  # the task inherits that, too
+            task = asyncio.ensure_future(_result_or_error(function, args, kwargs))
         assignment.signal = _TaskCancel(self._loop, task, assignment.signal)
         timeout = None if deadline is None else max(0, deadline - assignment.started) / SECOND
         _, running = await asyncio.wait([task], timeout=timeout)
