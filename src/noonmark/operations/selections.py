@@ -143,7 +143,7 @@ def _selected(
     if SchedulePhase.DELETED in (arguments.phase or ()):
         raise InvalidRequest("must not be deleted: nothing can be done with a deleted schedule", field="phase")
     filters = ScheduleFilters.read(given)
-    wanted, _ = schedule_filter(filters)
+    wanted, _ = schedule_filter(caller, filters)
     phases = wanted.phases
     if only is not None:
         phases = frozenset({only}) if not phases else phases & {only}

@@ -222,6 +222,24 @@ def show_secrets(secrets: Sequence[dict[str, Any]]) -> None:
     show_table(titles, rows, _count(secrets, "secret"), optional=("UTC",))
 
 
+def show_keys(keys: Sequence[dict[str, Any]]) -> None:
+    times = local_times()
+    titles = ["Key", "Tenant", "User", "Scopes", "Name", "Status", *times.titles("Last used")]
+    rows = [
+        [
+            key["key_id"],
+            key["tenant"],
+            key["user"],
+            ", ".join(key["scopes"]),
+            (key["name"] or "-") + (" (agent)" if key["agent"] else ""),
+            key["status"],
+            *times.cells(key["last_used_at_utc"]),
+        ]
+        for key in keys
+    ]
+    show_table(titles, rows, _count(keys, "key"), optional=("UTC", "Name"))
+
+
 def show_audit_entries(entries: Sequence[dict[str, Any]], more: str) -> None:
     times = local_times()
     titles = ["#", *times.titles("At"), "Who", "Did", "Schedule", "Revision", "Why"]
