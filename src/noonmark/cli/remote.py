@@ -58,23 +58,23 @@ class Remote(Protocol):
 
 
 @contextmanager
-def connect(connection: Connection) -> Iterator[Remote]:
-    """Use the server or store that the options name."""
+def connect(connection: Connection, *, timeout: float | None = None) -> Iterator[Remote]:
+    """Use the server or store that the options name; a timeout, in seconds, is for a server."""
     if connection.store is not None and connection.server is not None:
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
-    remote = _server(connection.server) if connection.store is None else StoreRemote(connection.store)
+    remote = _server(connection.server, timeout) if connection.store is None else StoreRemote(connection.store)
     try:
         yield ByName(remote)
     finally:
         remote.close()
 
 
-def _server(url: str | None) -> Remote:
+def _server(url: str | None, timeout: float | None) -> Remote:
     from noonmark.client import Client  # noqa: PLC0415 - --store needs no HTTP client
 
     address = url or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
     try:
-        return ServerRemote(Client(address))
+        return ServerRemote(Client(address) if timeout is None else Client(address, timeout=timeout))
     except InvalidRequest as error:
         raise InvalidRequest(error.message, field=SERVER_VARIABLE if url is None else "--server") from None
 

@@ -52,6 +52,7 @@ from noonmark.wiring import (
     make_seal,
     make_store,
     make_target,
+    make_traces,
     make_uploads,
     node_name,
     upload_folder,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.server.config import Loaded, Settings
     from noonmark.telemetry.metrics import LabelledSchedules
+    from noonmark.telemetry.traces import TraceRecorder
 
 logger = logging.getLogger("noonmark.serve")
 KEEP_ALIVE = 5
@@ -88,7 +90,7 @@ class StopRequested(KeyboardInterrupt):
 def host(loaded: Loaded, listener: socket.socket) -> int:
     """Run a server until a signal stops it; returns the exit code."""
     settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
-    logs.configure(level=settings.log_level, form=settings.log_format)
+    logs.configure(level=settings.log_level, form=settings.log_format, trace_ids=settings.traces != "off")
     if settings.allow_commands:
         hide_process()
     with ExitStack() as cleanup:
@@ -102,7 +104,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             cleanup.callback(store.close)
             store.open()
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
-            worker = _create_worker(settings, functions, store, clock, metrics)
+            traces = _create_traces(settings, clock, cleanup)
+            worker = _create_worker(settings, functions, store, clock, metrics, traces)
             metrics.watch(worker)
             cleanup.callback(worker.close)
             app = _create_app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
@@ -156,8 +159,22 @@ def _claim_delay(store: Store, worker: Worker) -> Micros:
     return 0 if since is None else max(0, store.clock() - since)
 
 
+def _create_traces(settings: Settings, clock: SystemClock, cleanup: ExitStack) -> TraceRecorder | None:
+    """What records traces; what it has recorded is sent when the server stops."""
+    if settings.traces == "off":
+        return None
+    recorder, shut_down = make_traces(clock, version=__version__, node=node_name())
+    cleanup.callback(shut_down)
+    return recorder
+
+
 def _create_worker(
-    settings: Settings, functions: FunctionRegistry, store: Store, clock: SystemClock, metrics: Metrics
+    settings: Settings,
+    functions: FunctionRegistry,
+    store: Store,
+    clock: SystemClock,
+    metrics: Metrics,
+    traces: TraceRecorder | None,
 ) -> Worker:
     programs = ProgramPolicy(
         settings.allow_commands,
@@ -179,11 +196,12 @@ def _create_worker(
         public_url=settings.public_url,
     )
     runtime = Runtime(
-        node=node_name(),
+        node=node_name() if traces is None else traces.node,
         store=store,
         clock=clock,
         target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound, seal),
-        sink=CompositeSink(metrics, LogSink()),
+        sink=CompositeSink(metrics, LogSink(), *([] if traces is None else [traces])),
+        traces=traces,
         pinger=make_pinger(outbound),
         version=__version__,
         timing=timing,
@@ -275,6 +293,7 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         base_url=_base_url(settings),
         pinger=worker.pinger,
         report=metrics.report,
+        traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,

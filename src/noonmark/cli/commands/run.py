@@ -67,7 +67,7 @@ def failures(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - not for --json
 
     show_failures(answer["occurrences"], more_entries(answer, limit))
 
@@ -104,7 +104,7 @@ def redrive(
 
 
 def _show_redrive(answer: dict[str, Any], *, dry_run: bool) -> None:
-    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - not for --json
 
     show_failures(answer["occurrences"], " would run again" if dry_run else " to run again")
     for refused in answer["refused"]:
@@ -275,7 +275,7 @@ def list_occurrences(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - not for --json
 
     show_occurrences(answer["occurrences"], more_entries(answer, limit))
 
@@ -287,7 +287,7 @@ def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Con
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - not for --json
 
     show_runs(answer["runs"], more_entries(answer, limit))
 
@@ -314,7 +314,7 @@ def explain(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - not for --json
 
     show_explanation(one_line(answer["summary"]), answer["steps"])
 
@@ -385,7 +385,7 @@ def _count_phases(
 
 def _show_backfill(answer: dict[str, Any], phases: dict[str, int], *, dry_run: bool) -> None:
     if dry_run:
-        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - rich is slow to load
+        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - not for --json
 
         show_occurrences(answer["occurrences"], " would run")
         return

@@ -182,7 +182,7 @@ def _show_schedule(connection: Connection, document: dict[str, Any], verb: str, 
     if connection.as_json:
         print_json(document)
         return
-    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - not for --json
 
     show_schedule(document, f"{verb} {display_name(document)}.")
     if note is not None:
@@ -225,7 +225,7 @@ def show_schedule_list(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_schedules  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_schedules  # noqa: PLC0415 - not for --json
 
     show_schedules(answer[entries], more_entries(answer, limit))
     for warning in answer.get("warnings", []):
@@ -241,7 +241,7 @@ def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection())
             print_json(document | {"occurrences": latest})
             return
         runs = remote.call("schedule/runs", {"schedule_id": schedule_id, "limit": 1})["runs"]
-    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - not for --json
 
     show_schedule(document, display_name(document), latest, runs)
 
@@ -272,7 +272,7 @@ def preview(
             return
         if schedule_id is not None:
             document = remote.call("schedule/get", {"schedule_id": schedule_id})["trigger"]
-    from noonmark.cli.render.details import show_preview  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.details import show_preview  # noqa: PLC0415 - not for --json
 
     show_preview(answer, document, after=start, count=count)
     if schedule_id is None and (note := zone_note(trigger)) is not None:
@@ -358,7 +358,7 @@ def act_on_selection(
     if connection.as_json:
         print_json(answer)
     else:
-        from noonmark.cli.render.tables import show_selected  # noqa: PLC0415 - rich is slow to load
+        from noonmark.cli.render.tables import show_selected  # noqa: PLC0415 - not for --json
 
         show_selected(answer, f"Would have {verb.lower()}" if selection.dry_run else verb)
     return EXIT_FAILED if answer["count"] < len(answer["schedules"]) else 0

@@ -13,6 +13,7 @@ from noonmark.cli.options import AsJson
 from noonmark.cli.output import print_errors, print_json, printable
 from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
+from noonmark.extras import require
 from noonmark.server.config import SETTINGS, Loaded, load
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class ServerOptions:
     keep_days: Annotated[str | None, _option("keep_days")] = None
     log_level: Annotated[str | None, _option("log_level")] = None
     log_format: Annotated[str | None, _option("log_format")] = None
+    traces: Annotated[str | None, _option("traces")] = None
     max_per_user: Annotated[str | None, _option("max_per_user")] = None
     min_interval_minutes: Annotated[str | None, _option("min_interval_minutes")] = None
     max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None
@@ -107,6 +109,7 @@ def serve(*, options: ServerOptions = ServerOptions()) -> int:
     """Run a server: answer requests and run what is due."""
     from noonmark.server.transport.listener import listen  # noqa: PLC0415 - config needs no socket
 
+    require("server", "noonmark serve")
     loaded = options.load()
     listener = listen(loaded)  # first, so that a second server on the port does not become a second node
     if loaded.settings.reload:
@@ -146,7 +149,7 @@ def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False)
     if as_json:
         print_json({"settings": loaded.shown(), "file": loaded.file})
         return 0
-    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - not for --json
 
     show_settings(
         {name: (_value(setting["value"]), printable(setting["source"])) for name, setting in loaded.shown().items()}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, assert_never
 
-from rich.text import Text
-
 from noonmark.cli.output import printable, shorten
-from noonmark.cli.render.console import facts_table, open_console
+from noonmark.cli.render.console import Text, facts_table, open_console
 from noonmark.cli.render.fires import print_fires
 from noonmark.core.describe.words import duration_words
 from noonmark.core.policies import OverlapKind
@@ -50,7 +48,7 @@ def show_valid_schedule(declaration: Declaration, upcoming: Upcoming, *, now: da
     """Show that a schedule document is valid, and what it does."""
     name = declaration.name or "The schedule"
     with open_console() as console:
-        console.print(Text.assemble((printable(name), "bold"), " is valid.", style="green"))
+        console.print(Text(printable(name), "bold green"), Text(" is valid.", "green"))
         console.print(facts_table({"Fires": upcoming.text} | summarize(declaration)))
         print_fires(console, upcoming, now)
 
