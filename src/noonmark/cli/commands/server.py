@@ -84,6 +84,7 @@ class ServerOptions:
     allow_hosts: Annotated[list[str] | None, _list_option("allow_hosts")] = None
     signing_key: Annotated[str | None, _option("signing_key")] = None
     secret_key: Annotated[list[str] | None, _list_option("secret_key")] = None
+    traces: Annotated[str | None, _option("traces")] = None
     allow_commands: Annotated[list[str] | None, _list_option("allow_commands")] = None
     allow_env: Annotated[list[str] | None, _list_option("allow_env")] = None
     allow_cwd: Annotated[list[str] | None, _list_option("allow_cwd")] = None
@@ -102,7 +103,6 @@ class ServerOptions:
     keep_days: Annotated[str | None, _option("keep_days")] = None
     log_level: Annotated[str | None, _option("log_level")] = None
     log_format: Annotated[str | None, _option("log_format")] = None
-    traces: Annotated[str | None, _option("traces")] = None
     max_per_user: Annotated[str | None, _option("max_per_user")] = None
     min_interval_minutes: Annotated[str | None, _option("min_interval_minutes")] = None
     max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None

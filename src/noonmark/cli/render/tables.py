@@ -60,7 +60,18 @@ def show_selected(answer: dict[str, Any], verb: str) -> None:
         for one in answer["schedules"]
     ]
     count = f"{answer['count']:,} {'schedule' if answer['count'] == 1 else 'schedules'}"
-    show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}")
+    show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}{_runs_of_selection(answer)}")
+
+
+def _runs_of_selection(answer: dict[str, Any]) -> str:
+    """What became of the runs of deleted schedules; nothing if there were none."""
+    stopped, unfinished = (
+        sum(one[field] or 0 for one in answer["schedules"]) for field in ("stopped_runs", "unfinished_runs")
+    )
+    said = f". Runs that were asked to stop: {stopped:,}" if stopped else ""
+    if unfinished:
+        said += f". Runs that go on: {unfinished:,}; `noonmark schedule delete ID --stop-running` stops those of one"
+    return said
 
 
 OCCURRENCE_OPTIONAL = ("UTC", "Origin")
