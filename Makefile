@@ -91,11 +91,11 @@ docs: setup ## Write the generated reference pages again
 
 # Resolved for the oldest Python we support, whichever one .venv has.
 # Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions. Both locks pin the same versions.
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --group build
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --group build --group demo
 lock: setup ## Pin every dependency again, with hashes, in both locks
 	@echo "==> lock: resolving pyproject.toml into requirements.lock and requirements-runtime.lock"
 	@$(COMPILE) --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
-	@$(COMPILE) --constraint requirements.lock --no-annotate pyproject.toml --output-file requirements-runtime.lock
+	@$(COMPILE) --constraint requirements.lock --no-annotate --extra all pyproject.toml --output-file requirements-runtime.lock
 
 clean: ## Remove .venv, caches and build output
 	@echo "==> clean: removing .venv, caches and build output"

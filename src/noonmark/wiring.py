@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule
+from noonmark.extras import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from noonmark.core.targets.permissions import TargetPermissions
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
     from noonmark.targets.http.settings import HttpTargetSettings
+    from noonmark.telemetry.traces import TraceRecorder
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -49,6 +52,7 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
         path = _expand_home(url.removeprefix(SQLITE))
         return SqliteStore(path, clock.micros, migrates=migrates, creates=migrates or creates_file)
     if isinstance(url, str) and url.startswith(POSTGRES):
+        require("postgres", "a PostgreSQL store")
         from noonmark.stores.postgres import PostgresStore
 
         # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
@@ -93,6 +97,7 @@ def make_seal(keys: str | None) -> Seal | None:
     """What seals and opens secrets with the keys of a setting; None without any, and nothing is sealed."""
     if keys is None:
         return None
+    require("server", "a key that encrypts secrets")
     from noonmark.secret_cipher import AesSeal, read_keys
 
     try:
@@ -138,6 +143,26 @@ def make_target(
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
     return CompositeTarget(kinds, permissions)
+
+
+def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:
+    """What records the traces of a server and sends them, and what ends it: that sends the rest."""
+    require("otel", "recording traces")
+    from noonmark.telemetry.otlp import make_provider
+    from noonmark.telemetry.traces import TraceRecorder
+
+    provider = make_provider(version=version, node=node)
+    return TraceRecorder(provider, clock.micros, version=version, node=node), provider.shutdown
+
+
+def make_program_traces(clock: Clock, *, version: str, node: str) -> TraceRecorder:
+    """What records the traces of a program, with the tracer provider that the program has set."""
+    require("otel", "recording traces")
+    from opentelemetry import trace
+
+    from noonmark.telemetry.traces import TraceRecorder
+
+    return TraceRecorder(trace.get_tracer_provider(), clock.micros, version=version, node=node)
 
 
 def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:

@@ -222,7 +222,7 @@ def phase_of(stage, job):
     return str(stage.scheduler.occurrences(job)[0].phase)
 
 
-@row("nobody could be connected to", (TRIED, 0), (TRIED, 0))
+@row("no connection to the server", (TRIED, 0), (TRIED, 0))
 def nobody_there(stage):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

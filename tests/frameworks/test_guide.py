@@ -59,7 +59,7 @@ def test_gunicorn(site, folder):
     assert site.scheduler.get_job(site.job_named(":report").id).last_result == "sent"
     runs = site.scheduler.runs(site.job_named(":tidy").id)
     completed, cut = (sum(run.outcome is one for run in runs) for one in (Outcome.COMPLETED, Outcome.LEASE_LOST))
-    assert completed <= len(lines(folder, "normalize_placeholders")) <= completed + cut
+    assert completed <= len(lines(folder, "tidied")) <= completed + cut
 
 
 def test_fastapi(site, folder):

@@ -4,6 +4,7 @@ import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import httpx2
@@ -134,6 +135,20 @@ def new_key(service, *, opens_store=False, tenant="*", scopes="admin", **terms):
 def bearer(key):
     """The header that sends a key."""
     return {"Authorization": f"Bearer {key}"}
+
+
+class Keyed:
+    """A client that sends a key, over the connections of another."""
+
+    def __init__(self, http, key):
+        self.http, self.key = http, key
+
+    def request(self, method, path, headers=None, **more):
+        """Send a request."""
+        return self.http.request(method, path, headers={**bearer(self.key), **(headers or {})}, **more)
+
+    def __getattr__(self, method):
+        return partial(self.request, method.upper())
 
 
 @contextmanager

@@ -89,9 +89,10 @@ class Stage:
         """An occurrence that was cancelled before it ran."""
         return self.do("occurrence/cancel", occurrence_id=self.waiting())["occurrence_id"]
 
-    def accepted(self):
+    def accepted(self, **fields):
         """An occurrence that awaits its completion by a client."""
-        one = self.do("schedule/run", schedule_id=self.schedule(target=WORKFLOW), key="taken")["occurrence_id"]
+        made = self.schedule(target=WORKFLOW, **fields)
+        one = self.do("schedule/run", schedule_id=made, key="taken")["occurrence_id"]
         store, lease = self.service.store, 60 * SECOND
         now = store.clock()
         [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one)
@@ -257,13 +258,15 @@ CHANGES = (
         _on("schedule", "ping-url", "--rotate"), audited=2),
     Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
     Row("key/create", lambda at: {"scopes": "read,run", "tenant": "acme", "user": "ada", "name": "ci", "agent": True},
-        lambda asked: ("key", "create", "--scopes", asked["scopes"], "--tenant", "acme", "--user", "ada", "--name", "ci",
-                       "--agent")),
+        lambda _: ("key", "create", "--scopes", "read,run", "--tenant", "acme", "--user", "ada", "--name", "ci",
+                   "--agent")),
     Row("key/revoke", lambda at: {"key_id": at.key(), "reason": "lost"}, _on("key", "revoke", reason="--reason")),
     Row("key/rotate", lambda at: {"key_id": at.key(), "grace_seconds": 60},
         lambda asked: ("key", "rotate", asked["key_id"], "--grace", "1m")),
     Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
+IDENTITY = (Row("whoami", command=_on("whoami")),)
+"""The answer depends on the key that a transport uses."""
 UPLOADS = (
     Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
     Row("upload/delete", lambda at: {"upload_id": at.upload()}, _on("upload", "delete")),

@@ -12,7 +12,7 @@ from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
 from tests.client.scripted_proxy import Awaited
 from tests.server.live_server import SEALING_KEY, serving
-from tests.server.parity import CHANGES, LOOKS, NOBODY, PINGED, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
+from tests.server.parity import CHANGES, IDENTITY, LOOKS, NOBODY, PINGED, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
 from tests.server.transports import METHODS, CallError, ClientCall, ClientMethods, Command, InProcess, JsonRpc, Rest
 
 ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl|nm_live)_[0-9A-Za-z_-]+|parity-\d+|fresh\d+-[0-9a-f]{40})\b")
@@ -150,6 +150,16 @@ def test_worker_operations_control_the_same_worker(stage, row):
         worker.stop()
 
 
+@pytest.mark.parametrize("row", IDENTITY, ids=named)
+def test_the_caller_is_the_same_but_for_its_key(stage, row):
+    expected = stage.in_process.call(row, {})
+    assert expected["key_id"] is None
+    for name, transport in transports_for(stage, row).items():
+        found = transport.call(row, {})
+        assert (found["key_id"] is None) is (name in ON_STORE), name
+        assert {**found, "key_id": None} == expected, name
+
+
 @pytest.mark.parametrize("row", UPLOADS, ids=named)
 def test_uploads_are_the_same_except_without_a_server(stage, row):
     stage.upload()
@@ -246,7 +256,7 @@ NOT_TAKEN = {
 
 
 def test_every_operation_has_rows_that_succeed_and_fail():
-    assert {row.operation for row in (*LOOKS, *CHANGES, *UPLOADS, *WORKER)} == set(OPERATIONS)
+    assert {row.operation for row in (*LOOKS, *CHANGES, *IDENTITY, *UPLOADS, *WORKER)} == set(OPERATIONS)
     assert {row.operation for row in WRONG} == set(OPERATIONS)
     assert set(METHODS) == set(OPERATIONS)
     assert {row.operation for row in CHANGES} | {

@@ -6,9 +6,15 @@ import logging
 
 import pytest
 import structlog
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
+from noonmark.core.trace_context import trace_id
 from noonmark.telemetry import logs
 from noonmark.telemetry.logs import CONTINUED, MAX_TEXT
+from noonmark.telemetry.traces import TraceRecorder
 
 HOSTILE = "a\r\nFAKE level=error\x1b[2J\x00\u202etxt.exe\u2028\x85\ud800"
 MARK = "hunter2-marked"
@@ -217,3 +223,23 @@ def test_closed_stream_does_not_disturb_the_work(log):
     log()
     logs.configure(stream=Gone())
     logging.getLogger("noonmark.driver").error("nobody reads this")
+
+
+def test_log_lines_have_the_trace_of_their_occurrence_or_request(log):
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    recorder = TraceRecorder(provider, lambda: 0, version="1")
+    lines, logger = log(trace_ids=True), logging.getLogger("noonmark.test")
+    with recorder.request("GET", "/x", {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}) as set_status:
+        logger.info("in a request")
+        set_status(503)
+    logger.info("of an occurrence", extra={"occurrence_id": "occ_1"})
+    logger.info("neither")
+    request, occurrence, neither = map(json.loads, lines())
+    (span,) = exporter.get_finished_spans()
+    assert request["trace_id"] == f"{span.context.trace_id:032x}" == "a" * 32
+    assert request["span_id"] == f"{span.context.span_id:016x}" != "b" * 16
+    assert f"{span.parent.span_id:016x}" == "b" * 16
+    assert span.status.status_code is StatusCode.ERROR
+    assert occurrence["trace_id"] == trace_id("occ_1")
+    assert "trace_id" not in neither

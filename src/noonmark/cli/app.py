@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,6 +40,11 @@ COMMANDS = {
     "whoami": ("key:whoami", "Show the tenant, the user and the scopes of your key.", "[OPTIONS]"),
     "limits": ("key:limits", "Show your limits and how much of each is used.", "[OPTIONS]"),
     "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
+    "completion": (
+        "completion:completion",
+        "Print the script that completes commands in bash, zsh or fish.",
+        "SHELL",
+    ),
     "call": ("call:call", "Call any operation by name and print its answer.", "[OPTIONS] OPERATION"),
 }
 """The single commands: where each is, what it does, and its usage."""
@@ -153,6 +159,8 @@ PROGRAM_COMMANDS = {
     ("trigger", "create"): "[BUNDLE]",
 }
 """The commands that may end in `--` and a program with its arguments, and the arguments before that."""
+COMPLETION_VARIABLE = "_NOONMARK_COMPLETE"
+"""Set by the script of a shell, which then asks what may follow the words so far."""
 _NEGATIVE_DURATION = re.compile(r"-[\d.]+(ms|s|m|h|d)", re.ASCII)
 _SECRET_WORD = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 
@@ -184,7 +192,13 @@ def _make_group(name: str) -> CommandGroup:
 def _load(name: str, location: str, usage: str | None) -> FunctionCommand:
     """Import a command."""
     module, _, function = location.partition(":")
-    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage)
+    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage, _offer)
+
+
+def _offer(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
+    from noonmark.cli.completion import offer  # noqa: PLC0415 - only a shell asks for it
+
+    return offer(kind, given, incomplete)
 
 
 def load_command(*path: str) -> FunctionCommand:
@@ -213,6 +227,10 @@ app = _make_app()
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from noonmark.cli.completion import answer  # noqa: PLC0415 - only a shell asks for it
+
+        return answer(app, instruction, COMPLETION_VARIABLE)
     words, rest = _split_at_dashes(_expand_upload(_options_last(arguments)))
     as_json = "--json" in words
     try:

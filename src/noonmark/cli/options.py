@@ -13,13 +13,20 @@ POLICIES = Group("Name and policies", 3)
 SELECTION = Group("Selection", 4)
 CONNECTION = Group("Connection", 9)
 
+
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
-ScheduleId = Annotated[str, Parameter(help="The id of the schedule, or its name if no other has it.")]
+ScheduleId = Annotated[
+    str, Parameter(help="The id of the schedule, or its name if no other has it.", complete="schedule")
+]
 OneOrSelection = Annotated[
     str | None,
-    Parameter(show_default=False, help="The id of the schedule, or its name if no other has it; or select several."),
+    Parameter(
+        show_default=False,
+        help="The id of the schedule, or its name if no other has it; or select several.",
+        complete="schedule",
+    ),
 ]
 Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
 Limit = Annotated[int, Parameter(help="The maximum number of entries, newest first.")]

@@ -88,9 +88,7 @@ def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], None
     if total is None or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 - slow to load
-    from rich.progress import Progress  # noqa: PLC0415 - slow to load
+    from click import progressbar  # noqa: PLC0415 - only for a terminal
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda count: progress.advance(task, count)
+    with progressbar(length=total, label=title, file=sys.stderr) as bar:
+        yield bar.update

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -17,7 +18,7 @@ import click
 from noonmark.cli.help import entry, paragraphs, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -43,8 +44,8 @@ class Parameter:
     """Whether one option takes all words up to the next option."""
     allow_leading_hyphen: bool | None = None
     """Whether the next word is the value, even if it looks like an option."""
-    complete: Callable[[dict[str, Any], str], list[str]] | None = None
-    """What a shell offers: from the options that are given already, and the beginning of the word."""
+    complete: str | None = None
+    """What a shell offers for it: `schedule` or `shell`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,15 @@ class Field:
         return self.kind(given) if self.is_repeatable and not self.is_variadic else given
 
 
+Offer = Callable[[str, dict[str, Any], str], list[str]]
+"""The words of a kind that a shell offers, from the options that are given already and the beginning of the word."""
+
+
 class FunctionCommand(click.Command):
     """A command that calls a function."""
 
-    def __init__(self, name: str, function: Callable[..., int | None], usage: str | None = None) -> None:
+    def __init__(self, name: str, function: Callable[..., int | None], usage: str | None, offer: Offer) -> None:
+        self.offer = offer
         self.fields = tuple(_fields(function))
         self.function, self.usage = function, usage
         super().__init__(
@@ -170,7 +176,7 @@ class FunctionCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         """Call the function."""
-        return self.function(*self._positional(ctx), **self._keywords(ctx)) or 0
+        return self.function(*self._positional(ctx), **self.keywords(ctx)) or 0
 
     def _positional(self, ctx: click.Context) -> list[Any]:
         values: list[Any] = []
@@ -180,7 +186,8 @@ class FunctionCommand(click.Command):
                 values += given if field.is_variadic else [field.default if given is None else given]
         return values
 
-    def _keywords(self, ctx: click.Context) -> dict[str, Any]:
+    def keywords(self, ctx: click.Context) -> dict[str, Any]:
+        """The options of a parsed command, as its function takes them."""
         given: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for field in self.fields:
@@ -346,7 +353,7 @@ def _completion(
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks for it
 
         given = {each.names[0]: ctx.params.get(each.dest) for each in command.fields}
-        return [CompletionItem(word) for word in complete(given, incomplete)]
+        return [CompletionItem(word) for word in command.offer(complete, given, incomplete)]
 
     return offered
 

@@ -59,26 +59,31 @@ class Remote(Protocol):
 
 
 @contextmanager
-def connect(connection: Connection) -> Iterator[Remote]:
-    """Use the server or store that the options name."""
+def connect(connection: Connection, *, timeout: float | None = None) -> Iterator[Remote]:
+    """Use the server or store that the options name; a timeout, in seconds, is for a server."""
     if connection.store is not None and connection.server is not None:
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
     if connection.store is not None and (connection.key is not None or connection.key_file is not None):
         raise InvalidRequest("needs no key: whoever can open a store may do everything", field="--store")
-    remote = _server(connection) if connection.store is None else StoreRemote(connection.store, connection.as_tenant)
+    remote = (
+        _server(connection, timeout)
+        if connection.store is None
+        else StoreRemote(connection.store, connection.as_tenant)
+    )
     try:
         yield ByName(remote)
     finally:
         remote.close()
 
 
-def _server(connection: Connection) -> Remote:
+def _server(connection: Connection, timeout: float | None) -> Remote:
     from noonmark.client import Client  # noqa: PLC0415 - --store needs no HTTP client
 
     address = connection.server or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
     key = find_key(connection, address)
     try:
-        return ServerRemote(Client(address, key=key, tenant=connection.as_tenant))
+        limit = {} if timeout is None else {"timeout": timeout}
+        return ServerRemote(Client(address, key=key, tenant=connection.as_tenant, **limit))
     except InvalidRequest as error:
         source = SERVER_VARIABLE if connection.server is None else "--server"
         field = {"base_url": source, "tenant": "--as-tenant"}.get(error.field, error.field)

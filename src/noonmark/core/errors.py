@@ -20,7 +20,8 @@ NoonmarkError
 ├── AnswerTooLarge           answer_too_large
 ├── Unreachable              unreachable
 ├── StoreUnavailable         store_unavailable
-└── PipelineError            pipeline_failed
+├── PipelineError            pipeline_failed
+└── MissingExtra             missing_extra         (also ImportError)
 """
 
 from __future__ import annotations
@@ -231,3 +232,9 @@ class PipelineError(NoonmarkError):
         more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
         super().__init__(f"stage {stage!r} failed ({first}{more})")
         self.stage, self.errors = stage, errors
+
+
+class MissingExtra(NoonmarkError, ImportError):
+    """A part of Noonmark that is installed on request is not installed; the message has the command to type."""
+
+    code = "missing_extra"

@@ -13,7 +13,7 @@ from noonmark.driver.store_executor import resolve_threadsafe
 from noonmark.embedded.arguments import POLL_SECONDS, STOP_SIGNALS, exit_timeout
 from noonmark.embedded.runners import LoopRunner
 from noonmark.embedded.scheduler import Scheduler
-from noonmark.targets.worker_pool import MAX_THREADS
+from noonmark.targets import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,6 +81,7 @@ class AsyncScheduler:
         secret_key: str | None = None,
         signing_key: str | None = None,
         timezone: str | ZoneInfo | None = None,
+        traces: bool = False,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -96,6 +97,7 @@ class AsyncScheduler:
             secret_key=secret_key,
             signing_key=signing_key,
             timezone=timezone,
+            traces=traces,
             clock=clock,
             sink=sink,
         )

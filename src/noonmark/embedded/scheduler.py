@@ -15,51 +15,19 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
-from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
-from noonmark.core.event import parse_event
-from noonmark.core.instants import from_micros, to_text
-from noonmark.core.json_values import json_copy
-from noonmark.core.signatures import tenant_key
-from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger, Trigger, parse_trigger
-from noonmark.core.triggers.interval import UNITS
-from noonmark.core.triggers.recurrence import zone_argument
-from noonmark.core.triggers.trigger import trigger_argument
-from noonmark.embedded.arguments import (
-    POLL_SECONDS,
-    STOP_SIGNALS,
-    count_argument,
-    duration_argument,
-    event_type_argument,
-    exit_timeout,
-    instant_argument,
-    instant_or_text_argument,
-    limit_argument,
-    signing_key_argument,
+from noonmark.targets import MAX_THREADS
+from noonmark.wiring import (
+    fresh_id,
+    make_pinger,
+    make_program_traces,
+    make_runner,
+    make_seal,
+    make_store,
+    make_target,
+    node_name,
+    store_url,
 )
-from noonmark.embedded.declarations import OWNER, Declarations, daily_at, interval_of
-from noonmark.embedded.documents import (
-    check_options,
-    command_target,
-    copied_target,
-    http_target,
-    target_options,
-    target_route,
-)
-from noonmark.embedded.jobs import Job, read_job, read_jobs, status_argument
-from noonmark.embedded.references import check_callable, check_name, future_reference
-from noonmark.embedded.run_now import any_runner, read_request, run_now
-from noonmark.embedded.runners import register_fork
-from noonmark.operations import events, schedule_edits
-from noonmark.operations.models.arguments import MAX_PREVIEW
-from noonmark.operations.preview import fires_of, fires_of_schedule
-from noonmark.operations.service import Caller, Service
-from noonmark.ports.records import ScheduleFilter
-from noonmark.ports.runtime import Runtime, Timing
-from noonmark.targets.command.programs import ProgramPolicy
-from noonmark.targets.function.registry import FunctionRegistry
-from noonmark.targets.worker_pool import MAX_THREADS
-from noonmark.wiring import fresh_id, make_pinger, make_runner, make_seal, make_store, make_target, node_name, store_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,6 +52,7 @@ if TYPE_CHECKING:
     )
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
+    from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation, Redrive
     from noonmark.embedded.declarations import Decorator, ExpectedId, JobFunction
     from noonmark.embedded.documents import (
@@ -94,19 +63,20 @@ if TYPE_CHECKING:
         TargetOptions,
         Upstream,
     )
-    from noonmark.embedded.jobs import JobStatus
+    from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
+    from noonmark.operations.service import Caller, Service
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord, StoredSchedule
+    from noonmark.ports.runtime import Runtime
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.targets.http.settings import HttpTargetSettings
+    from noonmark.telemetry.traces import TraceRecorder
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_REDRIVER = Caller(owner=OWNER, name="embedded", source="embedded", operation="occurrence/redrive")
-"""The program itself, in the audit log."""
 
 
 class Scheduler:
@@ -131,6 +101,7 @@ class Scheduler:
         secret_key: str | None = None,
         signing_key: str | None = None,
         timezone: str | ZoneInfo | None = None,
+        traces: bool = False,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -142,13 +113,20 @@ class Scheduler:
         run in threads (`max_workers` is another name for it), and at most `max_processes` in processes, by default one
         per processor. The newest `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at
         most. Secrets are encrypted with `secret_key`, as printed by `noonmark secret key`. Requests are signed with
-        `signing_key`, or else with a key that the store has generated.
+        `signing_key`, or else with a key that the store has generated. With `traces`, what happens to occurrences is
+        recorded with the tracer provider that the program has set for OpenTelemetry.
 
         Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
         shows twice is the first of the two.
         """
-        from noonmark.embedded.runners import RunnerPool
+        from noonmark.core.triggers.recurrence import zone_argument
+        from noonmark.embedded.arguments import count_argument, duration_argument, signing_key_argument
+        from noonmark.embedded.declarations import Declarations
+        from noonmark.embedded.runners import RunnerPool, register_fork
+        from noonmark.ports.runtime import Runtime, Timing
+        from noonmark.targets.command.programs import ProgramPolicy
+        from noonmark.targets.function.registry import FunctionRegistry
 
         self._clock = clock or SystemClock()
         self._functions = FunctionRegistry()
@@ -165,12 +143,14 @@ class Scheduler:
         self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         unopened = make_store(store_url(store), self._clock)
+        recorder = make_program_traces(self._clock, version=__version__, node=node_name()) if traces else None
         self._runtime = Runtime(
-            node=node_name(),
+            node=node_name() if recorder is None else recorder.node,
             store=unopened,
             clock=self._clock,
             target=self._new_target(unopened),
-            sink=sink,
+            sink=_all_sinks(sink, recorder),
+            traces=recorder,
             pinger=make_pinger(),
             version=__version__,
             timing=timing,
@@ -279,6 +259,8 @@ class Scheduler:
         timeout, or when it is cancelled, it ends together with everything it has started. The other options are those
         of `schedule`.
         """
+        from noonmark.embedded.documents import command_target
+
         return self._declare_target(command_target(argv, env, cwd, stdin=stdin, limits=limits), options)
 
     def schedule_http(  # noqa: PLR0913 - each is a part of the request
@@ -305,6 +287,8 @@ class Scheduler:
         seconds by default. A receiver that takes the work over, where a server with a `public_url` sends the request,
         has `completion_timeout_seconds` to report its end, a day by default. The other options are those of `schedule`.
         """
+        from noonmark.embedded.documents import http_target
+
         request = http_target(
             url,
             method=method,
@@ -347,6 +331,8 @@ class Scheduler:
         **options: Unpack[Options],
     ) -> Decorator:
         """Fire by a cron expression, or by several."""
+        from noonmark.core.triggers import CronTrigger
+
         return self._decorator(lambda: CronTrigger(expressions, timezone, dst), options)
 
     def every(
@@ -359,14 +345,20 @@ class Scheduler:
         **options: Unpack[Options],
     ) -> Decorator:
         """Fire at an interval, counted from the moment of the first declaration."""
+        from noonmark.embedded.declarations import interval_of
+
         return self._decorator(lambda: interval_of(seconds=seconds, minutes=minutes, hours=hours, days=days), options)
 
     def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
         """Fire once, at an instant."""
+        from noonmark.core.triggers import OnceTrigger
+
         return self._decorator(lambda: OnceTrigger(at), options)
 
     def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[Options]) -> Decorator:
         """Fire every day at a local time such as 09:00 or 09:00:30."""
+        from noonmark.embedded.declarations import daily_at
+
         return self._decorator(lambda: daily_at(at, timezone), options)
 
     def on_event(
@@ -376,6 +368,8 @@ class Scheduler:
         **options: Unpack[Options],
     ) -> Decorator:
         """Fire whenever an event of the type is emitted that passes the filters."""
+        from noonmark.core.triggers import EventTrigger
+
         return self._decorator(lambda: EventTrigger(event_type, filters), options)
 
     # Change schedules.
@@ -386,6 +380,8 @@ class Scheduler:
         What is due from now on follows the new declaration. What runs already, or is due within 20 ms, finishes under
         the old one.
         """
+        from noonmark.embedded.jobs import read_job
+
         self._open()
         self._declarations.update(job_id, func, dict(changes))
         self._runners.wake()
@@ -399,6 +395,9 @@ class Scheduler:
 
     def pause(self, job_id: str | Job, *, reason: str | None = None, until: datetime | None = None) -> None:
         """Pause a schedule; fires missed meanwhile are recorded as skipped. At `until` it resumes automatically."""
+        from noonmark.embedded.arguments import instant_argument
+        from noonmark.operations import schedule_edits
+
         schedule = self._find(job_id).schedule
         ends = None if until is None else instant_argument("until", self._aware(until))
         schedule_edits.pause(self._store, schedule.uid, by=schedule.owner.user, reason=reason, until=ends)
@@ -406,11 +405,15 @@ class Scheduler:
 
     def resume(self, job_id: str | Job) -> None:
         """Resume a schedule from now on."""
+        from noonmark.operations import schedule_edits
+
         schedule_edits.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead)
         self._runners.wake()
 
     def cancel(self, job_id: str | Job) -> bool:
         """Delete a schedule and ask its runs to stop; False when it is unknown, deleted or completed."""
+        from noonmark.operations import schedule_edits
+
         try:
             asked = schedule_edits.cancel(self._store, self._find(job_id))
         except NotFound:
@@ -425,6 +428,8 @@ class Scheduler:
 
         Returns how many runs were asked to stop.
         """
+        from noonmark.operations import schedule_edits
+
         uid = self._find(job_id).schedule.uid
         schedule_edits.delete(self._store, uid)
         stopped = schedule_edits.stop_runs(self._store, uid) if stop_running else 0
@@ -441,6 +446,8 @@ class Scheduler:
         That includes schedules which others create through a server on the same store, with arguments of their choice.
         A function that only has a `function_name=` is called for schedules of Python programs alone.
         """
+        from noonmark.embedded.references import check_callable, check_name
+
         check_callable(func)
         check_name("name", name)
         self._functions.register(name, func)
@@ -460,6 +467,8 @@ class Scheduler:
         Without `wait`, runs are handed back at once, and run again elsewhere, or after the next start. A function that
         runs here may call it too; it does not wait for itself.
         """
+        from noonmark.embedded.arguments import duration_argument
+
         if not wait:
             self._runners.stop(0)
         else:
@@ -471,6 +480,8 @@ class Scheduler:
         It waits for the runs. After a second signal, what has not ended is handed back. Call it in the main thread,
         where signals arrive.
         """
+        from noonmark.embedded.arguments import POLL_SECONDS, STOP_SIGNALS
+
         if threading.current_thread() is not threading.main_thread():
             raise Conflict("signals arrive in the main thread only: call run() there, or start()")
         signals: SimpleQueue[int] = SimpleQueue()  # its put may interrupt its get, which no lock allows
@@ -515,6 +526,8 @@ class Scheduler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop, and wait for the runs; after Ctrl-C only for a moment."""
+        from noonmark.embedded.arguments import exit_timeout
+
         self.stop(timeout=exit_timeout(kind))
 
     def run_now(
@@ -531,6 +544,8 @@ class Scheduler:
         With `wait=False`, return the id of the occurrence at once. It obeys the overlap policy, unless the call sets
         another one; when that forbids it, OverlapConflict is raised. Works without `start`.
         """
+        from noonmark.embedded.run_now import read_request, run_now
+
         request = read_request(self._find(job_id).schedule, payload, overlap)
         return run_now(self._runtime, self._runners.running, self._runners.new, request, wait=wait)
 
@@ -546,6 +561,12 @@ class Scheduler:
         It is stored when this returns, whatever becomes of those schedules. With an id of your own, the same event
         emitted again does nothing.
         """
+        from noonmark.core.documents import present
+        from noonmark.core.event import parse_event
+        from noonmark.core.instants import from_micros
+        from noonmark.embedded.declarations import OWNER
+        from noonmark.operations import events
+
         self._open()
         document = present(event_type=event_type, payload=payload, source=source, event_id=event_id)
         event = parse_event(document, now=from_micros(self._store.clock()))
@@ -557,23 +578,40 @@ class Scheduler:
 
     def get_job(self, job_id: str | Job) -> Job | None:
         """A schedule with its status and its last result; None when it is unknown."""
+        from noonmark.embedded.jobs import read_job
+
         self._open()
         stored = self._declarations.look_up(job_id)
         return None if stored is None else read_job(self._store, stored)
 
     def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
         """All schedules, oldest first, or those with a status; cancelled and deleted ones only with that status."""
+        from noonmark.embedded.declarations import OWNER
+        from noonmark.embedded.jobs import read_jobs, status_argument
+
         self._open()
         return read_jobs(self._store, OWNER.tenant, status=status_argument(status))
 
     def triggers(self, event_type: str | None = None) -> list[Job]:
         """The schedules with an event trigger, oldest first, or those for one type of event."""
+        from noonmark.embedded.arguments import event_type_argument
+        from noonmark.embedded.declarations import OWNER
+        from noonmark.embedded.jobs import read_jobs
+        from noonmark.ports.records import ScheduleFilter
+
         self._open()
         wanted = ScheduleFilter(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
         return read_jobs(self._store, OWNER.tenant, wanted=wanted)
 
     def preview(self, job: str | Job | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
         """The next fires of a schedule or a trigger, after an instant or from now on, what is due included."""
+        from noonmark.core.instants import from_micros
+        from noonmark.core.triggers import Trigger, parse_trigger
+        from noonmark.embedded.arguments import count_argument, instant_argument
+        from noonmark.embedded.jobs import Job
+        from noonmark.operations.models.arguments import MAX_PREVIEW
+        from noonmark.operations.preview import fires_of, fires_of_schedule
+
         self._open()
         stored = self._find(job) if isinstance(job, str | Job) else None
         wanted = count_argument("count", count, high=MAX_PREVIEW)
@@ -590,6 +628,7 @@ class Scheduler:
     def explain(self, job_id: str | Job, at: datetime | str | None = None) -> Explanation:
         """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
         from noonmark.embedded.answers import Explanation
+        from noonmark.embedded.arguments import instant_or_text_argument
         from noonmark.operations.explain import explained
 
         stored = self._find(job_id, deleted=True)
@@ -598,6 +637,10 @@ class Scheduler:
 
     def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
         """The newest events, newest first, whether or not they fired anything; of all types, or of one."""
+        from noonmark.core.json_values import json_copy
+        from noonmark.embedded.arguments import count_argument, event_type_argument
+        from noonmark.embedded.declarations import OWNER
+
         self._open()
         wanted = count_argument("limit", limit)
         found = self._store.events(OWNER.tenant, wanted, event_type=event_type_argument(event_type))
@@ -606,7 +649,10 @@ class Scheduler:
 
     def match_events(self, wanted: str | Job | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""
+        from noonmark.core.triggers.trigger import trigger_argument
         from noonmark.embedded.answers import EventMatches
+        from noonmark.embedded.declarations import OWNER
+        from noonmark.embedded.jobs import Job
         from noonmark.operations.events import matched
         from noonmark.operations.models.arguments import MatchRequest
 
@@ -620,10 +666,14 @@ class Scheduler:
 
     def occurrences(self, job_id: str | Job, limit: int | None = None) -> list[Occurrence]:
         """The occurrences of a schedule, past and planned, newest first; all of them, unless there is a limit."""
+        from noonmark.embedded.arguments import limit_argument
+
         return self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
     def runs(self, job_id: str | Job, limit: int | None = None) -> list[Run]:
         """The runs of a schedule, also those in progress, newest first; all of them, unless there is a limit."""
+        from noonmark.embedded.arguments import limit_argument
+
         return self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
     def failures(
@@ -645,7 +695,7 @@ class Scheduler:
 
         filters = self._occurrence_filters(job_id, since, until, reason=reason, labels=labels)
         request = OccurrenceSearch.read({**filters, "limit": limit})
-        return history.list_failures(self._service(), _REDRIVER, request)
+        return history.list_failures(self._service(), _redriver(), request)
 
     def redrive(  # noqa: PLR0913 - each is a filter of its own
         self,
@@ -666,6 +716,7 @@ class Scheduler:
         a schedule run one after another, unless its overlap policy is allow. `phase` selects other ends than failures,
         such as `"skipped"`. A selection of more than `limit` is refused. With `dry_run`, nothing runs.
         """
+        from noonmark.core.documents import present
         from noonmark.embedded.answers import Redrive
         from noonmark.operations import history
         from noonmark.operations.models.arguments import RedriveRequest
@@ -673,7 +724,7 @@ class Scheduler:
         filters = self._occurrence_filters(job_id, since, until, reason=reason, labels=labels)
         occurrence_id = occurrence if occurrence is None or isinstance(occurrence, str) else occurrence.id
         arguments = present(occurrence_id=occurrence_id, phase=phase, limit=limit, dry_run=dry_run)
-        rows, refused = history.run_again(self._service(), _REDRIVER, RedriveRequest.read({**filters, **arguments}))
+        rows, refused = history.run_again(self._service(), _redriver(), RedriveRequest.read({**filters, **arguments}))
         return Redrive(occurrences=tuple(rows), refused=refused)
 
     def nodes(self) -> list[NodeRecord]:
@@ -690,6 +741,7 @@ class Scheduler:
         `api.example.com`, `api.example.com:8443`, or `*.example.com` for all below that one. The value is that of a
         whole header: `Bearer` and a token, for instance.
         """
+        from noonmark.embedded.declarations import OWNER
         from noonmark.operations import secrets
 
         self._open()
@@ -699,11 +751,14 @@ class Scheduler:
 
     def secrets(self) -> list[Secret]:
         """The secrets by name, each with its hosts."""
+        from noonmark.embedded.declarations import OWNER
+
         self._open()
         return self._store.secrets(OWNER.tenant)
 
     def delete_secret(self, name: str) -> Secret:
         """Delete a secret; requests that need it are not sent from then on, and say why."""
+        from noonmark.embedded.declarations import OWNER
         from noonmark.operations import secrets
 
         self._open()
@@ -715,6 +770,9 @@ class Scheduler:
         It is the `signing_key` of the scheduler, or else derived from a key that the store has generated, and the same
         for all who use that store.
         """
+        from noonmark.core.signatures import tenant_key
+        from noonmark.embedded.declarations import OWNER
+
         self._open()
         return tenant_key(self._keys, self._store.own_key(), OWNER.tenant)
 
@@ -747,6 +805,8 @@ class Scheduler:
 
     def _service(self) -> Service:
         """What operations need of this process."""
+        from noonmark.operations.service import Service
+
         return Service(
             store=self._store,
             lookahead=self._runtime.timing.lookahead,
@@ -762,6 +822,10 @@ class Scheduler:
         until: datetime | None,
         **others: Any,  # noqa: ANN401 - filters as an operation reads them
     ) -> dict[str, Any]:
+        from noonmark.core.documents import present
+        from noonmark.core.instants import from_micros, to_text
+        from noonmark.embedded.arguments import instant_argument
+
         now = from_micros(self._store.clock())
         starts = None if since is None else self._aware(now - since if isinstance(since, timedelta) else since)
         return present(
@@ -776,6 +840,8 @@ class Scheduler:
         return self._declarations.find(job_id, deleted=deleted)
 
     def _declare(self, func: Callable[..., Any] | Mapping[str, Any], options: Mapping[str, Any]) -> str:
+        from noonmark.embedded.documents import copied_target, target_options
+
         if isinstance(func, Mapping):
             return self._declare_target(copied_target(func), target_options(options))
         self._open()
@@ -784,6 +850,8 @@ class Scheduler:
         return schedule_id
 
     def _declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
+        from noonmark.embedded.documents import target_route
+
         self._open()
         schedule_id = self._declarations.declare_target(target, options)
         self._runners.adopt({target_route(target)})
@@ -791,6 +859,10 @@ class Scheduler:
         return schedule_id
 
     def _decorator(self, make: Callable[[], Trigger], options: Options) -> Decorator:
+        from noonmark.core.triggers.interval import UNITS
+        from noonmark.embedded.documents import check_options
+        from noonmark.embedded.references import future_reference
+
         check_options(options, ("timezone", "dst", *UNITS))  # first: a misspelt one may be missing in the trigger
         trigger = self._declarations.zoned(make())
         if options.get("trigger") is not None:
@@ -826,6 +898,8 @@ class Scheduler:
 
     def _aware(self, instant: T) -> T | datetime:
         """A naive datetime in the zone of the scheduler, if it has one; anything else as it is."""
+        from noonmark.core.instants import from_micros
+
         if not isinstance(instant, datetime) or instant.tzinfo is not None or self._zone is None:
             return instant
         try:
@@ -835,6 +909,8 @@ class Scheduler:
 
     def _with_runner(self, work: Callable[[Runner], T]) -> T:
         """Do something with the runner that is started, or else with a new one."""
+        from noonmark.embedded.run_now import any_runner
+
         self._open()
         with any_runner(self._runners.running, self._runners.new) as used:
             return work(used)
@@ -875,12 +951,31 @@ class Scheduler:
         self._runtime = replace(self._runtime, node=node_name(), pinger=make_pinger())
 
 
+def _all_sinks(sink: EventSink | None, recorder: TraceRecorder | None) -> EventSink | None:
+    """What takes the events of the driver."""
+    if sink is None or recorder is None:
+        return sink or recorder
+    from noonmark.telemetry.logs import CompositeSink
+
+    return CompositeSink(sink, recorder)
+
+
 def _thread_limit(max_threads: object, max_workers: object) -> int:
+    from noonmark.embedded.arguments import count_argument
+
     if max_workers is None:
         return count_argument("max_threads", max_threads)
     if max_threads != MAX_THREADS:
         raise InvalidSchedule("is another name for max_threads; give one of the two", field="max_workers")
     return count_argument("max_workers", max_workers)
+
+
+def _redriver() -> Caller:
+    """The program itself, in the audit log."""
+    from noonmark.embedded.declarations import OWNER
+    from noonmark.operations.service import Caller
+
+    return Caller(owner=OWNER, name="embedded", source="embedded", operation="occurrence/redrive")
 
 
 def _set_job_id(func: Callable[..., Any], job_id: str | Job) -> None:

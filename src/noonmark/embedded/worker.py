@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noonmark.driver.node import Node
     from noonmark.embedded.runners import Runner
     from noonmark.ports.runtime import Pinger, Runtime, Seal
+    from noonmark.ports.traces import Traces
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
@@ -55,6 +56,11 @@ class Worker:
         self._waiting = Lock()
         """Held by the caller that waits for runs."""
         self._hands_back_now = False
+
+    @property
+    def traces(self) -> Traces | None:
+        """What records its traces, if that is on."""
+        return self._runtime.traces
 
     def start(self) -> None:
         """Run what is due; a running worker goes on. Runs of an earlier runner stay with that."""

@@ -41,6 +41,7 @@ STATUS: Mapping[str, ErrorRow] = {
     "unreachable": ErrorRow(503, -32020, 6, "Server unreachable"),
     "store_unavailable": ErrorRow(503, -32020, 6, "Store unavailable"),
     "pipeline_failed": ErrorRow(500, -32603, 1, "Pipeline failed"),
+    "missing_extra": ErrorRow(501, -32603, 1, "Not installed"),
 }
 """Every code of `core.errors` has a row."""
 
@@ -65,6 +66,7 @@ _BY_CODE = {
         errors.PayloadTooLarge,
         errors.AnswerTooLarge,
         errors.StoreUnavailable,
+        errors.MissingExtra,
     )
 }
 

@@ -49,7 +49,7 @@ class KeyCache:
         self._store_time: Micros = 0
         """The store's time when it was last read, less the monotonic time then."""
         self._time_until = monotonic()
-        self._write_at = monotonic() + WRITE_INTERVAL
+        self._write_at = monotonic()
 
     def is_known(self) -> bool:
         """Whether `has_keys` and `now` can be answered without the store."""

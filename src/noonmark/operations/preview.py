@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.describe import describe
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import from_micros, to_micros, to_text
 from noonmark.core.lifecycle import SchedulePhase
@@ -64,6 +63,8 @@ def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
 
 def preview(service: Service, caller: Caller, arguments: PreviewRequest) -> dict[str, Any]:
     """Preview the next fires of a schedule or a trigger, with the trigger in words."""
+    from noonmark.core.describe import describe  # noqa: PLC0415 - loads cron-descriptor
+
     schedule_id, document, after = arguments.schedule_id, arguments.trigger, arguments.after
     if (schedule_id is None) == (document is None):
         raise InvalidRequest("name either a schedule_id or a trigger", field="trigger")

@@ -190,7 +190,7 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
     _check_writable(document)
     schedule_id = document.get("schedule_id")
     known = None if schedule_id is None else service.store.find(caller.owner.tenant, _identifier(schedule_id))
-    if known is None:
+    if known is None or not caller.sees(known.schedule):
         declaration = _parse(service, caller, document, now=now, key=str(schedule_id or ""))
         fresh_id = service.fresh_id()
         return schedule_edits.new_schedule(

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noonmark.core.api_key import Scope
-from noonmark.core.explain.clauses import backfill_pause_words
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -225,8 +225,8 @@ def _occurrence(
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
     elif said is None and occurrence.phase is Phase.DISPATCHING:
         why = "It is running."
-    if (paused := backfill_pause_words(occurrence)) is not None:
-        waiting_for, why = Reason.PAUSED, f"{paused[0].upper()}{paused[1:]}."
+    if backfill_pause(occurrence) is not None:
+        waiting_for, why = Reason.PAUSED, _backfill_pause_sentence(occurrence)
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
     return {
         "occurrence_id": occurrence.id,
@@ -259,6 +259,13 @@ def _occurrence(
         "payload": occurrence.payload,
         **terms,
     }
+
+
+def _backfill_pause_sentence(occurrence: Occurrence) -> str:
+    from noonmark.core.explain.clauses import backfill_pause_words  # noqa: PLC0415 - loads cron-descriptor
+
+    words = backfill_pause_words(occurrence) or ""
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _began(occurrence: Occurrence) -> Micros | None:

@@ -25,7 +25,7 @@ from noonmark.core.targets.ping import MOMENTS
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.serializers import audit_document
-from noonmark.ports.events import RateExceeded
+from noonmark.ports.events import RateExceeded, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
+    from noonmark.ports.traces import Traces
     from noonmark.ports.uploads import Uploads
 
 
@@ -119,6 +120,8 @@ class Service:
     """Calls the URLs that schedules name for their starts and ends."""
     key_cache: KeyCache | None = None
     """The API keys that this process has read lately."""
+    traces: Traces | None = None
+    """Records requests and operations; None if that is off."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
     report: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)
@@ -134,6 +137,8 @@ class Service:
             level = logging.ERROR if settlement.is_failure else logging.WARNING
             ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
             logger.log(level, "%s", line, extra=ids)
+        if self.traces is not None:
+            self.traces.settled(Settled(occurrence, settlement.phase, settlement.reason, run, settlement.retry_at))
         if self.pinger is not None and schedule.declaration.ping_urls is not None:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:

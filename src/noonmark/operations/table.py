@@ -501,10 +501,18 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
     check_access(operation, caller)
     if operation.is_change and not name.startswith("worker/"):
         check_clock(service)
+    if service.traces is None:
+        return _call(operation, service, caller, arguments)
+    with service.traces.operation(name) as link_to:
+        answer = _call(operation, service, caller, arguments)
+        link_to(answer)
+    return answer
+
+
+def _call(operation: Operation, service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     model = operation.arguments
-    return operation.call(
-        service, replace(caller, operation=name), arguments if model.is_document else model.read(arguments)
-    )
+    read = arguments if model.is_document else model.read(arguments)
+    return operation.call(service, replace(caller, operation=operation.name), read)
 
 
 def check_access(operation: Operation, caller: Caller) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from noonmark.ports.events import EventSink
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
+    from noonmark.ports.traces import Traces
 
 
 class Seal(Protocol):
@@ -76,6 +77,8 @@ class Runtime:
     sink: EventSink | None = None
     pinger: Pinger | None = None
     """Calls the URLs that schedules name for their starts and ends."""
+    traces: Traces | None = None
+    """Records what happens to occurrences."""
     version: str = ""
     """The version of Noonmark, as shown to other nodes."""
     timing: Timing = field(default_factory=Timing)

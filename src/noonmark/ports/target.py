@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.interruption import interrupted_at
 from noonmark.core.reasons import Reason
+from noonmark.core.settlement import run_id
+from noonmark.core.trace_context import traceparent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Accepted, Delivered, RunInProgress
+    from noonmark.ports.traces import Traces
 
 
 class Signal(Protocol):
@@ -53,6 +58,18 @@ class Assignment:
     """The target can stop it and reports that soon after a request; until then it runs."""
     is_closed: bool = False
     """Its end was reported; what it still does is ignored."""
+    traces: Traces | None = None
+    """Records its run, if the node records traces."""
+
+    @property
+    def traceparent(self) -> str:
+        """The trace context that it hands on to what it calls."""
+        is_recorded = self.traces is not None and self.traces.is_recorded(self.occurrence.id)
+        return traceparent(self.occurrence.id, run_id(self.occurrence), is_recorded=is_recorded)
+
+    def traced(self) -> AbstractContextManager[None]:
+        """Make spans that its function begins children of its run."""
+        return nullcontext() if self.traces is None else self.traces.run(self.occurrence)
 
     def stop(self, reason: Reason) -> None:
         """Ask it to end early. The first reason counts."""

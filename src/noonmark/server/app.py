@@ -107,7 +107,7 @@ def _endpoints(
     """One endpoint per path; paths without a variable part come first."""
     for path in sorted({path for _, path in handlers}, key=lambda one: "{" in one):
         by_method = {method: handler for (method, where), handler in handlers.items() if where == path}
-        yield Route(path, Endpoint(service, settings, by_method, limiter, access))
+        yield Route(path, Endpoint(path, service, settings, by_method, limiter, access))
 
 
 class Endpoint:
@@ -118,6 +118,7 @@ class Endpoint:
 
     def __init__(
         self,
+        path: str,
         service: Service,
         settings: HttpSettings,
         by_method: Mapping[str, Handler | StreamHandler],
@@ -125,19 +126,27 @@ class Endpoint:
         access: Access | None,
     ) -> None:
         """A path that has GET also has HEAD."""
-        self._limiter, self._access = limiter, access
+        self._path, self._limiter, self._access = path, limiter, access
         self._service, self._settings, self._handlers = service, settings, dict(by_method)
         if "GET" in self._handlers:
             self._handlers["HEAD"] = self._handlers["GET"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = Request(scope, receive)
+        request, traces = Request(scope, receive), self._service.traces
+        if traces is None:
+            await (await self._answer(request))(scope, receive, send)
+            return
+        with traces.request(request.method, self._path, request.headers) as set_status:
+            response = await self._answer(request)
+            set_status(response.status_code)
+            await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
         try:
-            response = await self._respond(request)
+            return await self._respond(request)
         except NoonmarkError as error:
-            response = problem_response(error, request)
-        await response(scope, receive, send)
+            return problem_response(error, request)
 
     async def _respond(self, request: Request) -> Response:
         handler = self._handlers.get(request.method)

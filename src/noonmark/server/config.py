@@ -440,6 +440,12 @@ class Settings:
         default=None,
         is_secret=True,
     )
+    traces: str = _setting(
+        one_of("off", "otlp"),
+        "whether to record traces: `otlp` sends them to the collector that the `OTEL_*` variables of OpenTelemetry"
+        " name, by default on this machine; needs `noonmark[otel]`",
+        default="off",
+    )
     allow_commands: tuple[str, ...] = _setting(
         commands,
         'programs that schedules may run on this node, by name or absolute path, or `"*"` for any',

@@ -56,6 +56,7 @@ from noonmark.wiring import (
     make_seal,
     make_store,
     make_target,
+    make_traces,
     make_uploads,
     node_name,
     upload_folder,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from noonmark.server.config import Loaded, Settings
     from noonmark.server.tokens import TokenVerifier
     from noonmark.telemetry.metrics import LabelledSchedules
+    from noonmark.telemetry.traces import TraceRecorder
 
 logger = logging.getLogger("noonmark.serve")
 KEEP_ALIVE = 5
@@ -95,7 +97,7 @@ class StopRequested(KeyboardInterrupt):
 def host(loaded: Loaded, listener: socket.socket) -> int:
     """Run a server until a signal stops it; returns the exit code."""
     settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
-    logs.configure(level=settings.log_level, form=settings.log_format)
+    logs.configure(level=settings.log_level, form=settings.log_format, trace_ids=settings.traces != "off")
     if settings.allow_commands:
         hide_process()
     with ExitStack() as cleanup:
@@ -111,7 +113,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             certificate = _certificate(loaded)
             _check_exposure(loaded, store, listener)
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
-            worker = _create_worker(settings, functions, store, clock, metrics)
+            traces = _create_traces(settings, clock, cleanup)
+            worker = _create_worker(settings, functions, store, clock, metrics, traces)
             metrics.watch(worker)
             cleanup.callback(worker.close)
             key_cache = KeyCache(store, clock.monotonic)
@@ -241,8 +244,22 @@ def _claim_delay(store: Store, worker: Worker) -> Micros:
     return 0 if since is None else max(0, store.clock() - since)
 
 
+def _create_traces(settings: Settings, clock: SystemClock, cleanup: ExitStack) -> TraceRecorder | None:
+    """What records traces; what it has recorded is sent when the server stops."""
+    if settings.traces == "off":
+        return None
+    recorder, shut_down = make_traces(clock, version=__version__, node=node_name())
+    cleanup.callback(shut_down)
+    return recorder
+
+
 def _create_worker(
-    settings: Settings, functions: FunctionRegistry, store: Store, clock: SystemClock, metrics: Metrics
+    settings: Settings,
+    functions: FunctionRegistry,
+    store: Store,
+    clock: SystemClock,
+    metrics: Metrics,
+    traces: TraceRecorder | None,
 ) -> Worker:
     programs = ProgramPolicy(
         settings.allow_commands,
@@ -264,7 +281,7 @@ def _create_worker(
         public_url=settings.public_url,
     )
     runtime = Runtime(
-        node=node_name(),
+        node=node_name() if traces is None else traces.node,
         store=store,
         clock=clock,
         target=make_target(
@@ -275,7 +292,8 @@ def _create_worker(
             seal,
             _permissions(settings),
         ),
-        sink=CompositeSink(metrics, LogSink()),
+        sink=CompositeSink(metrics, LogSink(), *([] if traces is None else [traces])),
+        traces=traces,
         pinger=make_pinger(outbound),
         version=__version__,
         timing=timing,
@@ -400,6 +418,7 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         base_url=_base_url(settings),
         pinger=worker.pinger,
         report=parts.metrics.report,
+        traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=_limits(settings),
         task_limits=Limits(

@@ -95,6 +95,7 @@ def handlers() -> dict[tuple[str, str], Handler]:
 
 def _output(request: ApiRequest) -> ApiResponse:
     """What a run left, as plain text."""
+    check_access(OPERATIONS["run/get"], request.caller)
     request.query({})
     run = request.perform("run/get", dict(request.path))
     return ApiResponse(raw=(output_text(run["result"], run["error"]).encode(errors="replace"), TEXT))
@@ -106,7 +107,8 @@ def handle(route: Route, request: ApiRequest) -> ApiResponse:
 
 
 def read_arguments(route: Route, request: ApiRequest) -> dict[str, Any]:
-    """The arguments of the operation, from path, query, headers and body."""
+    """The arguments of the operation, from path, query, headers and body, if the caller may call it."""
+    check_access(OPERATIONS[route.operation], request.caller)
     arguments = _rename_parameters(request.query(route.query))
     if route.body is not Body.NONE:
         document = request.document(required=route.body is Body.REQUIRED, repeats=route.operation != SETS_SECRET)
@@ -124,7 +126,6 @@ def execute(route: Route, request: ApiRequest, arguments: Mapping[str, Any]) -> 
     expected = read_if_match(request.headers.get("if-match")) if route.is_conditional else None
     if expected is None:
         return to_response(route, request.perform(route.operation, arguments))
-    check_access(OPERATIONS[route.operation], request.caller)
     # Who may change a schedule may compare its revision, also without the scope read.
     reader = replace(request, caller=replace(request.caller, scopes=request.caller.scopes | {Scope.READ}))
     current = reader.perform("schedule/get", dict(request.path))

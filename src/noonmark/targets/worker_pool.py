@@ -21,6 +21,7 @@ from noonmark.core.fair_queue import FairQueue
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import Terminate
+from noonmark.targets import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Accepted, Delivered
     from noonmark.ports.target import Assignment
 
-MAX_THREADS = 256
 FIRST_PATIENCE: Micros = 6 * SECOND // 1_000
 """How long something may stay due before a thread is added. A little longer than a worker may wait for the GIL, which
 is not a reason to add one."""

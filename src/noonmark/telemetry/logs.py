@@ -48,10 +48,13 @@ _SECRETS = "/secrets/"
 logger = logging.getLogger("noonmark.work")
 
 
-def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None = None) -> None:
+def configure(
+    *, level: str = "info", form: str = "auto", stream: TextIO | None = None, trace_ids: bool = False
+) -> None:
     """Make all loggers of this process write to the stream; the default is standard error.
 
-    `auto` is text if the stream is a terminal, else JSON. Each request has a line at level debug.
+    `auto` is text if the stream is a terminal, else JSON. Each request has a line at level debug. With `trace_ids`,
+    lines of requests and of occurrences have the id of their trace.
 
     A server binds the id of a request with `structlog.contextvars.bound_contextvars(request_id=...)`.
     """
@@ -63,6 +66,10 @@ def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None 
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.format_exc_info,
     ]
+    if trace_ids:
+        from noonmark.telemetry.traces import add_trace_ids  # noqa: PLC0415 - loads OpenTelemetry
+
+        shared.append(add_trace_ids)
     remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     output = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(output)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from noonmark.cli.render.console import Table, fold
 from noonmark.cli.render.tables import run_state
 
 
@@ -16,3 +17,23 @@ from noonmark.cli.render.tables import run_state
 )
 def test_a_run_says_how_far_it_has_come(run, state):
     assert run_state(run) == state
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("short", 10, ["short"]),
+        ("several words here", 10, ["several", "words here"]),
+        ("one-very-long-word then", 8, ["one-very", "-long-wo", "rd then"]),
+        ("日本語の名前", 6, ["日本語", "の名前"]),
+    ],
+)
+def test_text_is_folded_between_words_or_within_a_long_one(text, width, lines):
+    assert fold(text, width) == lines
+
+
+def test_the_widest_columns_are_narrowed_and_a_rigid_one_never():
+    table = Table(["Id", "Why"], gap=2, rigid=0)
+    table.add_row("0123456789", "because it was late")
+    shown = ["".join(cell.plain for cell in line).rstrip() for line in table.lines(24)]
+    assert shown == ["Id          Why", "0123456789  because it", "            was late"]

@@ -444,7 +444,7 @@ class TestDeadlines:
             assert await still_works(harness) != first
 
         run_scenario(scenario)
-        assert (tmp_path / ("normalize_placeholders" if errand is worker_functions.hangs else "clung")).exists()
+        assert (tmp_path / ("tidied" if errand is worker_functions.hangs else "clung")).exists()
 
     def test_closing_window_cuts_off_the_run(self, tmp_path):
         async def scenario(harness):
@@ -513,7 +513,7 @@ class TestStopping:
         delivered = self.scenario(worker_functions.hangs, folder=tmp_path, reason=reason)
         assert delivered.outcome is outcome
         assert delivered.error == "its process was killed: it did not end within 0.1 s of being asked to"
-        assert (tmp_path / "normalize_placeholders").exists()
+        assert (tmp_path / "tidied").exists()
         assert not self.is_kept
 
     def test_replaced_function_has_the_grace_period_of_its_policy(self, tmp_path):

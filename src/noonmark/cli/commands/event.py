@@ -77,7 +77,7 @@ def list_events(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_events  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import more_entries, show_events  # noqa: PLC0415 - not for --json
 
     show_events(answer["events"], more_entries(answer, limit))
 
@@ -118,7 +118,7 @@ def show_matches(connection: Connection, arguments: dict[str, Any]) -> None:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_event_matches  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_event_matches  # noqa: PLC0415 - not for --json
 
     show_event_matches(answer)
 

@@ -140,7 +140,7 @@ def apply_files(
             progress = f"{done} of {len(changes.steps)} changes were made"
             _make_change(connection, remote, files, step, progress, checks.warnings.get(step.schedule_id, ()))
     if connection.as_json:
-        from noonmark.cli.render.changes import changes_document  # noqa: PLC0415 - rich is slow to load
+        from noonmark.cli.render.changes import changes_document  # noqa: PLC0415 - not for --json
 
         print_json(changes_document(changes, Redactor(files.secrets), checks.warnings, applied=True))
     return 0
@@ -327,7 +327,7 @@ def _read_secrets(remote: Remote) -> dict[str, Secret]:
 
 
 def _show_plan(connection: Connection, changes: Changes, files: ScheduleFiles, checks: Checks) -> None:
-    from noonmark.cli.render.changes import changes_document, counted, show_changes  # noqa: PLC0415 - rich is slow
+    from noonmark.cli.render.changes import changes_document, counted, show_changes  # noqa: PLC0415 - not for --json
 
     redactor = Redactor(files.secrets)
     if connection.as_json:

@@ -57,7 +57,7 @@ def _show_upcoming(upcoming: Upcoming, note: str | None, *, now: datetime, as_js
     if as_json:
         print_json(upcoming.to_document() | present(timezone_note=note))
         return
-    from noonmark.cli.render.fires import show_upcoming  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.fires import show_upcoming  # noqa: PLC0415 - not for --json
 
     show_upcoming(upcoming, now=now)
     if note is not None:
@@ -149,7 +149,7 @@ def check(
     if as_json:
         print_json({"valid": True, "problems": []} | upcoming.to_document() | present(timezone_note=note))
         return 0
-    from noonmark.cli.render.summary import show_valid_schedule  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.summary import show_valid_schedule  # noqa: PLC0415 - not for --json
 
     show_valid_schedule(declaration, upcoming, now=now)
     if note is not None:

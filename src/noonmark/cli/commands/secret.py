@@ -76,7 +76,7 @@ def list_secrets(*, connection: Connection = Connection()) -> None:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_secrets  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_secrets  # noqa: PLC0415 - not for --json
 
     show_secrets(answer["secrets"])
 

@@ -13,6 +13,7 @@ from noonmark.cli.options import AsJson
 from noonmark.cli.output import print_errors, print_json, printable
 from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
+from noonmark.extras import require
 from noonmark.server.config import SETTINGS, Loaded, load
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class ServerOptions:
     allow_hosts: Annotated[list[str] | None, _list_option("allow_hosts")] = None
     signing_key: Annotated[str | None, _option("signing_key")] = None
     secret_key: Annotated[list[str] | None, _list_option("secret_key")] = None
+    traces: Annotated[str | None, _option("traces")] = None
     allow_commands: Annotated[list[str] | None, _list_option("allow_commands")] = None
     allow_env: Annotated[list[str] | None, _list_option("allow_env")] = None
     allow_cwd: Annotated[list[str] | None, _list_option("allow_cwd")] = None
@@ -129,6 +131,7 @@ def serve(*, options: ServerOptions = ServerOptions()) -> int:
     """Run a server: answer requests and run what is due."""
     from noonmark.server.transport.listener import listen  # noqa: PLC0415 - config needs no socket
 
+    require("server", "noonmark serve")
     loaded = options.load()
     listener = listen(loaded)  # first, so that a second server on the port does not become a second node
     if loaded.settings.reload:
@@ -168,7 +171,7 @@ def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False)
     if as_json:
         print_json({"settings": loaded.shown(), "file": loaded.file})
         return 0
-    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - not for --json
 
     show_settings(
         {name: (_value(setting["value"]), printable(setting["source"])) for name, setting in loaded.shown().items()}

@@ -1,1 +1,1 @@
-"""Output for people: tables, details and times. Loads rich, so commands import it only when they need it."""
+"""Output for people: tables, details and times. Commands import it only when they print for people."""

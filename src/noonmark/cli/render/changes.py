@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from noonmark.cli.output import printable, shorten
-from noonmark.cli.render.console import open_console
+from noonmark.cli.render.console import Text, open_console
 from noonmark.core.changes import Action
 from noonmark.core.redaction import MASK, is_secret_name, redact
 
@@ -30,9 +28,9 @@ def show_changes(changes: Changes, redactor: Redactor) -> None:
         for step in changes.steps:
             sign, style = SIGNS[step.action]
             title = step.schedule_id if step.name in {None, step.schedule_id} else f"{step.name} ({step.schedule_id})"
-            console.print(Text(printable(f"{sign} {title}"), style=style))
+            console.print(Text(printable(f"{sign} {title}"), style))
             for each in step.fields:
-                console.print(Text(printable(f"    {_line(step, each, redactor)}"), overflow="fold"))
+                console.print(Text(printable(f"    {_line(step, each, redactor)}")))
 
 
 def counted(changes: Changes) -> dict[str, int]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from noonmark.cli.output import one_line, printable
-from noonmark.cli.render.console import facts_table, open_console
+from noonmark.cli.render.console import Text, facts_table, open_console
 from noonmark.cli.render.fires import Upcoming, print_fires, show_upcoming
 from noonmark.cli.render.summary import summarize
 from noonmark.cli.render.tables import (
@@ -43,7 +41,7 @@ def show_schedule(
     times, declaration = local_times(), _declaration(document)
     upcoming = _upcoming(document, declaration, times)
     with open_console() as console:
-        console.print(Text(printable(heading), style="bold"))
+        console.print(Text(printable(heading), "bold"))
         console.print(facts_table(_facts(document, declaration, upcoming) | _last_run(document, runs, times)))
         print_fires(console, upcoming, times.now)
     if not occurrences:
@@ -133,7 +131,7 @@ def show_explanation(summary: str, steps: Sequence[dict[str, Any]]) -> None:
     attempts = [run["told"] for step in steps for run in step["facts"].get("runs", []) if "told" in run]
     lines = [summary, *attempts, *("".join(row) for row in rows)]
     with open_console(PIPE_WIDTH + 2 * max(map(len, lines))) as console:  # a character may take two columns
-        console.print(Text(summary, style="bold"))
+        console.print(Text(summary, "bold"))
         console.print()
         console.print(make_table(["Rule", "Decision", "Facts"], rows, width=console.width, max_cell=None))
         if attempts:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
 from noonmark.cli.output import printable
-from noonmark.cli.render.console import open_console, warnings_table
+from noonmark.cli.render.console import Table, Text, open_console, warnings_table
 from noonmark.cli.render.times import local_text, plain_text, precision_of, relative_text
 from noonmark.core.describe import describe
 from noonmark.core.instants import to_micros, to_text
@@ -19,8 +16,7 @@ from noonmark.core.triggers.recurrence import WallTrigger
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from rich.console import Console
-
+    from noonmark.cli.render.console import Console
     from noonmark.core.triggers import Trigger
 
 
@@ -59,7 +55,7 @@ def preview_trigger(trigger: Trigger, *, after: datetime, count: int) -> Upcomin
 def show_upcoming(upcoming: Upcoming, *, now: datetime) -> None:
     """Show the description, the fires and the warnings of a trigger."""
     with open_console() as console:
-        console.print(Text(printable(upcoming.text), style="bold"))
+        console.print(Text(printable(upcoming.text), "bold"))
         print_fires(console, upcoming, now)
 
 
@@ -78,13 +74,9 @@ def print_fires(console: Console, upcoming: Upcoming, now: datetime) -> None:
 
 
 def _fires_table(upcoming: Upcoming, now: datetime) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 3, 0, 0))
     in_utc = upcoming.zone == "UTC"
-    table.add_column("#", justify="right", style="dim")
-    table.add_column(upcoming.zone, style="bold", overflow="fold")
-    if not in_utc:
-        table.add_column("UTC", overflow="fold")
-    table.add_column("From now", overflow="fold")
+    titles = ["#", upcoming.zone, *([] if in_utc else ["UTC"]), "From now"]
+    table = Table(titles, styles={0: "dim", 1: "bold"}, right=0)
     precision = precision_of(upcoming.fires)
     for number, fire in enumerate(upcoming.fires, start=1):
         utc = plain_text(fire, precision)

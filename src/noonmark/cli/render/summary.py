@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, assert_never
 
-from rich.text import Text
-
 from noonmark.cli.output import printable, shorten
-from noonmark.cli.render.console import facts_table, open_console
+from noonmark.cli.render.console import Text, facts_table, open_console
 from noonmark.cli.render.fires import print_fires
 from noonmark.core.describe.words import duration_words
 from noonmark.core.policies import OverlapKind
@@ -17,7 +15,7 @@ from noonmark.core.policies.window import EndAction
 from noonmark.core.targets import CommandTarget, EventTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import PingTarget
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.triggers import EventTrigger, OnceTrigger
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,7 +48,7 @@ def show_valid_schedule(declaration: Declaration, upcoming: Upcoming, *, now: da
     """Show that a schedule document is valid, and what it does."""
     name = declaration.name or "The schedule"
     with open_console() as console:
-        console.print(Text.assemble((printable(name), "bold"), " is valid.", style="green"))
+        console.print(Text(printable(name), "bold green"), Text(" is valid.", "green"))
         console.print(facts_table({"Fires": upcoming.text} | summarize(declaration)))
         print_fires(console, upcoming, now)
 
@@ -98,7 +96,9 @@ def _limits(declaration: Declaration) -> dict[str, str]:
     if declaration.expected_rate is not None:
         facts["Expected"] = _rate_words(declaration.expected_rate)
     if window is not None:
-        facts["Window"] = f"{duration_words(window.duration)}, {AT_THE_END[window.end_action]}"
+        is_last = window.end_action is EndAction.PAUSE and isinstance(declaration.trigger, OnceTrigger | None)
+        at_the_end = "then it is cancelled, as no further one opens" if is_last else AT_THE_END[window.end_action]
+        facts["Window"] = f"{duration_words(window.duration)}, {at_the_end}"
     return facts
 
 

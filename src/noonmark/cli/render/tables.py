@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
 from noonmark.cli.output import one_line, shorten
-from noonmark.cli.render.console import open_console
+from noonmark.cli.render.console import Table, Text, open_console
 from noonmark.cli.render.times import duration_text, local_times
 
 if TYPE_CHECKING:
@@ -63,7 +60,18 @@ def show_selected(answer: dict[str, Any], verb: str) -> None:
         for one in answer["schedules"]
     ]
     count = f"{answer['count']:,} {'schedule' if answer['count'] == 1 else 'schedules'}"
-    show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}")
+    show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}{_runs_of_selection(answer)}")
+
+
+def _runs_of_selection(answer: dict[str, Any]) -> str:
+    """What became of the runs of deleted schedules; nothing if there were none."""
+    stopped, unfinished = (
+        sum(one[field] or 0 for one in answer["schedules"]) for field in ("stopped_runs", "unfinished_runs")
+    )
+    said = f". Runs that were asked to stop: {stopped:,}" if stopped else ""
+    if unfinished:
+        said += f". Runs that go on: {unfinished:,}; `noonmark schedule delete ID --stop-running` stops those of one"
+    return said
 
 
 OCCURRENCE_OPTIONAL = ("UTC", "Origin")
@@ -263,11 +271,9 @@ def show_audit_entries(entries: Sequence[dict[str, Any]], more: str) -> None:
 
 def show_settings(settings: Mapping[str, tuple[str, str]]) -> None:
     """Show settings with their values and sources."""
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 3, 0, 0))
-    for title in ("Setting", "Value", "Source"):
-        table.add_column(title, overflow="fold")
+    table = Table(("Setting", "Value", "Source"), styles={0: "bold", 2: "dim"})
     for name, (value, source) in settings.items():
-        table.add_row(Text(name, style="bold"), Text(value), Text(source, style="dim"))
+        table.add_row(name, value, source)
     with open_console() as console:
         console.print(table)
 
@@ -305,9 +311,7 @@ def make_table(
     for title in optional:
         if title in titles and _width(titles, cells, columns) > width:
             columns.remove(titles.index(title))
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, GAP, 0, 0))
-    for number in columns:
-        table.add_column(titles[number], overflow="fold", no_wrap=number == 0)
+    table = Table([titles[number] for number in columns], gap=GAP, rigid=0)
     for row in cells:
         table.add_row(*(row[number] for number in columns))
     return table
@@ -345,7 +349,7 @@ def _filters(filters: dict[str, Any] | None) -> str:
 
 def _cell(value: object, max_cell: int | None = MAX_CELL) -> Text:
     text = one_line(value)
-    return Text(text if max_cell is None else shorten(text, max_cell), style=STYLES.get(text, ""))
+    return Text(text if max_cell is None else shorten(text, max_cell), STYLES.get(text, ""))
 
 
 def _count(documents: Sequence[object], singular: str, plural: str = "") -> str:

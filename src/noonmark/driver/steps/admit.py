@@ -283,7 +283,9 @@ async def _carry_out(
 
 def _assign(node: Node, claim: Claim, occurrence: Occurrence) -> Assignment:
     """Record a start that was written, and report it."""
-    assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
+    assignment = node.deliveries[occurrence.id] = Assignment(
+        occurrence, claim.schedule, occurrence.due, traces=node.runtime.traces
+    )
     if claim.found_in is Phase.DISPATCHING or claim.occurrence.reason is Reason.LEASE_LOST:
         logs.begins_again(claim.schedule, occurrence)
     if occurrence.attempt == 1:

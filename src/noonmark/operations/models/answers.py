@@ -262,6 +262,10 @@ class SelectedSchedule:
     """The run that was requested."""
     problem: str | None
     """Why it stays as it was; null if it does not."""
+    stopped_runs: int | None = None
+    """How many of its runs were asked to stop when it was deleted."""
+    unfinished_runs: int | None = None
+    """How many of its runs go on although it was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

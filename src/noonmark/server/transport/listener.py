@@ -49,14 +49,14 @@ def is_loopback(listener: socket.socket) -> bool:
 
 def _address(loaded: Loaded) -> tuple[socket.AddressFamily, str]:
     """Resolve the host; beyond loopback only if keys do not travel in plain text."""
-    settings = loaded.settings
-    host, is_private = settings.host, settings.tls_cert is not None or settings.behind_proxy
+    host = loaded.settings.host
     try:
         found = socket.getaddrinfo(host, loaded.settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise loaded.refuse("host", f"cannot resolve {host!r}; it must be 127.0.0.1, ::1 or localhost") from None
     addresses = [(family, str(where[0])) for family, _, _, _, where in found]
-    if not is_private and not all(ip_address(address.partition("%")[0]).is_loopback for _, address in addresses):
+    is_local = all(ip_address(address.partition("%")[0]).is_loopback for _, address in addresses)
+    if not is_local and loaded.settings.tls_cert is None and not loaded.settings.behind_proxy:
         raise loaded.refuse(
             "host",
             f"{host!r} can be reached from other machines, and keys would travel in plain text: give --tls-cert and"

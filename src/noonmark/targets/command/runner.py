@@ -165,7 +165,12 @@ class CommandRunner:
                 cwd, cwd_identity = self._programs.directory(target.cwd)
             home = cleanup.enter_context(self._directories.create())
             cwd = home if target.cwd is None else cwd
-        run_variables = {**_run_variables(occurrence), **self._chain(assignment), NODE_VARIABLE: self._node}
+        run_variables = {
+            **_run_variables(occurrence),
+            **self._chain(assignment),
+            NODE_VARIABLE: self._node,
+            "TRACEPARENT": assignment.traceparent,
+        }
         return CommandRequest(
             program=program.path,
             argv=target.argv,

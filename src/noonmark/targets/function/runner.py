@@ -22,12 +22,13 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
 from noonmark.core.settlement import RunInProgress
 from noonmark.core.targets import Executor, FunctionTarget
+from noonmark.targets import MAX_THREADS
 from noonmark.targets.function.call import prepare_call
 from noonmark.targets.function.process_pool import ProcessPool
 from noonmark.targets.function.process_worker import check_not_loading
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
 from noonmark.targets.process_control import is_killed
-from noonmark.targets.worker_pool import MAX_THREADS, WorkerPool
+from noonmark.targets.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -166,7 +167,8 @@ class FunctionRunner:
             return not_started(assignment, assignment.stop_reason, now=self._now())
         token = _current.set(assignment)
         try:
-            return _call(self.functions, assignment, asyncio.run, self._now)
+            with assignment.traced():
+                return _call(self.functions, assignment, asyncio.run, self._now)
         finally:
             _current.reset(token)
 
@@ -195,7 +197,8 @@ class FunctionRunner:
             return
         deadline = assignment.ends_by(assignment.started)
         _current.set(assignment)  # in the context of this task, which the next one inherits
-        task = asyncio.ensure_future(_result_or_error(function, args, kwargs))
+        with assignment.traced():  # the task inherits that, too
+            task = asyncio.ensure_future(_result_or_error(function, args, kwargs))
         assignment.signal = _TaskCancel(self._loop, task, assignment.signal)
         timeout = None if deadline is None else max(0, deadline - assignment.started) / SECOND
         _, running = await asyncio.wait([task], timeout=timeout)

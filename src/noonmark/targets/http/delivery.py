@@ -27,7 +27,7 @@ from noonmark.targets.http.errors import EgressDenied, describe_error
 from noonmark.targets.http.log_filter import silence_this_thread
 from noonmark.targets.http.network import Resolver, request_owner, system_lookup
 from noonmark.targets.http.pool import ConnectionPool
-from noonmark.targets.http.request import SigningKeys, make_request, signing_keys, with_secrets
+from noonmark.targets.http.request import SigningKeys, make_request, signing_keys, with_headers
 from noonmark.targets.outcomes import cut_off, undeliverable
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class HttpDelivery:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
             return undeliverable(f"its keys and secrets could not be read: {error}", now=self._now())
-        return await self._send(target, assignment, with_secrets(request, secrets), tuple(secrets.values()))
+        headers = {**secrets, "traceparent": assignment.traceparent}
+        return await self._send(target, assignment, with_headers(request, headers), tuple(secrets.values()))
 
     async def close(self) -> None:
         """Close all connections."""

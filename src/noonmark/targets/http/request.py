@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,6 +13,7 @@ from noonmark.core.settlement import run_id
 from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
 from noonmark.core.targets.http import check_header
 from noonmark.core.targets.placeholders import Filling
+from noonmark.core.trace_context import traceparent
 from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ def _parse(filled: str) -> Url:
         raise ValueError(f"the filled-in URL {error}") from None
 
 
-def with_secrets(request: Request, secrets: dict[str, str]) -> Request:
-    """Return the request with its secret headers."""
-    return replace(request, headers=_merge(request.headers, secrets))
+def with_headers(request: Request, headers: dict[str, str]) -> Request:
+    """Return the request with further headers, such as secret ones."""
+    return replace(request, headers=_merge(request.headers, headers))
 
 
 def _merge(headers: dict[str, str], others: dict[str, str]) -> dict[str, str]:
@@ -133,8 +133,7 @@ def _occurrence_headers(occurrence: Occurrence) -> dict[str, str]:
         "Idempotency-Key": occurrence.id,
         "Noonmark-Nominal-Time": to_text(occurrence.nominal),
         "Noonmark-Attempt": str(occurrence.attempt),
-        # All deliveries of an occurrence are one trace. The flags do not ask for it to be recorded.
-        "traceparent": f"00-{_digest(occurrence.id, 16)}-{_digest(run_id(occurrence), 8)}-00",
+        "traceparent": traceparent(occurrence.id, run_id(occurrence)),
     }
 
 
@@ -146,10 +145,6 @@ def _callback_headers(public_url: str | None, token_key: str | None, occurrence:
         "Noonmark-Callback": f"{public_url}/occurrences/{occurrence.id}",
         TOKEN: completion_token(token_key, occurrence_id=occurrence.id, fence=occurrence.fence),
     }
-
-
-def _digest(text: str, size: int) -> str:
-    return blake2b(text.encode(), digest_size=size, person=b"noonmark-trace").hexdigest()
 
 
 def _encode_body(body: Any) -> tuple[bytes | None, dict[str, str]]:  # noqa: ANN401 - JSON
