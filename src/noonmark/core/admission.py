@@ -145,7 +145,7 @@ def _under_own_terms(claim: Claim) -> Claim:
     """The schedule's declaration with the overrides of this occurrence."""
     if claim.occurrence.overrides is None:
         return claim
-    declared = replace(claim.schedule.declaration, **claim.occurrence.overrides.said)
+    declared = replace(claim.schedule.declaration, **claim.occurrence.overrides.declared_fields)
     return replace(claim, schedule=replace(claim.schedule, declaration=declared))
 
 

@@ -181,8 +181,8 @@ def plan_changes(
     `adopts`, schedules of others are taken over. Without `secrets`, the secrets of requests are not checked.
     """
     comparison = _Comparison(stored, now=now, adopts=adopts, secrets=secrets)
-    for index, one in enumerate(desired):
-        comparison.add(index, one)
+    for index, wanted in enumerate(desired):
+        comparison.add(index, wanted)
     pruned = {
         schedule_id: one
         for schedule_id, one in stored.items()

@@ -161,16 +161,16 @@ def _step(schedule: Schedule, phase: SchedulePhase, now: Micros) -> Schedule:
     return replace(schedule, phase=step_schedule(schedule.phase, phase), updated=now)
 
 
-def _runs_alike(one: Declaration, other: Declaration) -> bool:
+def _runs_alike(before: Declaration, after: Declaration) -> bool:
     """Whether they differ in nothing that a run depends on."""
-    return one == replace(
-        other,
-        name=one.name,
-        description=one.description,
-        labels=one.labels,
-        schedule_id=one.schedule_id,
-        enabled=one.enabled,
-        accepts_payload=one.accepts_payload,
+    return before == replace(
+        after,
+        name=before.name,
+        description=before.description,
+        labels=before.labels,
+        schedule_id=before.schedule_id,
+        enabled=before.enabled,
+        accepts_payload=before.accepts_payload,
     )
 
 
@@ -195,14 +195,14 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
     rebound = [_rebind(row, after, None if goes_on else now) for row in until.wanted]
     kept = {row.nominal: row.due for row in rebound}
     superseded = []
-    for one in snapshot.projections:
-        if one.nominal <= now:
+    for projection in snapshot.projections:
+        if projection.nominal <= now:
             continue
-        if trigger is not None and trigger.next_micros(one.nominal - 1) == one.nominal:
-            kept[one.nominal] = due_at(trigger, after.uid, one.nominal)
-            rebound.append(occurrence(after, one.nominal, kept[one.nominal]))
+        if trigger is not None and trigger.next_micros(projection.nominal - 1) == projection.nominal:
+            kept[projection.nominal] = due_at(trigger, after.uid, projection.nominal)
+            rebound.append(occurrence(after, projection.nominal, kept[projection.nominal]))
         else:
-            superseded.append(one.id)
+            superseded.append(projection.id)
     watermark = accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot.schedule, after, now)
     moved = replace(
         until.closing,

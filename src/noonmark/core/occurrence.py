@@ -35,8 +35,8 @@ class Overrides:
     """What led to it, where its upstreams have set it off."""
 
     @property
-    def said(self) -> dict[str, Any]:
-        """The fields of a declaration that it takes the place of."""
+    def declared_fields(self) -> dict[str, Any]:
+        """The fields of the declaration that it replaces, with its values."""
         return present(overlap_policy=self.overlap_policy, concurrency=self.concurrency)
 
     def to_document(self) -> dict[str, Any]:

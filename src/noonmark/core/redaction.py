@@ -48,9 +48,9 @@ class Redactor:
         wholes = {one for value in values for one in (value, *_parts(value))}
         known = {reading.lower() for whole in wholes for reading in _ends(whole)}
         self._tails: dict[int, set[str]] = {}
-        for one in known:
-            if len(one) >= SHORTEST:
-                tail = one[-TAIL:]
+        for text in known:
+            if len(text) >= SHORTEST:
+                tail = text[-TAIL:]
                 self._tails.setdefault(len(tail), set()).add(tail)
 
     def holds(self, text: str) -> bool:
