@@ -277,5 +277,5 @@ def _retry(uow: UnitOfWork, row: Row, settlement: Settlement, retry_at: Micros) 
         uow.facts.append(Fact(event=SystemEvent.RETRYING, state=state, row=row, run=settlement.run))
 
 
-def _earlier(one: Micros | None, other: Micros) -> Micros:
-    return other if one is None else min(one, other)
+def _earlier(instant: Micros | None, other: Micros) -> Micros:
+    return other if instant is None else min(instant, other)
