@@ -148,8 +148,8 @@ async def admit_once(node: Node) -> AdmitReport:
             answers = await _admit(node, decisions)
         except Exception:
             # It may have been written or not. On the next try, what took effect answers as lost.
-            for one in decisions:
-                node.decide_at(one.claim, node.now)
+            for decision in decisions:
+                node.decide_at(decision.claim, node.now)
             raise
         decisions = await _carry_out(node, decisions, answers, counts, results)
     return counts.report()
@@ -214,12 +214,12 @@ def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Ad
     """Hold what would wait only briefly, and decide it then: it would be claimed again at once."""
     ahead = node.now + node.timing.lookahead
     others: list[Admission] = []
-    for one in decisions:
-        if isinstance(one, Wait) and one.until is not None and one.until <= ahead:
-            node.decide_at(one.claim, one.until)
+    for decision in decisions:
+        if isinstance(decision, Wait) and decision.until is not None and decision.until <= ahead:
+            node.decide_at(decision.claim, decision.until)
             counts.postponed += 1
         else:
-            others.append(one)
+            others.append(decision)
     return others
 
 

@@ -209,10 +209,10 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[Rea
         elif not problem and not _is_id(event_id):
             problem = "it has no id"
         if _is_sound(emitted):
-            said = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
+            texts = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
             found.append(
                 (
-                    _event(*said, emitted=emitted, payload=value, behind=unpack_chain(behind, "behind", from_json)),
+                    _event(*texts, emitted=emitted, payload=value, behind=unpack_chain(behind, "behind", from_json)),
                     problem,
                 )
             )

@@ -97,14 +97,14 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
     repeated = _repeated([one.claim.occurrence.uid for one in admissions])
     late = _subscribed_late(session, admissions, now)
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
-    for one in admissions:
-        if isinstance(one, Start) and _is_plain(one):
-            claimed = one.claim.occurrence
+    for admission in admissions:
+        if isinstance(admission, Start) and _is_plain(admission):
+            claimed = admission.claim.occurrence
             if claimed.uid not in repeated and claimed.id not in late:
                 is_triggered = claimed.origin == TRIGGER
                 is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
-                group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
-                groups.setdefault(group, {})[claimed.id] = one
+                group = (admission.claim.schedule.revision, claimed.fence, admission.takes_slot, is_first, is_triggered)
+                groups.setdefault(group, {})[claimed.id] = admission
     started: dict[str, Occurrence] = {}
     for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
         locked = session.gather(

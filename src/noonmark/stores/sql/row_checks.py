@@ -226,8 +226,8 @@ class RowCheck:
     def _is_usual(self, values: Sequence[Any], *, narrow: bool) -> bool:
         """Whether values of the right types are what nearly all are; loops, since this is done for every row."""
         for place in self._measured:
-            one = values[place]
-            if one is not None and not 0 <= one <= FURTHEST:
+            value = values[place]
+            if value is not None and not 0 <= value <= FURTHEST:
                 return False
         for place, choices in self._choices:
             if values[place] not in choices:
