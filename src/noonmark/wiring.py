@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.ports.clock import Clock
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
@@ -118,6 +119,7 @@ def make_target(
     programs: ProgramPolicy,
     outbound: HttpTargetSettings | None = None,
     seal: Seal | None = None,
+    permissions: TargetPermissions | None = None,
 ) -> Target:
     """The target for functions, programs, events, pings and HTTP requests.
 
@@ -140,7 +142,7 @@ def make_target(
         from noonmark.targets.command.runner import CommandRunner
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
-    return CompositeTarget(kinds)
+    return CompositeTarget(kinds, permissions)
 
 
 def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:
