@@ -56,7 +56,7 @@ class Desired:
     owner: str | None
     """The `managed_by` of its file; None leaves labels as the document has them."""
     place: str = ""
-    """Its place, for messages about another document."""
+    """Where it was read, such as a file and a position, for messages about a duplicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
 
 
 def _pause_again(before: Pause | None, why: Pause) -> Pause:
-    """What is known of a pause when somebody else pauses the schedule once more."""
+    """The pause of a schedule that is paused again: it keeps its start, and its reason unless a new one is given."""
     if before is None:
         return why
     return replace(before, until=why.until) if why.reason is None else replace(why, at=before.at)
@@ -132,7 +132,7 @@ def _judge_rate(made: Plan, *, now: Micros) -> Plan:
 
 
 def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, lookahead: Micros) -> Plan | None:
-    """Count a ping for the expected rate; None if there is nothing to count it for."""
+    """Count a ping for the expected rate; None if the schedule has no rate or no window."""
     rate, window = snapshot.schedule.declaration.expected_rate, snapshot.rate_window
     if rate is None or window is None:
         return None

@@ -46,7 +46,7 @@ class Overrides:
 
 
 def read_overrides(document: object) -> Overrides:
-    """Read what `to_document` wrote; ValueError when it did not."""
+    """Read the document that `to_document` writes; ValueError if it is invalid."""
     reader = Reader(document, path="", code="", problems=[])
     has_policy = reader.raw("overlap_policy") is not None
     overlap = read_overlap(reader, "overlap_policy", trigger_type="") if has_policy else None

@@ -143,7 +143,7 @@ class Plan:
     rate_window: RateWindow | None = None
     """The new window of the expected rate, if the plan judges one that has ended or counts a ping."""
     rate_alert: RateAlert | None = None
-    """What is reported of the expected rate."""
+    """The alert about the expected rate, if it is missed."""
 
     @property
     def gone(self) -> frozenset[str]:

@@ -55,7 +55,7 @@ class Redactor:
                 self._tails.setdefault(len(tail), set()).add(tail)
 
     def holds(self, text: str) -> bool:
-        """Whether a secret is in the text, in any encoding."""
+        """Whether a secret is in the text, in any encoding; True if it has too many encodings to check."""
         for number, reading in enumerate(_readings(text)):
             if number > MAX_DECODED or self._is_in(reading.lower()):
                 return True

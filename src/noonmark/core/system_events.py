@@ -153,7 +153,7 @@ def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | Non
 
 
 def of_rate(schedule: Schedule, alert: RateAlert) -> Event:
-    """Tell that a schedule started too often, or succeeded too rarely, in a window."""
+    """The event about a schedule that started too often, or succeeded too rarely, in a window."""
     fact = RATE_PROBLEMS[alert.problem]
     payload = {
         **_schedule(schedule),
