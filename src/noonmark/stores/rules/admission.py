@@ -177,7 +177,7 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
 
 
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:
-    """Start a row; returns what that makes to be reported of the expected rate."""
+    """Start a row; returns an alert if its schedule starts more often than expected."""
     state, schedule = uow.state_of(row), start.claim.schedule
     is_first = not row.has_begun
     if is_first and is_late(row.first_due, now):

@@ -85,7 +85,7 @@ def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange, 
 
 
 def _note_pause(uow: UnitOfWork, rows: list[Row], why: Pause | None) -> None:
-    """Keep beside each row why it is held. A second pause without a reason keeps the first one."""
+    """Store in the detail of each row why it is held. A second pause without a reason changes nothing."""
     if why is None:
         return
     for row in rows:

@@ -229,7 +229,7 @@ class EventStream:
     tenant: str
     matched_until: Micros
     cursor: int
-    """The listeners of the first unmatched event are asked up to this schedule."""
+    """The subscribers of the first unmatched event are matched up to this schedule."""
     matched: int
     """How many events are matched."""
     waiting: list[Micros]

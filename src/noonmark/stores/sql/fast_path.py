@@ -21,9 +21,9 @@ from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.stores.rules.completion import FAILURES, to_detail
 from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions
-from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import run_values, to_json
 from noonmark.stores.sql.row_checks import NARROW
+from noonmark.stores.sql.runs import put_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

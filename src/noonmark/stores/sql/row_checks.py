@@ -37,7 +37,7 @@ MOST_KNOWN = 10_000
 
 
 class DamageLog:
-    """Thread-safe. Repaired rows stay in it until the process ends."""
+    """The damaged rows that this process has read. Thread-safe; repaired rows stay in it until the process ends."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -15,7 +15,7 @@ from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
 from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
-from noonmark.stores.sql import progress as going_on
+from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql.dependencies import graph
 from noonmark.stores.sql.reads import history, inspection, runs, schedules, search
 from noonmark.stores.sql.reads.history import count as count_backlog
@@ -368,7 +368,7 @@ class SqlStore(ABC):
         return self._read(lambda uow: runs.one(uow, run_id))
 
     def progress(self, interims: Sequence[Interim]) -> list[bool]:
-        return self._write_unlocked(lambda uow: going_on.write(uow.session, interims))
+        return self._write_unlocked(lambda uow: stored_runs.write_progress(uow.session, interims))
 
     def activities(self, uids: Sequence[str]) -> list[Activity]:
         return self._read(lambda uow: runs.activities(uow, uids))
