@@ -208,7 +208,7 @@ class Worker:
 
 
 def _with_failures(snapshot: WorkerSnapshot, node: Node) -> WorkerSnapshot:
-    """With what keeps this node from its work."""
+    """The snapshot with the failing steps, the doubted clock and the last claim of this node."""
     now, doubt = node.store_clock.monotonic(), node.trust.doubt
     failing = tuple(
         f"{step.lstrip('_')}: {failure.error}"
