@@ -184,9 +184,9 @@ def plan_changes(
     for index, wanted in enumerate(desired):
         comparison.add(index, wanted)
     pruned = {
-        schedule_id: one
-        for schedule_id, one in stored.items()
-        if schedule_id not in comparison.ids and one.owner in prune
+        schedule_id: schedule
+        for schedule_id, schedule in stored.items()
+        if schedule_id not in comparison.ids and schedule.owner in prune
     }
     order = comparison.order(pruned)
     if comparison.problems:

@@ -309,16 +309,16 @@ def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
         return _Until(closing=Plan(snapshot=snapshot, watermark=snapshot.watermark))
     closing = follow(close_overdue(snapshot, now=now), now=now)
     wanted = {
-        one.nominal: occurrence(
+        projection.nominal: occurrence(
             schedule,
-            one.nominal,
-            one.due,
-            first_due=one.first_due,
-            caught_up=one.caught_up,
-            waiting_for=one.waiting_for,
+            projection.nominal,
+            projection.due,
+            first_due=projection.first_due,
+            caught_up=projection.caught_up,
+            waiting_for=projection.waiting_for,
         )
-        for one in snapshot.projections
-        if one.nominal <= now and one.id not in closing.gone
+        for projection in snapshot.projections
+        if projection.nominal <= now and projection.id not in closing.gone
     }
     wanted |= {row.nominal: row for row in closing.planned}
     # One that jitter puts after now has not been planned yet, but its nominal time is past.

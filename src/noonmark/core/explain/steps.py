@@ -42,7 +42,7 @@ ENDED = {
 
 def run_facts(run: Run, *, target_kind: str) -> Facts:
     """The facts of a run, and as `told` the sentence about it."""
-    reported = _said(run, target_kind)
+    reported = _reported(run, target_kind)
     facts = {
         "run_id": run.id,
         "attempt": run.attempt,
@@ -81,7 +81,7 @@ def _length(started: Micros, ended: Micros) -> Micros:
     return length if length < 1_000 else length // 1_000 * 1_000
 
 
-def _said(run: Run, target_kind: str) -> Facts:
+def _reported(run: Run, target_kind: str) -> Facts:
     """The status of a call and the beginning of its answer, or the exit code of a program and how its output ended."""
     result = run.result
     if not isinstance(result, dict):

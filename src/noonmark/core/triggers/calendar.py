@@ -37,7 +37,7 @@ RANGES = {
     "year": (1, 9999),
 }
 MAX_VALUES = 10_000
-MAX_TOLD = 5
+MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -145,6 +145,6 @@ def calendar_values(name: str, given: object) -> tuple[int, ...] | None:
         else:
             wrong.append(shown(value))
     if wrong:
-        rejected = ", ".join(wrong[:MAX_TOLD]) + (" .." if len(wrong) > MAX_TOLD else "")
+        rejected = ", ".join(wrong[:MAX_SHOWN]) + (" .." if len(wrong) > MAX_SHOWN else "")
         raise InvalidTrigger(f"must hold whole numbers from {low} to {high}, not {rejected}", field=name)
     return tuple(sorted(values))

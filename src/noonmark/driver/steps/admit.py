@@ -189,8 +189,8 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
         return decisions
     standings = await node.executor.call(node.store.upstreams, asking, priority=Priority.URGENT)
     verdicts = {
-        claim.occurrence.id: after_upstreams(claim, one, now=max(node.now, claim.occurrence.due))
-        for claim, one in zip(asking, standings, strict=True)
+        claim.occurrence.id: after_upstreams(claim, standing, now=max(node.now, claim.occurrence.due))
+        for claim, standing in zip(asking, standings, strict=True)
     }
     return [verdicts.get(one.claim.occurrence.id) or one for one in decisions]
 
@@ -198,10 +198,10 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
 async def _upstream_results(node: Node, decisions: Sequence[Admission]) -> UpstreamResults:
     """Read the results of the upstreams of functions that could start."""
     asking = [
-        one.claim
-        for one in decisions
-        if isinstance(one, Start)
-        and (declaration := one.claim.schedule.declaration).depends_on
+        decision.claim
+        for decision in decisions
+        if isinstance(decision, Start)
+        and (declaration := decision.claim.schedule.declaration).depends_on
         and isinstance(declaration.target, FunctionTarget)
     ]
     if not asking:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COUNTED = ".count"
 _LONGEST = 100
-_TOLD = re.compile(rb"(\d+) (\d+) (\d+)\n")
+_RECORD = re.compile(rb"(\d+) (\d+) (\d+)\n")
 """Files, bytes, and the modification time of the tenant's folder."""
 
 
@@ -60,7 +60,7 @@ def _read(folder: int, coming: int) -> Count | None:
     try:
         file = folders.open_regular(COUNTED, folders.READ, coming)
         try:
-            record = _TOLD.fullmatch(os.read(file, _LONGEST))
+            record = _RECORD.fullmatch(os.read(file, _LONGEST))
         finally:
             os.close(file)
     except OSError:

@@ -46,8 +46,10 @@ def admit_all(
     ids = [one.claim.occurrence.id for one in admissions]
     uow.load_rows(one for one in ids if one not in started)
     return [
-        Admitted(occurrence=started[one]) if one in started else _admit(uow, admission, now=now, lease=lease)
-        for one, admission in zip(ids, admissions, strict=True)
+        Admitted(occurrence=started[occurrence_id])
+        if occurrence_id in started
+        else _admit(uow, admission, now=now, lease=lease)
+        for occurrence_id, admission in zip(ids, admissions, strict=True)
     ]
 
 

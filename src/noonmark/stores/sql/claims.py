@@ -357,9 +357,9 @@ def _still_held(
     """The keys of the rows whose leases are held with these fences, and their requests to stop."""
     found = uow.session.gather("id, key, fence, stop, lease_end", f"({_HELD} {how})", list(ids))
     return {
-        one: (key, stop)
-        for one, key, fence, stop, lease_end in found
-        if fences[one] == fence and (until is None or lease_end > until)
+        occurrence_id: (key, stop)
+        for occurrence_id, key, fence, stop, lease_end in found
+        if fences[occurrence_id] == fence and (until is None or lease_end > until)
     }
 
 

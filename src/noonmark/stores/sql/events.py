@@ -75,15 +75,15 @@ def add(session: Session, tenant: str, events: Sequence[Event]) -> None:
     """Store events with rising moments."""
     rows = [
         (
-            one.emitted,
-            one.event_id,
-            one.event_type,
-            one.source,
-            "null" if one.payload is None else to_json(one.payload),
-            None if one.behind is None else to_json(one.behind.to_document()),
+            event.emitted,
+            event.event_id,
+            event.event_type,
+            event.source,
+            "null" if event.payload is None else to_json(event.payload),
+            None if event.behind is None else to_json(event.behind.to_document()),
             tenant,
         )
-        for one in events
+        for event in events
     ]
     session.insert("events", COLUMNS, rows)
     session.execute(_ADVANCE, tenant, events[-1].emitted, events[0].emitted - 1)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from noonmark.ports.records import NodeRecord
     from noonmark.stores.sql.session import Session
 
-_SAID = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
-_JUDGE = RowCheck("nodes", _SAID)
+_COLUMNS = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
+_JUDGE = RowCheck("nodes", _COLUMNS)
 _HEARD = f"""
-    SELECT {", ".join(_SAID)} FROM nodes
+    SELECT {", ".join(_COLUMNS)} FROM nodes
     WHERE seen >= ? AND (seen >= ? OR (left_at IS NULL AND lease <> ?))
     ORDER BY name
 """  # noqa: S608 - our own names
@@ -59,7 +59,7 @@ def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
         now,
         None,
     )
-    session.put("nodes", _SAID, [values])
+    session.put("nodes", _COLUMNS, [values])
     session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
     if heartbeat.routes:
         # In the same order everywhere, so that no two nodes deadlock.
