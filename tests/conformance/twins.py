@@ -227,7 +227,7 @@ class TwoNodesAndATwin(TwoNodes):
         for after in (None, *UIDS):
             self.store.schedules("acme", limit=limit, after=after, wanted=wanted, newest_first=newest_first)
         self.store.count_schedules("acme", wanted)
-        self.store.notes("acme", limit, before=4)
+        self.store.audit_entries("acme", limit, before=4)
         self.store.overdue(now=self.now() + age, limit=limit)
 
     @invariant()

@@ -43,14 +43,14 @@ class Leaping(Rig):
         return self.store.find(of.owner.tenant, of.schedule_id)
 
     def notes(self):
-        return len(self.store.notes("acme", 9))
+        return len(self.store.audit_entries("acme", 9))
 
 
 @pytest.fixture
 def rig():
     """It leads, and has work that is due every minute, some of it claimed, and some that is over."""
     rig = Leaping(keep_for=DAY_SECONDS * SECOND)
-    rig.store.note("acme", [AuditEntry(at=NOW, caller="ada", operation="pause")])
+    rig.store.add_audit_entries("acme", [AuditEntry(at=NOW, caller="ada", operation="pause")])
     rig.lead_once()
     rig.reap_once()
     return rig

@@ -446,7 +446,7 @@ def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
         place.store.is_down = True
 
         def looks(told):
-            return [x for x in told if isinstance(x, driver_events.StoreFailed) and x.duty == "_look_once"]
+            return [x for x in told if isinstance(x, driver_events.StoreFailed) and x.step == "_look_once"]
 
         async with place.running():
             await place.sink.until(lambda told: len(looks(told)) >= 4)
@@ -509,7 +509,7 @@ def test_leases_are_renewed_while_everybody_else_waits_for_the_store():
 
 
 def failed(told, duty):
-    return [one for one in told if isinstance(one, driver_events.StoreFailed) and one.duty == duty]
+    return [one for one in told if isinstance(one, driver_events.StoreFailed) and one.step == duty]
 
 
 def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):

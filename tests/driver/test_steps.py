@@ -689,7 +689,7 @@ class TestPruning:
     def test_forgets_old_notes_and_keys_that_mean_nothing_any_more(self):
         rig = Rig(keep_for=2 * KEY_LIFETIME, batch=2)
         rig.lead_once()
-        rig.store.note("acme", [AuditEntry(at=NOW, caller="ada", operation="pause") for _ in range(3)])
+        rig.store.add_audit_entries("acme", [AuditEntry(at=NOW, caller="ada", operation="pause") for _ in range(3)])
         rig.store.claim_key("acme", "key", "body", now=NOW, lifetime=KEY_LIFETIME)
         for passed, forgotten in (
             (KEY_LIFETIME, PruneReport()),
@@ -703,7 +703,7 @@ class TestPruning:
             assert rig.prune_once() == forgotten
             told = [events.Pruned(0, 0, forgotten.notes, forgotten.keys)]
             assert rig.sink.take() == (told if forgotten.notes or forgotten.keys else [])
-        assert rig.store.notes("acme", 9) == []
+        assert rig.store.audit_entries("acme", 9) == []
 
 
 class TestLooking:

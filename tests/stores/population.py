@@ -86,7 +86,7 @@ def populate(make_store):
             note = AuditEntry(
                 at=now, caller="ada", operation="schedule/create", schedule_id="schedule-of-one", uid="one"
             )
-            store.note(tenant, [note])
+            store.add_audit_entries(tenant, [note])
             store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE)
             secret = Secret(name=f"s{number}", hosts=("example.com",), sealed="sealed", created=now, updated=now)
             store.put_secret(tenant, secret, most=9)
@@ -236,7 +236,7 @@ def look(rig, store):
         asked |= {
             f"schedules {tenant}": lambda tenant=tenant: store.schedules(tenant, limit=100),
             f"events {tenant}": lambda tenant=tenant: store.events(tenant, 100),
-            f"notes {tenant}": lambda tenant=tenant: store.notes(tenant, 100),
+            f"notes {tenant}": lambda tenant=tenant: store.audit_entries(tenant, 100),
             f"secrets {tenant}": lambda tenant=tenant: store.secrets(tenant),
             f"find_secrets {tenant}": lambda tenant=tenant: store.find_secrets(tenant, ["s0", "s1"]),
             f"claim_key {tenant}": lambda tenant=tenant: store.claim_key(

@@ -144,7 +144,7 @@ def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
     assert postgres.sql(f"SELECT to_regclass('{schema}.secrets') IS NULL") == "t"
     postgres.sql(f"INSERT INTO {schema}.notes (tenant, noted, caller, operation) VALUES ('acme', 7, 'ada', 'told')")
     store = opened(postgres, schema)
-    assert [note.caller for note in store.notes("acme", 9)] == ["ada"]
+    assert [note.caller for note in store.audit_entries("acme", 9)] == ["ada"]
     assert store.secrets("acme") == []
     store.close()
     made(postgres, f"{schema}_new")

@@ -218,10 +218,10 @@ def a_day_of_questions(bench):
         assert store.occurrence_runs(one.id) == [run]
     assert store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e1")]) == [True]
     assert len(store.events("acme", 3, before=bench.now + 1, event_type="seen")) == 1
-    store.note("acme", [note])
-    [newest] = store.notes("acme", 1)
-    assert len(store.notes("acme", 3, before=newest.key)) == 3
-    assert len(store.notes("acme", 3, before=newest.key, schedule_id=made[0].schedule_id)) == 3
+    store.add_audit_entries("acme", [note])
+    [newest] = store.audit_entries("acme", 1)
+    assert len(store.audit_entries("acme", 3, before=newest.key)) == 3
+    assert len(store.audit_entries("acme", 3, before=newest.key, schedule_id=made[0].schedule_id)) == 3
     assert store.prune_audit_entries(before=bench.now, limit=5) == 5
     for now in (0, 2):
         assert store.claim_key("acme", "key", "body", now=now, lifetime=1).created == now

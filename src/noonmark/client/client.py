@@ -415,8 +415,8 @@ class AsyncClient:
         cursor: str | None = None
         while True:
             page = await self._send(listing.page(cursor))
-            for one in page.entries:
-                yield one
+            for entry in page.entries:
+                yield entry
             if (cursor := page.next_cursor) is None:
                 return
 

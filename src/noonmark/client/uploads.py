@@ -80,9 +80,9 @@ def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:  # noqa: ANN4
         raise InvalidRequest(f"is open for text; a file has bytes: open it with {mode!r}", field=field)
     if not callable(getattr(file, does, None)):
         hint = "; io.BytesIO makes one of bytes" if isinstance(file, bytes | bytearray) else ""
-        said = f"{type(file).__name__}" if hint else shown(file)
+        given = f"{type(file).__name__}" if hint else shown(file)
         raise InvalidRequest(
-            f"must be the name of a file, or a file open to {does} bytes, not {said}{hint}", field=field
+            f"must be the name of a file, or a file open to {does} bytes, not {given}{hint}", field=field
         )
     found: BinaryIO = file
     return found
@@ -96,7 +96,7 @@ def upload_request(
     name = filename or (Path(named).name if isinstance(named, str) else None)
     if name is None:
         raise InvalidRequest("is required: the name of the file", field="filename")
-    said = {"filename": name} | ({} if path is None else {"path": path})
+    query = {"filename": name} | ({} if path is None else {"path": path})
     headers = {
         "Content-Type": _media_type(content_type),
         **key_header("idempotency_key", fresh_key() if key is None else key),
@@ -104,19 +104,19 @@ def upload_request(
     if (size := _size(stream)) is not None:
         headers["Content-Length"] = str(size)
     return Request(
-        http=Http("POST", f"/uploads?{urlencode(said)}", None, headers),
+        http=Http("POST", f"/uploads?{urlencode(query)}", None, headers),
         read=lambda document: read(Upload, document),
         is_repeatable=False,
     )
 
 
-def _media_type(said: object) -> str:
+def _media_type(value: object) -> str:
     """The value of the Content-Type header."""
-    if said is None or said == "":
+    if value is None or value == "":
         return "application/octet-stream"
-    if isinstance(said, str) and _HEADER.fullmatch(said):
-        return said
-    raise InvalidRequest(f"must be a type such as text/csv, not {shown(said)}", field="content_type")
+    if isinstance(value, str) and _HEADER.fullmatch(value):
+        return value
+    raise InvalidRequest(f"must be a type such as text/csv, not {shown(value)}", field="content_type")
 
 
 def download_request(upload_id: str) -> Request[int]:
@@ -137,8 +137,8 @@ def _size(stream: BinaryIO) -> int | None:
 
 def document(upload: Upload) -> dict[str, object]:
     """The document of an upload."""
-    told = {one.name: getattr(upload, one.name) for one in fields(upload)}
-    return told | {"created_at_utc": to_text(to_micros(upload.created_at_utc))}
+    values = {one.name: getattr(upload, one.name) for one in fields(upload)}
+    return values | {"created_at_utc": to_text(to_micros(upload.created_at_utc))}
 
 
 def pieces(stream: BinaryIO) -> Iterator[bytes]:

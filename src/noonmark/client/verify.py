@@ -35,9 +35,9 @@ def verify(
     raw = _raw(body)
     at = SystemClock().micros() if now is None else to_micros(now)
     refusal = NotAllowed("there is no key to check the signature with")
-    for one in filter(None, _keys(key)):
+    for candidate in filter(None, _keys(key)):
         try:
-            check_signature(text, one, occurrence_id=occurrence_id, body=raw, now=at)
+            check_signature(text, candidate, occurrence_id=occurrence_id, body=raw, now=at)
         except NotAllowed as refused:
             refusal = refused
         else:

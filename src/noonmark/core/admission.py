@@ -64,7 +64,7 @@ class Start:
     claim: Claim
     takes_slot: bool
     is_in_line: bool = False
-    """Its turn comes after every fire of its trigger before it that was late as well, and has not ended."""
+    """It waits for every earlier fire of its trigger that was late too and has not ended."""
     concurrency: Concurrency | None = None
     max_runs: int | None = None
 
@@ -90,9 +90,9 @@ class Wait:
     claim: Claim
     waiting_for: Reason
     replaces: bool = False
-    """What trigger or events made wait for the slot before it ends as `skipped/replaced`."""
+    """Of those in line for the slot by trigger or event, only the newest stays; others end as `skipped/replaced`."""
     joins_line: bool = False
-    """It belongs to a line of caught-up fires from now on, if it did not before."""
+    """It joins the line of caught-up fires, if it is not in it yet."""
     cancel_grace: Micros | None = None
     """The slot's holder is asked to stop, and has this long to do so."""
     until: Micros | None = None
@@ -145,7 +145,7 @@ def _under_own_terms(claim: Claim) -> Claim:
     """The schedule's declaration with the overrides of this occurrence."""
     if claim.occurrence.overrides is None:
         return claim
-    declared = replace(claim.schedule.declaration, **claim.occurrence.overrides.said)
+    declared = replace(claim.schedule.declaration, **claim.occurrence.overrides.declared_fields)
     return replace(claim, schedule=replace(claim.schedule, declaration=declared))
 
 
@@ -265,10 +265,10 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
 
 
 def _keeps_its_place(occurrence: Occurrence) -> bool:
-    """Whether it waits under every policy.
+    """Whether it waits under every overlap policy.
 
-    What was caught up is in a line that was fixed before, and so are those of a backfill; and what began, or was let
-    into the queue before, is not turned away because another one was quicker.
+    The order of caught-up fires and of backfills is fixed. An occurrence that has begun, or was queued before, is not
+    turned away because another one was faster.
     """
     is_in_line = occurrence.caught_up is not None or kind_of(occurrence.origin) is OriginKind.BACKFILL
     return is_in_line or occurrence.waiting_for is Reason.QUEUED or occurrence.has_begun

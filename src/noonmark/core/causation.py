@@ -68,7 +68,7 @@ def chain_of_reported(occurrence: Occurrence, event_type: str) -> Chain:
 
 
 def chain_of_requested(occurrence: Occurrence) -> Chain:
-    """That of a run which the work of an occurrence has asked for over the network: one step deeper."""
+    """The chain of a run that the work of an occurrence requested over the network: one step deeper."""
     return chain_of_emitted(occurrence).then(occurrence.schedule_id)
 
 
@@ -144,7 +144,7 @@ class UnmatchedEvent:
     next_cursor: str | None = None
     """Where the next page begins; None when this is the last."""
     problem: str = ""
-    """What is wrong with an unreadable stored event, which sets nothing off."""
+    """What is wrong with an unreadable stored event, which triggers nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Reaction:
 
 
 def match(event: Event, schedule: Schedule, *, now: Micros) -> Occurrence | None:
-    """The occurrence that an emitted event triggers; final if the schedule is paused."""
+    """The occurrence that an event triggers, skipped if the schedule is paused; None if the event does not match."""
     trigger = schedule.declaration.trigger
     if not isinstance(trigger, EventTrigger) or not _listened(schedule, trigger, event.emitted, now):
         return None

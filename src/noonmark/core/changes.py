@@ -56,7 +56,7 @@ class Desired:
     owner: str | None
     """The `managed_by` of its file; None leaves labels as the document has them."""
     place: str = ""
-    """Its place, for messages about another document."""
+    """Where it was read, such as a file and a position, for messages about a duplicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,12 +181,12 @@ def plan_changes(
     `adopts`, schedules of others are taken over. Without `secrets`, the secrets of requests are not checked.
     """
     comparison = _Comparison(stored, now=now, adopts=adopts, secrets=secrets)
-    for index, one in enumerate(desired):
-        comparison.add(index, one)
+    for index, wanted in enumerate(desired):
+        comparison.add(index, wanted)
     pruned = {
-        schedule_id: one
-        for schedule_id, one in stored.items()
-        if schedule_id not in comparison.ids and one.owner in prune
+        schedule_id: schedule
+        for schedule_id, schedule in stored.items()
+        if schedule_id not in comparison.ids and schedule.owner in prune
     }
     order = comparison.order(pruned)
     if comparison.problems:

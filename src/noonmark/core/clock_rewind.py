@@ -87,9 +87,13 @@ def _shorten(snapshot: Snapshot, trigger: Trigger, gap: Gap, *, now: Micros) -> 
 
 def _catch_up_anew(snapshot: Snapshot, *, now: Micros) -> list[Occurrence]:
     """Fires up to now that were to be caught up by the time that was ahead are caught up now."""
-    late = [one for one in snapshot.projections if one.nominal <= now and one.caught_up is not None]
+    late = [
+        projection
+        for projection in snapshot.projections
+        if projection.nominal <= now and projection.caught_up is not None
+    ]
     return [
-        occurrence(snapshot.schedule, one.nominal, now, first_due=one.first_due, caught_up=now)
-        for one in late
-        if one.caught_up is not None and one.caught_up > now
+        occurrence(snapshot.schedule, projection.nominal, now, first_due=projection.first_due, caught_up=now)
+        for projection in late
+        if projection.caught_up is not None and projection.caught_up > now
     ]

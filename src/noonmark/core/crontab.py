@@ -35,7 +35,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class LineNote(NamedTuple):
-    """A note about a line."""
+    """A problem with a line or a remark about it; lines count from 1."""
 
     line: int
     message: str

@@ -67,7 +67,7 @@ class Reader:
         self.problems.append(Problem(self.at(name), message, code or self.code))
 
     def raw(self, name: str, default: Any = None) -> Any:
-        """The raw value."""
+        """The value of a field as it is; `close` accepts the field from then on."""
         self._asked.append(name)
         return self._fields.get(name, default)
 
@@ -278,7 +278,7 @@ class Notation(Generic[K]):
 def read_notation(
     reader: Reader, field: str, names: Mapping[str, K], settings: Mapping[K, tuple[str, ...]]
 ) -> Notation[K] | None:
-    """The value of the field; nothing if it is absent, or if its problem is recorded.
+    """Read a field that is a name, or an object with a `type`; None if it is absent or a problem was recorded.
 
     `names` leads from every accepted name to its kind; `settings` says which settings each kind takes.
     """

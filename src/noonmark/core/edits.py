@@ -93,7 +93,7 @@ def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
 
 
 def _pause_again(before: Pause | None, why: Pause) -> Pause:
-    """What is known of a pause when somebody else pauses the schedule once more."""
+    """The pause of a schedule that is paused again: it keeps its start, and its reason unless a new one is given."""
     if before is None:
         return why
     return replace(before, until=why.until) if why.reason is None else replace(why, at=before.at)
@@ -132,7 +132,7 @@ def _judge_rate(made: Plan, *, now: Micros) -> Plan:
 
 
 def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, lookahead: Micros) -> Plan | None:
-    """Count a ping for the expected rate; None if there is nothing to count it for."""
+    """Count a ping for the expected rate; None if the schedule has no rate or no window."""
     rate, window = snapshot.schedule.declaration.expected_rate, snapshot.rate_window
     if rate is None or window is None:
         return None
@@ -161,16 +161,16 @@ def _step(schedule: Schedule, phase: SchedulePhase, now: Micros) -> Schedule:
     return replace(schedule, phase=step_schedule(schedule.phase, phase), updated=now)
 
 
-def _runs_alike(one: Declaration, other: Declaration) -> bool:
+def _runs_alike(before: Declaration, after: Declaration) -> bool:
     """Whether they differ in nothing that a run depends on."""
-    return one == replace(
-        other,
-        name=one.name,
-        description=one.description,
-        labels=one.labels,
-        schedule_id=one.schedule_id,
-        enabled=one.enabled,
-        accepts_payload=one.accepts_payload,
+    return before == replace(
+        after,
+        name=before.name,
+        description=before.description,
+        labels=before.labels,
+        schedule_id=before.schedule_id,
+        enabled=before.enabled,
+        accepts_payload=before.accepts_payload,
     )
 
 
@@ -195,14 +195,14 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
     rebound = [_rebind(row, after, None if goes_on else now) for row in until.wanted]
     kept = {row.nominal: row.due for row in rebound}
     superseded = []
-    for one in snapshot.projections:
-        if one.nominal <= now:
+    for projection in snapshot.projections:
+        if projection.nominal <= now:
             continue
-        if trigger is not None and trigger.next_micros(one.nominal - 1) == one.nominal:
-            kept[one.nominal] = due_at(trigger, after.uid, one.nominal)
-            rebound.append(occurrence(after, one.nominal, kept[one.nominal]))
+        if trigger is not None and trigger.next_micros(projection.nominal - 1) == projection.nominal:
+            kept[projection.nominal] = due_at(trigger, after.uid, projection.nominal)
+            rebound.append(occurrence(after, projection.nominal, kept[projection.nominal]))
         else:
-            superseded.append(one.id)
+            superseded.append(projection.id)
     watermark = accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot.schedule, after, now)
     moved = replace(
         until.closing,
@@ -309,16 +309,16 @@ def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
         return _Until(closing=Plan(snapshot=snapshot, watermark=snapshot.watermark))
     closing = follow(close_overdue(snapshot, now=now), now=now)
     wanted = {
-        one.nominal: occurrence(
+        projection.nominal: occurrence(
             schedule,
-            one.nominal,
-            one.due,
-            first_due=one.first_due,
-            caught_up=one.caught_up,
-            waiting_for=one.waiting_for,
+            projection.nominal,
+            projection.due,
+            first_due=projection.first_due,
+            caught_up=projection.caught_up,
+            waiting_for=projection.waiting_for,
         )
-        for one in snapshot.projections
-        if one.nominal <= now and one.id not in closing.gone
+        for projection in snapshot.projections
+        if projection.nominal <= now and projection.id not in closing.gone
     }
     wanted |= {row.nominal: row for row in closing.planned}
     # One that jitter puts after now has not been planned yet, but its nominal time is past.

@@ -235,6 +235,6 @@ class PipelineError(NoonmarkError):
 
 
 class MissingExtra(NoonmarkError, ImportError):
-    """A part of Noonmark that is installed on request is not installed; the message has the command to type."""
+    """The packages of an optional extra are not installed; the message has the command that installs them."""
 
     code = "missing_extra"

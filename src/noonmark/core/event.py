@@ -50,9 +50,9 @@ class Chain:
         """The chain of what a schedule has led to, by an event of that type or as an upstream."""
         return self.marked(mark(schedule_id, event_type)).through(schedule_id)
 
-    def marked(self, one: str) -> Chain:
+    def marked(self, new_mark: str) -> Chain:
         """The same with a mark more."""
-        return Chain(self.depth, self.facts, (*self.marks, one)[-MAX_STEPS:], self.schedules)
+        return Chain(self.depth, self.facts, (*self.marks, new_mark)[-MAX_STEPS:], self.schedules)
 
     def through(self, schedule_id: str) -> Chain:
         """The same with the id of a schedule more."""

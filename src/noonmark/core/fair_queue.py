@@ -183,7 +183,7 @@ class FairQueue(Generic[T]):
             self._ring.append(line)
 
     def _leave_ring(self, line: _Line[T]) -> None:
-        """The first owner in the ring has nothing due."""
+        """Take the first owner out of the ring until its next entry is due."""
         self._ring.popleft()
         line.is_in_ring = False
         time, number, _ = line.entries[0]

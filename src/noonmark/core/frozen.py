@@ -50,8 +50,8 @@ def brief(value: object, **shown: int | str | None) -> str:
 def fast_evolve(kind: type[T]) -> type[T]:
     """Prepare a dataclass for `construct` and `evolve`. Its draft class is created here, not on first use.
 
-    To prepare them is to compile, and a program that ends by Ctrl-C must not compile on its way out: Python would
-    forget how it ended.
+    Creating the class compiles code. A program that ends by Ctrl-C must not compile while it exits: Python would lose
+    its exit status.
     """
     of_kind: Any = kind
     declared = [

@@ -27,8 +27,8 @@ ANSWERS = frozenset({"http"})
 """The kinds of target that answer; what others do ends."""
 DEADLINE = "deadline"
 SET_BY = "deadline_set_by"
-"""The name under which an occurrence that was taken over keeps what set its deadline: its window, the target, or
-the start ping of a job."""
+"""The key, in the detail of an occurrence that awaits its completion, of what set its deadline: its window, the
+target, or the start ping of a job."""
 BY_WINDOW, BY_TARGET, BY_START = "window", "target", "start"
 
 

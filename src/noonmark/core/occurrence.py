@@ -35,8 +35,8 @@ class Overrides:
     """What led to it, where its upstreams have set it off."""
 
     @property
-    def said(self) -> dict[str, Any]:
-        """The fields of a declaration that it takes the place of."""
+    def declared_fields(self) -> dict[str, Any]:
+        """The fields of the declaration that it replaces, with its values."""
         return present(overlap_policy=self.overlap_policy, concurrency=self.concurrency)
 
     def to_document(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Overrides:
 
 
 def read_overrides(document: object) -> Overrides:
-    """Read what `to_document` wrote; ValueError when it did not."""
+    """Read the document that `to_document` writes; ValueError if it is invalid."""
     reader = Reader(document, path="", code="", problems=[])
     has_policy = reader.raw("overlap_policy") is not None
     overlap = read_overlap(reader, "overlap_policy", trigger_type="") if has_policy else None

@@ -57,10 +57,10 @@ class Ping:
         """What is stored of a failure as the error of the run: the output ends with what went wrong."""
         if self.signal is not Signal.FAIL:
             return None
-        said = "the job reported a failure"
+        message = "the job reported a failure"
         if self.exit_status is not None:
-            said = f"the job exited with status {self.exit_status}"
-        return f"{self.body.rstrip()}\n{said}" if self.body.strip() else said
+            message = f"the job exited with status {self.exit_status}"
+        return f"{self.body.rstrip()}\n{message}" if self.body.strip() else message
 
 
 class Verdict(Explained):

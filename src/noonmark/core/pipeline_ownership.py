@@ -20,9 +20,9 @@ PREFIX = "pipeline_"
 BEYOND = "pipeline`"
 """The first text after all that begin with the prefix."""
 STOPPED_FOR: Micros = 60 * SECOND
-"""A node that has stopped may go on under its name; it says so within this time."""
+"""How long schedules outlive a node that stopped: it may start again under its name within this time."""
 UNKNOWN_FOR: Micros = 2 * DAY_SECONDS * SECOND
-"""A node that is not known any more was silent for days; one that is not known yet has just started."""
+"""How old schedules of an unknown node must be to be abandoned: it was silent for days, or has just started."""
 
 
 def pipeline_schedule_id(node: str, uid: str) -> str:
@@ -31,7 +31,7 @@ def pipeline_schedule_id(node: str, uid: str) -> str:
 
 
 def owner_key(node: str) -> str:
-    """A node, as the ids of its schedules name it."""
+    """The part of the ids of its schedules that stands for a node."""
     return blake2b(node.encode(), digest_size=8, person=b"noonmark-pipe").hexdigest()
 
 

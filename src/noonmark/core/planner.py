@@ -146,7 +146,7 @@ class Plan:
     rate_window: RateWindow | None = None
     """The new window of the expected rate, if the plan judges one that has ended or counts a ping."""
     rate_alert: RateAlert | None = None
-    """What is reported of the expected rate."""
+    """The alert about the expected rate, if it is missed."""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -303,13 +303,13 @@ def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
     taken = [one.nominal for one in snapshot.projections if not one.is_open or one.caught_up is not None]
     newest_taken = max([MIN_INSTANT if snapshot.admitted is None else snapshot.admitted, *taken])
     ending, apart = [], []
-    for one in snapshot.projections:
-        if not one.is_open or one.due > now:
+    for projection in snapshot.projections:
+        if not projection.is_open or projection.due > now:
             continue
-        if trigger is not None and one.caught_up is None and one.nominal > newest_taken:
-            ending.append(one)
-        elif not judge(policy, due=one.due, now=now, caught_up_at=one.caught_up).runs:
-            apart.append(one)
+        if trigger is not None and projection.caught_up is None and projection.nominal > newest_taken:
+            ending.append(projection)
+        elif not judge(policy, due=projection.due, now=now, caught_up_at=projection.caught_up).runs:
+            apart.append(projection)
     closing = Plan(snapshot=snapshot, watermark=snapshot.watermark)
     for gap in _gaps(apart, timed_trigger(snapshot.schedule)):
         listed = Listed(tuple(one.nominal for one in gap))
@@ -323,11 +323,11 @@ def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
 def _gaps(late: Sequence[Projection], trigger: Trigger | None) -> list[list[Projection]]:
     """Late fires in stretches, in each of which the trigger names no other between them."""
     gaps: list[list[Projection]] = []
-    for one in late:
-        if gaps and trigger is not None and trigger.next_micros(gaps[-1][-1].nominal) == one.nominal:
-            gaps[-1].append(one)
+    for projection in late:
+        if gaps and trigger is not None and trigger.next_micros(gaps[-1][-1].nominal) == projection.nominal:
+            gaps[-1].append(projection)
         else:
-            gaps.append([one])
+            gaps.append([projection])
     return gaps
 
 

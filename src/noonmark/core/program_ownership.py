@@ -88,5 +88,5 @@ def _may_call(schedule: Schedule, changed: Declaration, offered: Collection[str]
 
 def _says_the_same(one: Target | Trigger | None, other: Target | Trigger | None) -> bool:
     """Whether two values are the same JSON; to Python, true, 1 and 1.0 are equal."""
-    said = [None if part is None else json.dumps(part.to_document(), sort_keys=True) for part in (one, other)]
-    return said[0] == said[1]
+    documents = [None if part is None else json.dumps(part.to_document(), sort_keys=True) for part in (one, other)]
+    return documents[0] == documents[1]

@@ -49,13 +49,13 @@ class Redactor:
         wholes = {one for value in values for one in (value, *_parts(value))}
         known = {reading.lower() for whole in wholes for reading in _ends(whole)}
         self._tails: dict[int, set[str]] = {}
-        for one in known:
-            if len(one) >= SHORTEST:
-                tail = one[-TAIL:]
+        for text in known:
+            if len(text) >= SHORTEST:
+                tail = text[-TAIL:]
                 self._tails.setdefault(len(tail), set()).add(tail)
 
     def holds(self, text: str) -> bool:
-        """Whether a secret is in the text, in any encoding."""
+        """Whether a secret is in the text, in any encoding; True if it has too many encodings to check."""
         for number, reading in enumerate(_readings(text)):
             if number > MAX_DECODED or self._is_in(reading.lower()):
                 return True

@@ -97,10 +97,10 @@ class Run:
     @property
     def progress(self) -> RunProgress | None:
         """Its last reported progress, while it runs or if it was interrupted."""
-        said = self.result.get(_PROGRESS) if isinstance(self.result, dict) else None
-        if not isinstance(said, dict) or not (self.outcome is None or self.outcome in CUT_OFF):
+        reported = self.result.get(_PROGRESS) if isinstance(self.result, dict) else None
+        if not isinstance(reported, dict) or not (self.outcome is None or self.outcome in CUT_OFF):
             return None
-        return RunProgress(fraction=said.get("fraction", 0), message=said.get("message", ""))
+        return RunProgress(fraction=reported.get("fraction", 0), message=reported.get("message", ""))
 
     @property
     def started_at(self) -> datetime:

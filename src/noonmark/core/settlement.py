@@ -108,9 +108,9 @@ class Interim:
 class Settlement:
     """What to write, on condition that the fence is still this one.
 
-    `retry_at` is set exactly when the phase is `pending`: the occurrence keeps its slot and comes back then. `deadline`
-    is set exactly when it is `awaiting_completion`: it keeps all its places, and its run stays open. Any other phase
-    frees the slot and the place under its concurrency key, and wakes the next in line.
+    `retry_at` is set exactly when the phase is `pending`: the occurrence keeps its slot and comes back then. When
+    it is `awaiting_completion`, `deadline` is set: it keeps all its places, and its run stays open. A final phase frees
+    the slot and the place under its concurrency key, and wakes the next in line.
     """
 
     occurrence: Occurrence
@@ -130,7 +130,7 @@ class Settlement:
     is_overdue: bool = False
     """It continues, and is reported as overdue: it takes longer than expected. `deadline` is its new deadline."""
     begins: bool = False
-    """A job that runs elsewhere has reported its start: these replace its start and its deadline."""
+    """A job that runs elsewhere has reported its start: the run's start and `deadline` replace the stored ones."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     own_words: str | None = None
     """What a log says of a failure that Noonmark decided on itself."""
@@ -183,8 +183,8 @@ def interim(occurrence: Occurrence, underway: RunInProgress, *, node: str) -> In
 def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settlement:
     """Decide about a delivery whose deadline has come.
 
-    It was asked to stop, its window has closed, or the target has not told its end; or it takes longer than expected,
-    and goes on.
+    It was asked to stop, its window has closed, or the target has not reported its end; or it takes longer than
+    expected, and goes on.
     """
     deadline = now if occurrence.deadline is None else occurrence.deadline
     facts: dict[str, int | float | str] = {}
@@ -223,7 +223,7 @@ def began(occurrence: Occurrence, *, now: Micros) -> Micros:
 
 
 def run_id(occurrence: Occurrence) -> str:
-    """The fence distinguishes the deliveries of one occurrence."""
+    """The id of the current run; the fence distinguishes the runs of an occurrence."""
     return f"{occurrence.id}-{occurrence.fence}"
 
 
@@ -306,7 +306,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
 
 
 def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered, run: Run) -> Settlement:
-    """A node that stops gives back what it cannot finish; that is not an attempt, unless it must not start twice."""
+    """Hand back the run of a node that stops. It is not an attempt; delivered at most once, its outcome is unknown."""
     declared = schedule.declaration
     if declared.delivery is Delivery.AT_MOST_ONCE:
         unknown = _to(Phase.DELIVERY_FAILED, occurrence, schedule, run, Reason.OUTCOME_UNKNOWN)

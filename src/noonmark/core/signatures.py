@@ -85,7 +85,7 @@ def tenant_key(settings: KeySettings, own: bytes, tenant: str) -> str:
 
 
 def token_keys(settings: KeySettings, own: bytes) -> tuple[str, ...]:
-    """What tokens are made with: the first makes them, and each is good to check them. `own` is the key of the store.
+    """The keys of tokens: the first one makes them, each of them checks them. `own` is the key of the store.
 
     Receivers have a signing key, to check signatures, and must not be able to make tokens for work that is not theirs:
     so it is not part of them. The keys that secrets are sealed with are, so that a copy of the store alone makes none.
@@ -118,7 +118,7 @@ def check_token(token: str, keys: Sequence[str], *, occurrence_id: str, fence: i
 
 
 def ping_token(key: str, *, uid: str, rotation: int) -> str:
-    """What makes the URL of a schedule that expects pings: it cannot be guessed, and it is not stored."""
+    """The token in the ping URL of a schedule: it cannot be guessed, and it is not stored."""
     return f"{uid}-{_digest(key, f'ping:{uid}:{rotation}'.encode())[:PING_DIGITS]}"
 
 

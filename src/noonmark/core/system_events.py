@@ -94,39 +94,44 @@ def change(before: Schedule, after: Schedule) -> SystemEvent:
 
 
 def of_occurrence(
-    fact: SystemEvent, schedule: Schedule, one: Occurrence, *, run: Run | None = None, waited_for: Reason | None = None
+    fact: SystemEvent,
+    schedule: Schedule,
+    occurrence: Occurrence,
+    *,
+    run: Run | None = None,
+    waited_for: Reason | None = None,
 ) -> Event | None:
     """The event about an occurrence as it is now, its last run if that has just ended, and what it waited for.
 
     Every such fact has the same fields, so that a message which names them never lacks one. None when its chain has no
     room for it.
     """
-    chain = chain_of_system_event(one)
+    chain = chain_of_system_event(occurrence)
     if chain is None:
         return None
     payload = {
-        "occurrence_id": one.id,
+        "occurrence_id": occurrence.id,
         **_schedule(schedule),
-        "origin": str(one.origin),
-        "phase": str(one.phase),
-        "reason": None if one.reason is None else str(one.reason),
-        "summary": fact.sentence if one.reason is None else one.reason.sentence,
-        "detail": _detail(one.detail),
-        "nominal_at": to_text(one.nominal),
-        "due_at": to_text(one.first_due),
-        "attempt": one.attempt,
-        "retry_at": to_text(one.due) if fact is SystemEvent.RETRYING else None,
-        "late_seconds": _late_seconds(one) if fact is SystemEvent.STARTED_LATE else None,
+        "origin": str(occurrence.origin),
+        "phase": str(occurrence.phase),
+        "reason": None if occurrence.reason is None else str(occurrence.reason),
+        "summary": fact.sentence if occurrence.reason is None else occurrence.reason.sentence,
+        "detail": _detail(occurrence.detail),
+        "nominal_at": to_text(occurrence.nominal),
+        "due_at": to_text(occurrence.first_due),
+        "attempt": occurrence.attempt,
+        "retry_at": to_text(occurrence.due) if fact is SystemEvent.RETRYING else None,
+        "late_seconds": _late_seconds(occurrence) if fact is SystemEvent.STARTED_LATE else None,
         "expected_seconds": _expected_seconds(schedule) if fact is SystemEvent.OVERDUE else None,
         "waited_for": None if waited_for is None else str(waited_for),
-        "missed_count": one.missed_count,
-        "missed_from": None if one.missed_first is None else to_text(one.missed_first),
-        "missed_to": None if one.missed_last is None else to_text(one.missed_last),
+        "missed_count": occurrence.missed_count,
+        "missed_from": None if occurrence.missed_first is None else to_text(occurrence.missed_first),
+        "missed_to": None if occurrence.missed_last is None else to_text(occurrence.missed_last),
         **_error(run),
         "depth": chain.depth,
         "chain": [*chain.schedules, schedule.schedule_id],
     }
-    return _event(fact, payload, chain.event_id(fact_id(fact, one.id, one.attempt)))
+    return _event(fact, payload, chain.event_id(fact_id(fact, occurrence.id, occurrence.attempt)))
 
 
 def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | None = None, failures: int = 0) -> Event:
@@ -148,7 +153,7 @@ def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | Non
 
 
 def of_rate(schedule: Schedule, alert: RateAlert) -> Event:
-    """Tell that a schedule started too often, or succeeded too rarely, in a window."""
+    """The event about a schedule that started too often, or succeeded too rarely, in a window."""
     fact = RATE_PROBLEMS[alert.problem]
     payload = {
         **_schedule(schedule),
@@ -232,5 +237,7 @@ def _expected_seconds(schedule: Schedule) -> int | float | None:
     return None if expected is None else micros_to_seconds(expected)
 
 
-def _late_seconds(one: Occurrence) -> int | float:
-    return micros_to_seconds((one.first_due if one.started is None else one.started) - one.first_due)
+def _late_seconds(occurrence: Occurrence) -> int | float:
+    return micros_to_seconds(
+        (occurrence.first_due if occurrence.started is None else occurrence.started) - occurrence.first_due
+    )

@@ -22,7 +22,7 @@ def span_id(key: str) -> str:
 
 
 def event_key(event_id: str) -> str:
-    """What stands for an event: a caller may give it the id of an occurrence."""
+    """The key of an event; the prefix distinguishes it from an occurrence with the same id."""
     return f"event:{event_id}"
 
 

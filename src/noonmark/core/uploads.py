@@ -59,8 +59,8 @@ class Upload:
 
     def is_same(self, other: Upload) -> bool:
         """Whether this is the same file, sent again."""
-        told = [(one.filename, one.path, one.size, one.sha256) for one in (self, other)]
-        return told[0] == told[1]
+        contents = [(one.filename, one.path, one.size, one.sha256) for one in (self, other)]
+        return contents[0] == contents[1]
 
     def to_document(self) -> dict[str, Any]:
         """As callers read it."""

@@ -79,8 +79,8 @@ class Retries:
 
     def set(self) -> None:
         """Retry all of them now: the store is back, or the loop stops."""
-        for one in list(self._waiting):
-            one.set()
+        for retry in list(self._waiting):
+            retry.set()
 
     def _note(self, step: str, error: str, pause: Micros) -> None:
         self._node.note_failure(step, error)

@@ -63,8 +63,8 @@ class _Stage:
 class JobPipeline:
     """Runs functions in stages, each function as a schedule that runs once. Works without `start` too.
 
-    The schedules belong to the run: they are deleted when their stage has ended, or, if its process dies, by the next
-    one that uses the store. Their history is kept as usual.
+    The schedules belong to the run: they are deleted when their stage has ended, or, if its process dies, by another
+    node of the store. Their history is kept as usual.
     """
 
     def __init__(

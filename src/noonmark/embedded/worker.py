@@ -208,12 +208,12 @@ class Worker:
 
 
 def _with_failures(snapshot: WorkerSnapshot, node: Node) -> WorkerSnapshot:
-    """With what keeps this node from its work."""
+    """The snapshot with the failing steps, the doubted clock and the last claim of this node."""
     now, doubt = node.store_clock.monotonic(), node.trust.doubt
     failing = tuple(
-        f"{duty.lstrip('_')}: {one.error}"
-        for duty, one in sorted(node.failures.copy().items())
-        if one.times >= FAILED_TIMES and now - one.since >= FAILED_FOR
+        f"{step.lstrip('_')}: {failure.error}"
+        for step, failure in sorted(node.failures.copy().items())
+        if failure.times >= FAILED_TIMES and now - failure.since >= FAILED_FOR
     )
     ahead = None if doubt is None else doubt.ahead
     return replace(snapshot, clock_ahead=ahead, failing=failing, idle_for=now - node.last_claimed)

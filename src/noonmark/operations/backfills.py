@@ -67,10 +67,10 @@ def _change(service: Service, caller: Caller, arguments: BackfillAction, change:
 def _cancel_accepted(service: Service, caller: Caller, schedule: Schedule, arguments: BackfillAction) -> None:
     """Cancel what targets have accepted: no node runs it."""
     origin = backfill(arguments.backfill_id)
-    for one in service.store.occurrences(schedule.uid, phases=(Phase.AWAITING_COMPLETION,)):
-        if one.origin == origin:
+    for occurrence in service.store.occurrences(schedule.uid, phases=(Phase.AWAITING_COMPLETION,)):
+        if occurrence.origin == origin:
             with suppress(Conflict):  # it has ended a moment ago
-                asked = Cancellation.read({"occurrence_id": one.id, "reason": arguments.reason})
+                asked = Cancellation.read({"occurrence_id": occurrence.id, "reason": arguments.reason})
                 occurrences.cancel(service, caller, asked)
 
 
@@ -79,9 +79,9 @@ def _schedule(service: Service, caller: Caller, schedule_id: str) -> Schedule:
 
 
 def _find(service: Service, schedule: Schedule, backfill_id: str) -> BackfillProgress:
-    for one in service.store.backfills(schedule.uid):
-        if one.backfill_id == backfill_id:
-            return one
+    for progress in service.store.backfills(schedule.uid):
+        if progress.backfill_id == backfill_id:
+            return progress
     raise NotFound(f"there is no backfill {backfill_id!r}", field="backfill_id")
 
 

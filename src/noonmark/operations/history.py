@@ -276,6 +276,6 @@ def _add(
     service.wake(None)
     entry, now = caller.audit(comment), service.store.clock()
     touched = {row.uid: schedules.of(row) for row in rows}
-    service.store.note(
+    service.store.add_audit_entries(
         caller.owner.tenant, [entry(schedule, schedule, now=now) for schedule in touched.values() if schedule]
     )

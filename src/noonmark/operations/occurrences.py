@@ -115,7 +115,7 @@ def _check_not_deleted(service: Service, schedule: Schedule) -> None:
 
 def _declared(overrides: Overrides | None) -> dict[str, Any]:
     """What the caller declared for a run, without its cause, which callers do not choose."""
-    return {} if overrides is None else overrides.said
+    return {} if overrides is None else overrides.declared_fields
 
 
 def _check_overlap(service: Service, stored: StoredSchedule, policy: object) -> None:

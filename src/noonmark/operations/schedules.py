@@ -260,10 +260,10 @@ def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]
 def at_default(declared: Declaration) -> set[str]:
     """The policies whose default depends on the kind of trigger, and which are at that default."""
     kind = "" if declared.trigger is None else declared.trigger.type
-    nothing_said = Reader({}, path="", code=InvalidSchedule.code, problems=[])
+    no_fields = Reader({}, path="", code=InvalidSchedule.code, problems=[])
     usual = {
-        "overlap_policy": read_overlap(nothing_said, "overlap_policy", trigger_type=kind),
-        "misfire_policy": read_misfire(nothing_said, "misfire_policy", trigger_type=kind),
+        "overlap_policy": read_overlap(no_fields, "overlap_policy", trigger_type=kind),
+        "misfire_policy": read_misfire(no_fields, "misfire_policy", trigger_type=kind),
     }
     return {field for field, policy in usual.items() if getattr(declared, field) == policy}
 
@@ -341,8 +341,8 @@ def _id_of(document: Mapping[str, Any], owner: Owner) -> str:
 
 def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
     """The uid of the schedule that a request with this key creates: the same for every copy of the request."""
-    said = json.dumps(present(**document), sort_keys=True)
-    fingerprint = _digest(owner.user, "schedule/create", said)
+    document_text = json.dumps(present(**document), sort_keys=True)
+    fingerprint = _digest(owner.user, "schedule/create", document_text)
     claimed = service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
     if claimed.fingerprint != fingerprint:
         raise KeyReused("this key came with another request within the last 24 hours", field="idempotency_key")

@@ -182,7 +182,7 @@ def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occu
 
 
 def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - JSON
-    """The part of reported JSON that is stored."""
+    """Reported JSON without the values of secrets; a placeholder for all of it if the secrets are unknown."""
     if reported is None:
         return None
     return NOT_KEPT if redactor is None else redactor.json(reported)

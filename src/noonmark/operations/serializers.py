@@ -219,11 +219,11 @@ def _occurrence(
     if occurrence.overrides is not None and occurrence.overrides.overlap_policy is not None:
         terms = terms | {"overlap_policy": occurrence.overrides.overlap_policy.to_document()}
     last = run if occurrence.phase in FINAL else None
-    waiting_for, said = occurrence.waiting_for, occurrence.reason or occurrence.waiting_for
-    why = None if said is None else said.sentence
-    if said is None and unserved is not None and occurrence.phase is Phase.PENDING:
+    waiting_for, reason = occurrence.waiting_for, occurrence.reason or occurrence.waiting_for
+    why = None if reason is None else reason.sentence
+    if reason is None and unserved is not None and occurrence.phase is Phase.PENDING:
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
-    elif said is None and occurrence.phase is Phase.DISPATCHING:
+    elif reason is None and occurrence.phase is Phase.DISPATCHING:
         why = "It is running."
     if backfill_pause(occurrence) is not None:
         waiting_for, why = Reason.PAUSED, _backfill_pause_sentence(occurrence)
@@ -328,8 +328,8 @@ def failure_detail(occurrence: Occurrence, run: Run | None) -> str | None:
     """The error of the last run on occurrence line, or else the sentence of the reason."""
     if occurrence.reason is None or failure_class(occurrence, run) is None:
         return None
-    said = None if run is None or run.outcome is Outcome.COMPLETED else run.summary
-    return said or occurrence.reason.sentence
+    summary = None if run is None or run.outcome is Outcome.COMPLETED else run.summary
+    return summary or occurrence.reason.sentence
 
 
 def run_document(run: Run, schedule_id: str) -> dict[str, Any]:

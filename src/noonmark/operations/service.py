@@ -242,7 +242,9 @@ def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) 
             return {"entries": [], "next_cursor": None}
     limit = arguments.limit
     before = None if arguments.cursor is None else arguments.cursor[0]
-    found = service.store.notes(caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id)
+    found = service.store.audit_entries(
+        caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id
+    )
     page = found[:limit]
     following = write_cursor(page[-1].key or 0) if len(found) > limit else None
     return {"entries": [audit_document(entry) for entry in page], "next_cursor": following}
@@ -253,7 +255,7 @@ def record_audit_entry(
 ) -> None:
     """Record a request that leaves its schedule as it is, or concerns none."""
     entry = caller.audit(reason)(schedule, schedule, now=service.store.clock())
-    service.store.note(caller.owner.tenant, [entry])
+    service.store.add_audit_entries(caller.owner.tenant, [entry])
 
 
 CIRCLE = "a run of this schedule has led to this request"

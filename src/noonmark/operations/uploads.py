@@ -79,9 +79,9 @@ class Intake:
         self._receiving: Receiving = uploads.receive(self._tenant, new_id, expected=expected)
         self.write, self.drop = self._receiving.write, self._receiving.drop
 
-    def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
+    def finish(self, fields: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
         """Store the file under the given `filename` and `path`, announce it, and return its document."""
-        filename, path = names(said)
+        filename, path = names(fields)
         announce_pending(self._service, self._tenant)
         now = self._service.store.clock()
         kind = media_type(content_type)
@@ -95,10 +95,10 @@ class Intake:
         return upload.to_document()
 
 
-def names(said: Mapping[str, Any]) -> tuple[str, str]:
+def names(fields: Mapping[str, Any]) -> tuple[str, str]:
     """Read the name and the path of a file; InvalidRequest lists what is wrong."""
-    reader = ArgumentReader(said)
-    if said.get("filename") == "":
+    reader = ArgumentReader(fields)
+    if fields.get("filename") == "":
         reader.raw("filename")
         filename = ""
     else:

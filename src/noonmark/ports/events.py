@@ -114,7 +114,7 @@ class Pruned:
 class StoreFailed:
     """A step failed and will be retried."""
 
-    duty: str
+    step: str
     error: str
     retry_in: Micros
 

@@ -190,10 +190,10 @@ class Reads(Protocol):
 class AuditLog(Protocol):
     """What callers changed, and the idempotency keys they used. Entries keep their order; a plan carries its own."""
 
-    def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
+    def add_audit_entries(self, tenant: str, entries: Sequence[AuditEntry]) -> None:
         """Store entries that belong to no plan."""
 
-    def notes(
+    def audit_entries(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
         """The tenant's entries with their numbers, newest first.

@@ -46,7 +46,7 @@ class Uploads(Protocol):
     def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
         """A page of a tenant's uploads after a cursor, and the next cursor if there are more.
 
-        The newest come first, then they go by their ids. Those that cannot be read are left out.
+        Newest first, then by id. Unreadable ones are left out.
         """
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:

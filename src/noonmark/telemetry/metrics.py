@@ -254,7 +254,7 @@ class Metrics:
         self._misfires = CounterFamily("misfires", "Fires that were missed and did not run.")
         self._events = CounterFamily("events_matched", "Events matched against their listeners.")
         self._pruned = CounterFamily("pruned", "Occurrences and events pruned by age or number.")
-        self._failures = CounterFamily("store_failures", "Failed store calls, by duty.", "duty")
+        self._failures = CounterFamily("store_failures", "Failed store calls, by step of the driver.", "duty")
         self._rate_alerts = CounterFamily(
             "rate_alerts", "Windows in which a schedule missed its expected rate, by problem.", "problem"
         )
@@ -296,8 +296,8 @@ class Metrics:
                             self._count_undelivered(occurrence)
                     case Pruned(occurrences, pruned_events):
                         self._pruned.add(occurrences + pruned_events)
-                    case StoreFailed(duty, _, _):
-                        self._failures.add(1, duty.lstrip("_"))
+                    case StoreFailed(step, _, _):
+                        self._failures.add(1, step.lstrip("_"))
 
     def _count_settled(self, settled: Settled) -> None:
         run, occurrence = settled.run, settled.occurrence
@@ -391,9 +391,13 @@ class Metrics:
         )
         if found is not None:
             left_out.add_metric([], found.left_out)
-            for one in found.times:
-                labels = [one.schedule_id, one.name]
-                times = ((success, one.last_success), (failure, one.last_failure), (next_fire, one.next_fire))
+            for schedule in found.times:
+                labels = [schedule.schedule_id, schedule.name]
+                times = (
+                    (success, schedule.last_success),
+                    (failure, schedule.last_failure),
+                    (next_fire, schedule.next_fire),
+                )
                 for family, time in times:
                     if time is not None:
                         family.add_metric(labels, time / SECOND)

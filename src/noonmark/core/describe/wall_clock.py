@@ -75,40 +75,46 @@ def _describe(texts: Sequence[str]) -> str:
     return str(ExpressionDescriptor(" ".join(texts), options).get_description())
 
 
-def _special_count(one: FieldSet) -> int:
-    return len(one.last_offsets) + len(one.nearest) + one.last_weekday + len(one.last_of) + len(one.nth)
+def _special_count(field_set: FieldSet) -> int:
+    return (
+        len(field_set.last_offsets)
+        + len(field_set.nearest)
+        + field_set.last_weekday
+        + len(field_set.last_of)
+        + len(field_set.nth)
+    )
 
 
-def _is_mixed(one: FieldSet) -> bool:
-    return bool(one.values) and _special_count(one) > 0
+def _is_mixed(field_set: FieldSet) -> bool:
+    return bool(field_set.values) and _special_count(field_set) > 0
 
 
-def _numbered_words(one: FieldSet) -> str:
-    days = _stepped(one.values) or [f"day {text}" for text in _runs(one.values)]
-    days += ["the last day" if not n else f"the day {n} days before the last" for n in sorted(one.last_offsets)]
-    days += [f"the weekday nearest day {day}" for day in sorted(one.nearest)]
-    days += ["the last weekday"] if one.last_weekday else []
+def _numbered_words(field_set: FieldSet) -> str:
+    days = _stepped(field_set.values) or [f"day {text}" for text in _runs(field_set.values)]
+    days += ["the last day" if not n else f"the day {n} days before the last" for n in sorted(field_set.last_offsets)]
+    days += [f"the weekday nearest day {day}" for day in sorted(field_set.nearest)]
+    days += ["the last weekday"] if field_set.last_weekday else []
     return f"{_listed(days)} of the month"
 
 
-def _named_words(one: FieldSet, last: str = " and ") -> str:
-    days = [WEEKDAY_NAMES[day] for day in one.values]
-    days += [f"the last {WEEKDAY_NAMES[day]} of the month" for day in sorted(one.last_of)]
-    days += [f"the {ORDINALS[nth]} {WEEKDAY_NAMES[day]} of the month" for day, nth in sorted(one.nth)]
+def _named_words(field_set: FieldSet, last: str = " and ") -> str:
+    days = [WEEKDAY_NAMES[day] for day in field_set.values]
+    days += [f"the last {WEEKDAY_NAMES[day]} of the month" for day in sorted(field_set.last_of)]
+    days += [f"the {ORDINALS[nth]} {WEEKDAY_NAMES[day]} of the month" for day, nth in sorted(field_set.nth)]
     return _listed(days, last)
 
 
-def _plain_text(field: Field, text: str, one: FieldSet) -> str:
+def _plain_text(field: Field, text: str, field_set: FieldSet) -> str:
     """A field in the plainest form: names as numbers, `H` as what it hashed to, lists of steps as their values."""
-    if _special_count(one) or not one.values:
-        return _special_text(field, one)
+    if _special_count(field_set) or not field_set.values:
+        return _special_text(field, field_set)
     # cron-descriptor says "every n" of any step, and "through 05:59" of a range of hours in a list.
-    uneven = "/" in text and (field is DAY_OF_WEEK or not _is_even(field, one.values))
+    uneven = "/" in text and (field is DAY_OF_WEEK or not _is_even(field, field_set.values))
     spelled = uneven or any(letter.isalpha() for letter in text) or ("," in text and "/" in text)
-    whole = len(one.values) == 1 or one.values == field.words["*"].values
+    whole = len(field_set.values) == 1 or field_set.values == field.words["*"].values
     if field is HOUR and "," in text:
-        return ",".join(str(value) for value in one.values)
-    return _values_text(field, one.values) if spelled or whole else text
+        return ",".join(str(value) for value in field_set.values)
+    return _values_text(field, field_set.values) if spelled or whole else text
 
 
 def _is_even(field: Field, values: tuple[int, ...]) -> bool:
@@ -119,12 +125,12 @@ def _is_even(field: Field, values: tuple[int, ...]) -> bool:
     return len(steps) == 1
 
 
-def _special_text(field: Field, one: FieldSet) -> str:
+def _special_text(field: Field, field_set: FieldSet) -> str:
     """A single entry as cron-descriptor reads it; lists are put in words elsewhere."""
-    entries = [f"L-{n}" if n else "L" for n in one.last_offsets] + [f"{day}W" for day in one.nearest]
-    entries += ["LW"] if one.last_weekday else []
-    entries += [f"{day}L" for day in one.last_of] + [f"{day}#{nth}" for day, nth in one.nth]
-    return ",".join([*_runs(one.values), *entries]) if field in (DAY_OF_MONTH, DAY_OF_WEEK) else "*"
+    entries = [f"L-{n}" if n else "L" for n in field_set.last_offsets] + [f"{day}W" for day in field_set.nearest]
+    entries += ["LW"] if field_set.last_weekday else []
+    entries += [f"{day}L" for day in field_set.last_of] + [f"{day}#{nth}" for day, nth in field_set.nth]
+    return ",".join([*_runs(field_set.values), *entries]) if field in (DAY_OF_MONTH, DAY_OF_WEEK) else "*"
 
 
 def _values_text(field: Field, values: tuple[int, ...]) -> str:

@@ -68,13 +68,13 @@ def _fact_trap(event_type: str) -> str | None:
 def _day_field_traps(text: str, expression: Expression) -> list[str]:
     by_month, by_week = expression.texts[3], expression.texts[5]
     if expression.days.either:
-        said = f"the day of month ({by_month}) OR the day of week ({by_week})"
-        return [f"{text!r} fires when {said} matches, not only when both do; a calendar trigger can require both"]
+        clause = f"the day of month ({by_month}) OR the day of week ({by_week})"
+        return [f"{text!r} fires when {clause} matches, not only when both do; a calendar trigger can require both"]
     stepped = [part for part in (by_month, by_week) if part.startswith("*") and part != "*"]
     restricted = [part for part in (by_month, by_week) if part not in ("*", "?")]
     if stepped and len(restricted) > 1:
-        said = f"the day of month ({by_month}) AND the day of week ({by_week})"
-        return [f"{text!r} fires only when {said} match: a day field that begins with * never widens the other"]
+        clause = f"the day of month ({by_month}) AND the day of week ({by_week})"
+        return [f"{text!r} fires only when {clause} match: a day field that begins with * never widens the other"]
     return []
 
 

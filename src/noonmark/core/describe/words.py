@@ -142,5 +142,5 @@ def _rule(trigger: Trigger) -> str:
 
 def _zone_words(trigger: CronTrigger | CalendarTrigger) -> str:
     zone = trigger.timezone if trigger.timezone == "UTC" else f"{trigger.timezone} time"
-    said = trigger.dst.to_document()
-    return zone + "".join(f", {SPOKEN[half, value]}" for half, value in said.items())
+    dst = trigger.dst.to_document()
+    return zone + "".join(f", {SPOKEN[half, value]}" for half, value in dst.items())

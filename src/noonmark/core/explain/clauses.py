@@ -67,8 +67,8 @@ def attempts(case: Case) -> str:
 
 def error(case: Case) -> str:
     """What went wrong in its last run."""
-    said = case.runs[-1].summary if case.runs else None
-    return "" if said is None else f", with `{said}`"
+    summary = case.runs[-1].summary if case.runs else None
+    return "" if summary is None else f", with `{summary}`"
 
 
 def node(name: str | None) -> str:
@@ -99,9 +99,9 @@ def backfill_pause_words(occurrence: Occurrence) -> str | None:
         return None
     backfill_id = occurrence.origin.partition(":")[2]
     since, by, why = pause.get("at_utc"), pause.get("by"), pause.get("reason")
-    said = "is paused" if since is None else f"has been paused since {shown(since)}"
-    said += f"{'' if by is None else f' by `{by}`'}{'' if why is None else f' ({why})'}"
-    return f"its backfill {said}; `noonmark backfill resume {occurrence.schedule_id} {backfill_id}` resumes it"
+    clause = "is paused" if since is None else f"has been paused since {shown(since)}"
+    clause += f"{'' if by is None else f' by `{by}`'}{'' if why is None else f' ({why})'}"
+    return f"its backfill {clause}; `noonmark backfill resume {occurrence.schedule_id} {backfill_id}` resumes it"
 
 
 def times(count: object) -> str:
@@ -222,10 +222,10 @@ def _paused(case: Case) -> str:
         return f"{pause_words(case.schedule)}, and holds it until it is resumed"
     by, why = case.detail.get("paused_by"), case.detail.get("pause_reason")
     author = "" if by is None else f" by `{by}`"
-    said = f"{author}{'' if why is None else f' ({why})'}"
+    author_and_reason = f"{author}{'' if why is None else f' ({why})'}"
     if row.missed_count:
-        return fires(case, f"swallowed by a pause of the schedule{said}")
-    return f"{plain(Reason.PAUSED)}{said}"
+        return fires(case, f"swallowed by a pause of the schedule{author_and_reason}")
+    return f"{plain(Reason.PAUSED)}{author_and_reason}"
 
 
 def _target_missing(case: Case) -> str:

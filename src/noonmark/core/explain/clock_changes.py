@@ -49,8 +49,8 @@ def at_fire(trigger: Trigger, nominal: Micros) -> Step:
     if not lost or segment.gap > MAX_GAP_SECONDS:
         return Step(rule=Rule.DST, decision="ordinary", facts=facts)
     is_regular = any(_matches(rule, second + segment.offset) for rule in trigger.rules)
-    told = {"swallowed": [_wall_text(wall) for wall in lost[:MAX_TIMES]], **_jump(segment)}
-    return Step(rule=Rule.DST, decision="merged" if is_regular else "moved", facts=facts | told)
+    swallowed = {"swallowed": [_wall_text(wall) for wall in lost[:MAX_TIMES]], **_jump(segment)}
+    return Step(rule=Rule.DST, decision="merged" if is_regular else "moved", facts=facts | swallowed)
 
 
 def at_silence(trigger: Trigger, at: Micros) -> Hint | None:

@@ -163,9 +163,9 @@ def _under_way(moment: _Moment) -> Explanation | None:
     }
     for row in moment.rows:
         if row.id in running or (at in (row.due, row.first_due) and row.phase is not Phase.SUPERSEDED):
-            told = _of(moment, row)
-            summary = told.summary[0].lower() + told.summary[1:]
-            return replace(told, summary=f"About the occurrence of {instant_words(row.nominal)}: {summary}")
+            explanation = _of(moment, row)
+            summary = explanation.summary[0].lower() + explanation.summary[1:]
+            return replace(explanation, summary=f"About the occurrence of {instant_words(row.nominal)}: {summary}")
     return None
 
 
@@ -184,8 +184,10 @@ def _outside_life(moment: _Moment) -> Explanation | None:
         return _outside(moment, "deleted", f"the schedule was deleted at {instant_words(schedule.deleted)}")
     if at <= moment.in_force:
         since = instant_words(moment.in_force)
-        told = f"nothing is recorded, and another rule was in force then; the present one speaks of times after {since}"
-        return _tell(moment, Standing(rule=Rule.TRIGGER, decision="edited", ahead=NOT_REACHED), told)
+        clause = (
+            f"nothing is recorded, and another rule was in force then; the present one speaks of times after {since}"
+        )
+        return _tell(moment, Standing(rule=Rule.TRIGGER, decision="edited", ahead=NOT_REACHED), clause)
     if trigger is not None and trigger.start is not None and at < trigger.start:
         return _outside(moment, "before_start", f"the trigger starts at {instant_words(trigger.start)}")
     if trigger is not None and trigger.end is not None and at > trigger.end:
@@ -195,8 +197,8 @@ def _outside_life(moment: _Moment) -> Explanation | None:
     return None
 
 
-def _outside(moment: _Moment, decision: str, told: str) -> Explanation:
-    return _tell(moment, Standing(rule=Rule.BOUNDS, decision=decision, ahead=NOT_REACHED), told)
+def _outside(moment: _Moment, decision: str, clause: str) -> Explanation:
+    return _tell(moment, Standing(rule=Rule.BOUNDS, decision=decision, ahead=NOT_REACHED), clause)
 
 
 def _completed(moment: _Moment) -> Explanation:
@@ -221,13 +223,13 @@ def _not_named(moment: _Moment) -> Explanation | None:
     hint = at_silence(trigger, at)
     if hint is not None:
         moved = [row for row in moment.own if row.nominal == hint.moved_to]
-        told = hint.words + (f", and that occurrence is `{moved[0].phase}`" if moved else "")
+        clause = hint.words + (f", and that occurrence is `{moved[0].phase}`" if moved else "")
         at_change = Standing(rule=Rule.DST, decision=hint.step.decision, ahead=NOT_REACHED)
-        return _tell(moment, at_change, told, {Rule.TRIGGER: facts, Rule.DST: hint.step.facts})
+        return _tell(moment, at_change, clause, {Rule.TRIGGER: facts, Rule.DST: hint.step.facts})
     before = "none before it" if previous is None else f"the one before it is {instant_words(previous)}"
     after = "none after it" if following is None else f"the next one is {instant_words(following)}"
-    told = f"the trigger does not name that time ({words(trigger)}); {before}, {after}"
-    return _tell(moment, here, told, {Rule.TRIGGER: facts})
+    clause = f"the trigger does not name that time ({words(trigger)}); {before}, {after}"
+    return _tell(moment, here, clause, {Rule.TRIGGER: facts})
 
 
 def _without_times(schedule: Schedule) -> str:
@@ -247,14 +249,14 @@ def _unrecorded(moment: _Moment) -> Explanation:
         here = Standing(rule=Rule.PAUSE, decision="paused", ahead=NOT_REACHED)
         ends = None if schedule.pause is None else schedule.pause.until
         if ends is None or at <= ends:
-            told = f"{pause_words(schedule)}; what it names meanwhile is counted as skipped when it is resumed"
-            return _tell(moment, here, told)
+            clause = f"{pause_words(schedule)}; what it names meanwhile is counted as skipped when it is resumed"
+            return _tell(moment, here, clause)
     if schedule.phase is SchedulePhase.COMPLETED:
         return _completed(moment)
     if (used_up := _used_up(moment)) is not None:
         here = Standing(rule=Rule.LIMITS, decision=str(Reason.MAX_RUNS_REACHED), reached=Rule.WINDOW, ahead=NOT_REACHED)
-        told = f"the schedule may run {times(schedule.declaration.max_runs)}, and {used_up}"
-        return _tell(moment, here, told, {Rule.LIMITS: {"runs_so_far": moment.admitted}})
+        clause = f"the schedule may run {times(schedule.declaration.max_runs)}, and {used_up}"
+        return _tell(moment, here, clause, {Rule.LIMITS: {"runs_so_far": moment.admitted}})
     case = _case(moment)
     here = standing(case)
     return Explanation(summary=sentence(case, here), steps=chain(case, here))
@@ -290,12 +292,14 @@ def _is_open(moment: _Moment) -> bool:
 
 def _forgotten(moment: _Moment) -> Explanation:
     oldest = min((row.nominal for row in moment.own), default=None)
-    told = "no record of it is kept any more; ended occurrences are kept for some time, and only so many of a schedule"
+    clause = (
+        "no record of it is kept any more; ended occurrences are kept for some time, and only so many of a schedule"
+    )
     if moment.schedule.revision > 1:
-        told += ", or its declaration of then, which an edit has changed since, named nothing"
+        clause += ", or its declaration of then, which an edit has changed since, named nothing"
     here = Standing(rule=Rule.RUNS, decision="forgotten", reached=Rule.PAUSE, ahead=NOT_KNOWN)
     steps = _chain(moment, here, {Rule.RUNS: known(oldest_kept=instant(oldest))})
-    return Explanation(summary=f"What became of {instant_words(moment.at)} is not known: {told}.", steps=steps)
+    return Explanation(summary=f"What became of {instant_words(moment.at)} is not known: {clause}.", steps=steps)
 
 
 def _last(row: Occurrence) -> Micros:
@@ -316,7 +320,7 @@ def _chain(moment: _Moment, here: Standing, more: Mapping[Rule, Facts]) -> tuple
     return tuple(replace(one, facts=one.facts | more.get(one.rule, {})) for one in chain(_case(moment), here))
 
 
-def _tell(moment: _Moment, here: Standing, told: str, more: Mapping[Rule, Facts] = NOTHING_MORE) -> Explanation:
+def _tell(moment: _Moment, here: Standing, clause: str, more: Mapping[Rule, Facts] = NOTHING_MORE) -> Explanation:
     """Why nothing ran, or will run."""
     lead = "Nothing ran" if moment.at <= moment.now else "Nothing will run"
-    return Explanation(summary=f"{lead} at {instant_words(moment.at)}: {told}.", steps=_chain(moment, here, more))
+    return Explanation(summary=f"{lead} at {instant_words(moment.at)}: {clause}.", steps=_chain(moment, here, more))

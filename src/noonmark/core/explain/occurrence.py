@@ -125,11 +125,11 @@ def explain_latest(
     unserved: str | None = None,
 ) -> Explanation:
     """Explain the last occurrence of a schedule, and say when it is due again."""
-    told = explain_occurrence(schedule, row, runs, now=now, unserved=unserved)
+    explanation = explain_occurrence(schedule, row, runs, now=now, unserved=unserved)
     which = f"`{row.id}`, {OF[kind_of(row.origin)]} {instant_words(row.nominal)}"
-    said = told.summary[0].lower() + told.summary[1:].removesuffix(".")
+    summary = explanation.summary[0].lower() + explanation.summary[1:].removesuffix(".")
     after = _after(schedule) if next_run is None else _next(schedule, max(now, row.due), next_run)
-    return replace(told, summary=f"About its last occurrence, {which}: {said}; {after}.")
+    return replace(explanation, summary=f"About its last occurrence, {which}: {summary}; {after}.")
 
 
 def _has_come(row: Occurrence, now: Micros) -> bool:

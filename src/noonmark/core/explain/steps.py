@@ -42,7 +42,7 @@ ENDED = {
 
 def run_facts(run: Run, *, target_kind: str) -> Facts:
     """The facts of a run, and as `told` the sentence about it."""
-    said = _said(run, target_kind)
+    reported = _reported(run, target_kind)
     facts = {
         "run_id": run.id,
         "attempt": run.attempt,
@@ -51,13 +51,13 @@ def run_facts(run: Run, *, target_kind: str) -> Facts:
         "ended_at": None if run.ended is None else to_text(run.ended),
         "outcome": None if run.outcome is None else str(run.outcome),
         "error": run.summary,
-        **said,
-        "told": _words(run, said),
+        **reported,
+        "told": _words(run, reported),
     }
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _words(run: Run, said: Facts) -> str:
+def _words(run: Run, reported: Facts) -> str:
     """A run on one line."""
     who = f" on node {run.node}" if run.node else ""
     lead = f"Attempt {run.attempt}{who} began at {instant_words(run.started)}"
@@ -66,12 +66,12 @@ def _words(run: Run, said: Facts) -> str:
     parts = [f"{lead}, and {ENDED[run.outcome]} after {duration_words(_length(run.started, run.ended))}"]
     if run.summary is not None:
         parts.append(run.summary)
-    if "status" in said and str(said["status"]) not in (run.summary or ""):
-        parts.append(f"HTTP status {said['status']}")
-    if said.get("answer"):
-        parts.append(f"it answered `{said['answer']}`")
-    if said.get("last_output"):
-        parts.append(f"it wrote at last `{said['last_output']}`")
+    if "status" in reported and str(reported["status"]) not in (run.summary or ""):
+        parts.append(f"HTTP status {reported['status']}")
+    if reported.get("answer"):
+        parts.append(f"it answered `{reported['answer']}`")
+    if reported.get("last_output"):
+        parts.append(f"it wrote at last `{reported['last_output']}`")
     return ": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0]
 
 
@@ -81,7 +81,7 @@ def _length(started: Micros, ended: Micros) -> Micros:
     return length if length < 1_000 else length // 1_000 * 1_000
 
 
-def _said(run: Run, target_kind: str) -> Facts:
+def _reported(run: Run, target_kind: str) -> Facts:
     """The status of a call and the beginning of its answer, or the exit code of a program and how its output ended."""
     result = run.result
     if not isinstance(result, dict):

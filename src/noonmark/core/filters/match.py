@@ -72,7 +72,7 @@ class _Filter:
     key: str
     path: tuple[str, ...]
     holds: Condition
-    said: Any = field(hash=False)
+    condition: Any = field(hash=False)
     """The condition as it was written."""
 
     def find(self, payload: object, envelope: Mapping[str, str]) -> object:
@@ -108,7 +108,7 @@ class Matcher:
             found = each.find(payload, envelope)
             if not each.holds(found):
                 is_missing = found is MISSING
-                return Unmet(each.key, each.said, None if is_missing else found, is_missing)
+                return Unmet(each.key, each.condition, None if is_missing else found, is_missing)
         return None
 
 

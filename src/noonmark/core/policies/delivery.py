@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from noonmark.core.documents import Reader
 
 MIN_PATIENCE: Micros = 30 * SECOND
-"""Nodes send a heartbeat every few seconds, and a late one does not mean that a node is gone."""
+"""How old the last heartbeat of a node may be for its targets to count as served. A late one does not mean that the
+node is gone: heartbeats follow every few seconds."""
 
 
 class Delivery(StrEnum):

@@ -147,13 +147,13 @@ class FollowUp:
 
 def judge(upstreams: Sequence[Upstream], *, first_due: Micros, now: Micros) -> Verdict | None:
     """What holds an occurrence back, if anything does; a failure ends the wait for the others."""
-    for one in upstreams:
-        if one.has_failed:
-            return Verdict(reason=Reason.DEPENDENCY_FAILED, facts=one.facts())
+    for upstream in upstreams:
+        if upstream.has_failed:
+            return Verdict(reason=Reason.DEPENDENCY_FAILED, facts=upstream.facts())
     limit = first_due + WAIT_LIMIT
-    for one in upstreams:
-        if one.is_pending:
-            facts = {"upstream": one.dependency.schedule_id, "waits_until": to_text(limit)}
+    for upstream in upstreams:
+        if upstream.is_pending:
+            facts = {"upstream": upstream.dependency.schedule_id, "waits_until": to_text(limit)}
             return Verdict(
                 reason=Reason.DEPENDENCY_PENDING if now < limit else Reason.DEPENDENCY_TIMED_OUT, facts=facts
             )
@@ -214,11 +214,11 @@ def check_order(
 
     `known` is what `find_cycle` takes; the error names the schedules of a cycle by `names`, where they have any.
     """
-    for index, one in enumerate(upstreams):
-        if one.schedule_id == schedule_id:
+    for index, upstream in enumerate(upstreams):
+        if upstream.schedule_id == schedule_id:
             raise InvalidSchedule("names the schedule itself", field="depends_on")
-        if one.schedule_id not in known:
-            message = f"there is no schedule {one.schedule_id!r}"
+        if upstream.schedule_id not in known:
+            message = f"there is no schedule {upstream.schedule_id!r}"
             raise InvalidSchedule(message, field=f"depends_on[{index}].schedule_id")
     if cycle := find_cycle(schedule_id, upstreams, known):
         shown = [f"{names[one]!r} ({one})" if names and one in names else one for one in [*cycle, cycle[0]]]

@@ -39,7 +39,7 @@ class ExpectedRate:
 
 
 class RateProblem(StrEnum):
-    """What is reported of a rate."""
+    """How a schedule missed its expected rate."""
 
     TOO_OFTEN = "too_often"
     TOO_RARE = "too_rare"
@@ -61,7 +61,7 @@ class RateWindow:
     """A ping said that a job starts, and none has said yet how it ended."""
 
     def to_document(self) -> dict[str, Any]:
-        """What a store keeps of it."""
+        """The window as JSON, for a store."""
         return asdict(self)
 
 
@@ -90,7 +90,7 @@ class RateAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """A window after something was counted, and a report if that was too much."""
+    """A window after a count or a judgement, and the alert that follows, if any."""
 
     window: RateWindow
     alert: RateAlert | None = None

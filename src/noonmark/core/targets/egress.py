@@ -162,8 +162,8 @@ class EgressPolicy:
 def egress_policy(guard: Guard, allow_hosts: Iterable[str]) -> EgressPolicy:
     """The rules with what is open besides: hosts and addresses, perhaps with a port, and networks."""
     names, networks = set(), []
-    for one in allow_hosts:
-        place, port = open_place(one)
+    for allowed in allow_hosts:
+        place, port = open_place(allowed)
         if isinstance(place, str):
             names.add((place, port))
         else:

@@ -37,7 +37,7 @@ RANGES = {
     "year": (1, 9999),
 }
 MAX_VALUES = 10_000
-MAX_TOLD = 5
+MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -111,8 +111,8 @@ class CalendarTrigger(WallTrigger):
                 document[name] = {"kind": "any"}
             elif values is not None and (name, values) != ("second", (0,)):
                 document[name] = {"kind": "values", "values": list(values)}
-        if said := self.dst.to_document():
-            document["dst"] = said
+        if dst := self.dst.to_document():
+            document["dst"] = dst
         return document | self._bounds_document()
 
     def _wall_rule(self) -> TimesOnDays:
@@ -145,6 +145,6 @@ def calendar_values(name: str, given: object) -> tuple[int, ...] | None:
         else:
             wrong.append(shown(value))
     if wrong:
-        told = ", ".join(wrong[:MAX_TOLD]) + (" .." if len(wrong) > MAX_TOLD else "")
-        raise InvalidTrigger(f"must hold whole numbers from {low} to {high}, not {told}", field=name)
+        rejected = ", ".join(wrong[:MAX_SHOWN]) + (" .." if len(wrong) > MAX_SHOWN else "")
+        raise InvalidTrigger(f"must hold whole numbers from {low} to {high}, not {rejected}", field=name)
     return tuple(sorted(values))

@@ -98,8 +98,8 @@ class CronTrigger(WallTrigger):
         else:
             document["crons"] = list(self.expressions)
         document["timezone"] = self.timezone
-        if said := self.dst.to_document():
-            document["dst"] = said
+        if dst := self.dst.to_document():
+            document["dst"] = dst
         if self.key:
             document["key"] = self.key
         return document | self._bounds_document()

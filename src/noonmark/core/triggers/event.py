@@ -84,11 +84,11 @@ def event_types(given: object) -> tuple[str, ...]:
         raise InvalidTrigger(f"must hold 1 to {MAX_EVENT_TYPES} event types, not {len(listed):,}", field="event_type")
     types: dict[str, None] = {}
     problems: list[Problem] = []
-    for index, one in enumerate(listed):
+    for index, value in enumerate(listed):
         try:
-            types[event_type(one)] = None
+            types[event_type(value)] = None
         except ValueError as error:
-            where = "event_type" if given is one else f"event_type[{index}]"
+            where = "event_type" if given is value else f"event_type[{index}]"
             problems.append(Problem(where, str(error), InvalidTrigger.code))
     if problems:
         raise refusal(problems)

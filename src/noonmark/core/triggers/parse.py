@@ -94,16 +94,16 @@ def _read_calendar(reader: Reader) -> dict[str, Any]:
 
 
 def _read_calendar_field(reader: Reader, name: str) -> tuple[int, ...] | None:
-    one = reader.child(name)
-    kind = one.choice("kind", {"any": "any", "values": "values"}, "any")
+    fields = reader.child(name)
+    kind = fields.choice("kind", {"any": "any", "values": "values"}, "any")
     values = None
     if kind == "values":
-        listed = one.items("values", high=MAX_VALUES)
+        listed = fields.items("values", high=MAX_VALUES)
         try:
             values = calendar_values(name, listed)
         except InvalidTrigger as error:
-            one.problem("values", error.message)
-    one.close()
+            fields.problem("values", error.message)
+    fields.close()
     return values
 
 

@@ -121,8 +121,8 @@ class Trigger(ABC):
     def __repr__(self) -> str:
         """As its document reads, so that instants and lengths of time can be read too."""
         document = self._copy(local=()).to_document() | dict(self.local)
-        said = [f"{name}={value!r}" for name, value in document.items() if name != "type"]
-        return f"{type(self).__name__}({', '.join(said)})"
+        arguments = [f"{name}={value!r}" for name, value in document.items() if name != "type"]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def bind(self, *, now: datetime, key: str = "") -> Self:  # noqa: ARG002 - the triggers that are relative use them
         """Fill what is relative to the moment of creation or to the schedule's key; most triggers have neither."""

@@ -148,8 +148,8 @@ async def admit_once(node: Node) -> AdmitReport:
             answers = await _admit(node, decisions)
         except Exception:
             # It may have been written or not. On the next try, what took effect answers as lost.
-            for one in decisions:
-                node.decide_at(one.claim, node.now)
+            for decision in decisions:
+                node.decide_at(decision.claim, node.now)
             raise
         decisions = await _carry_out(node, decisions, answers, counts, results)
     return counts.report()
@@ -189,8 +189,8 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
         return decisions
     standings = await node.executor.call(node.store.upstreams, asking, priority=Priority.URGENT)
     verdicts = {
-        claim.occurrence.id: after_upstreams(claim, one, now=max(node.now, claim.occurrence.due))
-        for claim, one in zip(asking, standings, strict=True)
+        claim.occurrence.id: after_upstreams(claim, standing, now=max(node.now, claim.occurrence.due))
+        for claim, standing in zip(asking, standings, strict=True)
     }
     return [verdicts.get(one.claim.occurrence.id) or one for one in decisions]
 
@@ -198,10 +198,10 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
 async def _upstream_results(node: Node, decisions: Sequence[Admission]) -> UpstreamResults:
     """Read the results of the upstreams of functions that could start."""
     asking = [
-        one.claim
-        for one in decisions
-        if isinstance(one, Start)
-        and (declaration := one.claim.schedule.declaration).depends_on
+        decision.claim
+        for decision in decisions
+        if isinstance(decision, Start)
+        and (declaration := decision.claim.schedule.declaration).depends_on
         and isinstance(declaration.target, FunctionTarget)
     ]
     if not asking:
@@ -214,12 +214,12 @@ def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Ad
     """Hold what would wait only briefly, and decide it then: it would be claimed again at once."""
     ahead = node.now + node.timing.lookahead
     others: list[Admission] = []
-    for one in decisions:
-        if isinstance(one, Wait) and one.until is not None and one.until <= ahead:
-            node.decide_at(one.claim, one.until)
+    for decision in decisions:
+        if isinstance(decision, Wait) and decision.until is not None and decision.until <= ahead:
+            node.decide_at(decision.claim, decision.until)
             counts.postponed += 1
         else:
-            others.append(one)
+            others.append(decision)
     return others
 
 

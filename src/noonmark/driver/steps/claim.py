@@ -98,8 +98,11 @@ async def renew_once(node: Node) -> RenewReport:
     gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]
     lost = sum(node.lose(one) for one in gone)
     stopped = 0
-    for one, reason in renewal.stop.items():
-        if _fence(node, one) == fences[one] and (assignment := node.deliveries.get(one)) is not None:
+    for occurrence_id, reason in renewal.stop.items():
+        if (
+            _fence(node, occurrence_id) == fences[occurrence_id]
+            and (assignment := node.deliveries.get(occurrence_id)) is not None
+        ):
             assignment.stop(reason)
             stopped += 1
     return RenewReport(renewed=len(holds) - len(renewal.lost), lost=lost, stopped=stopped)

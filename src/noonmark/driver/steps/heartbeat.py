@@ -58,19 +58,19 @@ async def lead_once(node: Node) -> LeadReport:
 async def _report_lost_nodes(node: Node) -> int:
     """Report every node that fell silent. If two nodes believe that they lead, one of them reports."""
     count = 0
-    for one in await node.executor.call(node.store.nodes):
+    for record in await node.executor.call(node.store.nodes):
         # Not this node itself, however long it was silent: its next heartbeat follows.
-        if one.is_lost and one.name != node.id:
+        if record.is_lost and record.name != node.id:
             event = of_lost_node(
-                one.name,
-                seen=one.seen,
-                started=one.started,
-                version=one.version,
-                load=one.load,
-                routes=one.routes,
+                record.name,
+                seen=record.seen,
+                started=record.started,
+                version=record.version,
+                load=record.load,
+                routes=record.routes,
             )
-            if await node.executor.call(node.store.lose, one.name, one.seen, event):
-                logs.lost(one.name, one.seen)
+            if await node.executor.call(node.store.lose, record.name, record.seen, event):
+                logs.lost(record.name, record.seen)
                 count += 1
     return count
 

@@ -46,8 +46,8 @@ ATTENDED = 32
 async def is_asked_to_stop(node: Node) -> bool:
     """Whether a delivery of this node has a new stop request. Changes nothing."""
     delivered = [one for one in node.deliveries.values() if one.stop_reason is None]
-    for one in delivered if len(delivered) <= ATTENDED else ():
-        stored = await node.executor.call(node.store.occurrence, one.occurrence.id)
+    for delivery in delivered if len(delivered) <= ATTENDED else ():
+        stored = await node.executor.call(node.store.occurrence, delivery.occurrence.id)
         if stored is not None and stored.stop is not None:
             return True
     return False
@@ -160,11 +160,11 @@ async def _end_overdue(node: Node) -> int:
     """End a delivery past its deadline. Its node may be gone or stuck; it loses, since the phase has changed."""
     settlements: list[Settlement] = []
     schedules: dict[str, Schedule] = {}
-    for one in await node.executor.call(node.store.overdue, now=node.now, limit=node.timing.batch):
-        snapshot = await node.executor.call(node.store.snapshot, one.uid)
+    for occurrence in await node.executor.call(node.store.overdue, now=node.now, limit=node.timing.batch):
+        snapshot = await node.executor.call(node.store.snapshot, occurrence.uid)
         if snapshot is not None:
-            settlements.append(expire(one, snapshot.schedule, now=node.now))
-            schedules[one.id] = snapshot.schedule
+            settlements.append(expire(occurrence, snapshot.schedule, now=node.now))
+            schedules[occurrence.id] = snapshot.schedule
     if not settlements:
         return 0
     written = await _settle(node, settlements)

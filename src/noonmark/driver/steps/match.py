@@ -49,7 +49,7 @@ async def match_once(node: Node) -> MatchReport:
 def _react(audience: UnmatchedEvent, *, now: Micros) -> Reaction:
     """Decide for each schedule that may match the event."""
     if audience.problem:
-        logger.error("event %s is unreadable and sets nothing off: %s", audience.event.event_id, audience.problem)
+        logger.error("event %s is unreadable and triggers nothing: %s", audience.event.event_id, audience.problem)
     rows = [_match(audience, one, now=now) for one in audience.listeners]
     return Reaction(audience=audience, occurrences=tuple(row for row in rows if row is not None))
 

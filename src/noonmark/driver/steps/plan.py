@@ -38,14 +38,14 @@ async def plan_once(node: Node) -> PlanReport:
     if not plans:
         return PlanReport(more=len(snapshots) == limit)
     written = await commit(node, plans)
-    for one, done in zip(plans, written, strict=True):
-        if done and one.rate_alert is not None:
-            logs.rate(one.snapshot.schedule, one.rate_alert)
-        for row in one.closed if done else ():
+    for plan, done in zip(plans, written, strict=True):
+        if done and plan.rate_alert is not None:
+            logs.rate(plan.snapshot.schedule, plan.rate_alert)
+        for row in plan.closed if done else ():
             if row.reason is Reason.TARGET_MISSING:
-                logs.unserved(node.warned, one.snapshot.schedule, row, now=now)
+                logs.unserved(node.warned, plan.snapshot.schedule, row, now=now)
             else:
-                logs.ended(one.snapshot.schedule, row)
+                logs.ended(plan.snapshot.schedule, row)
     node.report([Planned(one) for one, done in zip(plans, written, strict=True) if done])
     planned = sum(written)
     return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)

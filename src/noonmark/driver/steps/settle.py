@@ -119,13 +119,13 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
 
 
-async def _write_alone(node: Node, one: End) -> SettleReport:
+async def _write_alone(node: Node, end: End) -> SettleReport:
     """Write one end. If that fails, the node that takes the row over when its lease expires decides it."""
-    assignment, _ = one
+    assignment, _ = end
     try:
-        return await _write(node, [one])
+        return await _write(node, [end])
     except NoonmarkError:
-        node.finished.append(one)
+        node.finished.append(end)
         return SettleReport()
     except Exception:
         logger.exception("could not write the end of occurrence %s", assignment.occurrence.id)

@@ -84,10 +84,10 @@ def newest_first(folder: int) -> list[tuple[int, str]]:
     """Modification times in microseconds and names of the entries of a folder, without hidden ones."""
     found = []
     with os.scandir(folder) as entries:
-        for one in entries:
-            if not one.name.startswith("."):
+        for entry in entries:
+            if not entry.name.startswith("."):
                 with suppress(FileNotFoundError):
-                    found.append((one.stat(follow_symlinks=False).st_mtime_ns // 1_000, one.name))
+                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns // 1_000, entry.name))
     return sorted(found, reverse=True)
 
 
@@ -107,11 +107,11 @@ def clear(name: str, within: int) -> None:
     """Remove a folder and its content, if it exists. A link is removed, not followed."""
     try:
         with opened(name, within) as folder:
-            for one in everything(folder):
+            for entry in everything(folder):
                 try:
-                    os.unlink(one, dir_fd=folder)
+                    os.unlink(entry, dir_fd=folder)
                 except (IsADirectoryError, PermissionError):  # which one depends on the system
-                    clear(one, folder)
+                    clear(entry, folder)
         os.rmdir(name, dir_fd=within)
     except FileNotFoundError:
         return

@@ -116,12 +116,12 @@ class Incoming:
 
     def _complete(self, upload: Upload, coming: int) -> None:
         """Write its metadata, give it its name, and flush everything to disk."""
-        told = json.dumps({"tenant": self._tenant, **upload.to_document()}).encode()
+        metadata = json.dumps({"tenant": self._tenant, **upload.to_document()}).encode()
         os.fsync(self._open_file())
         with folders.opened(self._part, coming) as part:
             about = os.open(ABOUT, folders.NEW, 0o600, dir_fd=part)
             try:
-                os.write(about, told)
+                os.write(about, metadata)
                 os.fsync(about)
             finally:
                 os.close(about)

@@ -118,8 +118,8 @@ class UploadFolder:
 
     def open(self, tenant: str, upload: Upload) -> BinaryIO:
         """The content of an upload."""
-        with folders.os_errors(), self.of(tenant) as folder, folders.opened(upload.upload_id, folder) as one:
-            file = os.fdopen(folders.open_regular(upload.filename, folders.READ, one), "rb", buffering=0)
+        with folders.os_errors(), self.of(tenant) as folder, folders.opened(upload.upload_id, folder) as upload_folder:
+            file = os.fdopen(folders.open_regular(upload.filename, folders.READ, upload_folder), "rb", buffering=0)
         if (size := os.fstat(file.fileno()).st_size) != upload.size:
             file.close()
             raise StoreUnavailable(f"the file on disk has {size:,} bytes, and {upload.size:,} were uploaded")
@@ -138,8 +138,8 @@ class UploadFolder:
             if (found := self._read(upload_id, folder)) is None:  # another process was faster
                 return None
             folders.clear(gone, coming)
-            with folders.opened(upload_id, folder) as one:
-                size = folders.size_of(one)
+            with folders.opened(upload_id, folder) as upload_folder:
+                size = folders.size_of(upload_folder)
             with changing(folder, coming, Count(-1, -size)):
                 os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
             folders.forget(upload_id, coming)
@@ -217,8 +217,8 @@ class UploadFolder:
     def _read(self, name: str, folder: int) -> tuple[str, Upload] | None:
         """The tenant and the upload of a folder; None if it has none, or cannot be read."""
         try:
-            with folders.opened(name, folder) as one:
-                about = folders.open_regular(ABOUT, folders.READ, one)
+            with folders.opened(name, folder) as upload_folder:
+                about = folders.open_regular(ABOUT, folders.READ, upload_folder)
                 try:
                     document = json.loads(os.read(about, MAX_ABOUT))
                 finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COUNTED = ".count"
 _LONGEST = 100
-_TOLD = re.compile(rb"(\d+) (\d+) (\d+)\n")
+_RECORD = re.compile(rb"(\d+) (\d+) (\d+)\n")
 """Files, bytes, and the modification time of the tenant's folder."""
 
 
@@ -51,8 +51,8 @@ def changing(folder: int, coming: int, by: Count) -> Iterator[None]:
 def _look(folder: int) -> Count:
     sizes = []
     for name in folders.names(folder):
-        with suppress(FileNotFoundError, NotADirectoryError), folders.opened(name, folder) as one:
-            sizes.append(folders.size_of(one))
+        with suppress(FileNotFoundError, NotADirectoryError), folders.opened(name, folder) as upload_folder:
+            sizes.append(folders.size_of(upload_folder))
     return Count(len(sizes), sum(sizes))
 
 
@@ -60,22 +60,22 @@ def _read(folder: int, coming: int) -> Count | None:
     try:
         file = folders.open_regular(COUNTED, folders.READ, coming)
         try:
-            told = _TOLD.fullmatch(os.read(file, _LONGEST))
+            record = _RECORD.fullmatch(os.read(file, _LONGEST))
         finally:
             os.close(file)
     except OSError:
         return None
-    if told is None or int(told[3]) != os.stat(folder).st_mtime_ns:
+    if record is None or int(record[3]) != os.stat(folder).st_mtime_ns:
         return None
-    return Count(int(told[1]), int(told[2]))
+    return Count(int(record[1]), int(record[2]))
 
 
 def _write(found: Count, folder: int, coming: int) -> None:
-    told = f"{found.files} {found.size} {os.stat(folder).st_mtime_ns}\n".encode()
+    record = f"{found.files} {found.size} {os.stat(folder).st_mtime_ns}\n".encode()
     with suppress(OSError):  # it is counted again next time
         folders.forget(COUNTED, coming)
         file = os.open(COUNTED, folders.NEW, 0o600, dir_fd=coming)
         try:
-            os.write(file, told)
+            os.write(file, record)
         finally:
             os.close(file)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.records import Row
 
 
-def only_due(uow: UnitOfWork, one: str, routes: AbstractSet[str], *, now: Micros, until: Micros) -> list[Row]:
+def only_due(uow: UnitOfWork, occurrence_id: str, routes: AbstractSet[str], *, now: Micros, until: Micros) -> list[Row]:
     """One row, if a claim may take it."""
-    row = uow.rows.get(one)
+    row = uow.rows.get(occurrence_id)
     if row is None or row.route not in routes:
         return []
     if row.phase == Phase.PENDING:

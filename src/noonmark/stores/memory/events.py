@@ -62,9 +62,9 @@ class EventLog:
         """Give events other moments."""
         stream = self.streams[tenant]
         for line in (stream.matched, stream.waiting):
-            for place, one in enumerate(line):
-                if one.emitted in moments:
-                    line[place] = replace(one, emitted=moments[one.emitted])
+            for place, event in enumerate(line):
+                if event.emitted in moments:
+                    line[place] = replace(event, emitted=moments[event.emitted])
         stream.newest, stream.matched_until = newest, matched_until
         self._file(tenant, stream)
 

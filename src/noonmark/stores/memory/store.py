@@ -119,10 +119,10 @@ class MemoryStore:
         found: dict[str, tuple[str, ...]] = {}
         left = list(schedule_ids)
         while left:
-            uid = uow.ids.get((tenant, one := left.pop()))
-            if uid is not None and one not in found:
-                found[one] = uow.entries[uid].upstreams
-                left += found[one]
+            uid = uow.ids.get((tenant, schedule_id := left.pop()))
+            if uid is not None and schedule_id not in found:
+                found[schedule_id] = uow.entries[uid].upstreams
+                left += found[schedule_id]
         return Graph(version=uow.graph_version(tenant), upstreams=found)
 
     @atomic
@@ -433,12 +433,12 @@ class MemoryStore:
         return self._uow.events.prune(before=before, keep=keep, limit=limit)
 
     @atomic
-    def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
-        for one in notes:
-            self._uow.audit_log.add(tenant, one)
+    def add_audit_entries(self, tenant: str, entries: Sequence[AuditEntry]) -> None:
+        for entry in entries:
+            self._uow.audit_log.add(tenant, entry)
 
     @atomic
-    def notes(
+    def audit_entries(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
         return self._uow.audit_log.newest(tenant, limit, before, schedule_id)

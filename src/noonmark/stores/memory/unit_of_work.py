@@ -193,9 +193,9 @@ class UnitOfWork(rules.UnitOfWork):
         self.write()
         since, now = row.gap_since, self.now()
         before = (
-            one
-            for one in self._by_key[row.schedule].live.values()
-            if one.nominal < row.nominal and one.origin == TRIGGER and one.is_in_gap(since, now)
+            fire
+            for fire in self._by_key[row.schedule].live.values()
+            if fire.nominal < row.nominal and fire.origin == TRIGGER and fire.is_in_gap(since, now)
         )
         return min(before, key=lambda one: one.nominal, default=None)
 

@@ -46,8 +46,10 @@ def admit_all(
     ids = [one.claim.occurrence.id for one in admissions]
     uow.load_rows(one for one in ids if one not in started)
     return [
-        Admitted(occurrence=started[one]) if one in started else _admit(uow, admission, now=now, lease=lease)
-        for one, admission in zip(ids, admissions, strict=True)
+        Admitted(occurrence=started[occurrence_id])
+        if occurrence_id in started
+        else _admit(uow, admission, now=now, lease=lease)
+        for occurrence_id, admission in zip(ids, admissions, strict=True)
     ]
 
 
@@ -177,7 +179,7 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
 
 
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:
-    """Start a row; returns what that makes to be reported of the expected rate."""
+    """Start a row; returns an alert if its schedule starts more often than expected."""
     state, schedule = uow.state_of(row), start.claim.schedule
     is_first = not row.has_begun
     if is_first and is_late(row.first_due, now):
@@ -277,5 +279,5 @@ def _retry(uow: UnitOfWork, row: Row, settlement: Settlement, retry_at: Micros) 
         uow.facts.append(Fact(event=SystemEvent.RETRYING, state=state, row=row, run=settlement.run))
 
 
-def _earlier(one: Micros | None, other: Micros) -> Micros:
-    return other if one is None else min(one, other)
+def _earlier(instant: Micros | None, other: Micros) -> Micros:
+    return other if instant is None else min(instant, other)

@@ -41,8 +41,8 @@ class PhaseCount(NamedTuple):
 def progress(counts: Iterable[PhaseCount]) -> list[BackfillProgress]:
     """Backfills from the counts of their phases, the last one requested first, then by id."""
     by_origin: dict[str, list[PhaseCount]] = {}
-    for one in counts:
-        by_origin.setdefault(one.origin, []).append(one)
+    for count in counts:
+        by_origin.setdefault(count.origin, []).append(count)
     found = [
         BackfillProgress(
             backfill_id=origin.removeprefix(PREFIX),
@@ -59,9 +59,9 @@ def progress(counts: Iterable[PhaseCount]) -> list[BackfillProgress]:
 
 def _phases(counts: Iterable[PhaseCount]) -> dict[Phase, int]:
     phases: Counter[Phase] = Counter()
-    for one in counts:
-        if (phase := PHASES.get(one.phase)) is not None:
-            phases[phase] += one.number
+    for count in counts:
+        if (phase := PHASES.get(count.phase)) is not None:
+            phases[phase] += count.number
     return dict(phases)
 
 
@@ -85,7 +85,7 @@ def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange, 
 
 
 def _note_pause(uow: UnitOfWork, rows: list[Row], why: Pause | None) -> None:
-    """Keep beside each row why it is held. A second pause without a reason keeps the first one."""
+    """Store in the detail of each row why it is held. A second pause without a reason changes nothing."""
     if why is None:
         return
     for row in rows:

@@ -94,18 +94,20 @@ def standings(uow: UnitOfWork, questions: Sequence[Question]) -> list[Standings]
     named = {(of.owner.tenant, one.schedule_id) for _, of, _ in questions for one in of.declaration.depends_on}
     states = uow.states_named(sorted(named)) if named else {}
     schedules = uow.schedules_of(states.values()) if states else {}
-    asked = [(of.owner.tenant, one, times) for _, of, times in questions for one in of.declaration.depends_on]
+    asked = [
+        (of.owner.tenant, dependency, times) for _, of, times in questions for dependency in of.declaration.depends_on
+    ]
     newest = uow.newest_fires(
         [
             FireQuestion(number, upstream.schedule, *times)
-            for number, (tenant, one, times) in enumerate(asked)
-            if times is not None and (upstream := states.get((tenant, one.schedule_id))) is not None
+            for number, (tenant, dependency, times) in enumerate(asked)
+            if times is not None and (upstream := states.get((tenant, dependency.schedule_id))) is not None
         ]
     )
     found = iter(
         [
-            _standing(uow, one, states.get((tenant, one.schedule_id)), schedules, newest.get(number))
-            for number, (tenant, one, _) in enumerate(asked)
+            _standing(uow, dependency, states.get((tenant, dependency.schedule_id)), schedules, newest.get(number))
+            for number, (tenant, dependency, _) in enumerate(asked)
         ]
     )
     return [

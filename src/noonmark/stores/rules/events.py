@@ -32,12 +32,12 @@ def emit(uow: UnitOfWork, tenant: str, events: Sequence[Event]) -> list[bool]:
     if newest > now + LEAP:
         newest = _set_back(uow, tenant, now)
     answers, added = [], []
-    for one in events:
-        answers.append(one.event_id not in known)
+    for event in events:
+        answers.append(event.event_id not in known)
         if answers[-1]:
-            known.add(one.event_id)
+            known.add(event.event_id)
             newest = max(now, newest + 1)
-            added.append(replace(one, emitted=newest))
+            added.append(replace(event, emitted=newest))
     if added:
         uow.add_events(tenant, added)
     return answers
@@ -100,8 +100,8 @@ def _commit(
     stored = [(states[one.uid], read[one.uid]) for one in occurrences]
     if any((state.revision, state.phase) != then for state, then in stored):
         return False
-    for one in occurrences:
-        plan_writes.add(uow, states[one.uid], one)
+    for occurrence in occurrences:
+        plan_writes.add(uow, states[occurrence.uid], occurrence)
     if audience.next_cursor is not None:
         stream.cursor = int(audience.next_cursor)
     else:

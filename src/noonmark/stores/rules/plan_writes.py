@@ -161,11 +161,11 @@ def add_all(uow: UnitOfWork, occurrences: Sequence[Occurrence]) -> list[bool]:
     return [add(uow, states.get(one.uid), one) for one in occurrences]
 
 
-def add(uow: UnitOfWork, state: ScheduleState | None, one: Occurrence) -> bool:
+def add(uow: UnitOfWork, state: ScheduleState | None, occurrence: Occurrence) -> bool:
     """Add an occurrence whose row and state are loaded."""
-    fits = state is not None and state.phase != SchedulePhase.DELETED and uow.loaded_row(one.id) is None
+    fits = state is not None and state.phase != SchedulePhase.DELETED and uow.loaded_row(occurrence.id) is None
     if fits and state is not None:
-        _insert(uow, state, one)
+        _insert(uow, state, occurrence)
     return fits
 
 
@@ -322,8 +322,8 @@ def _write_rows(uow: UnitOfWork, state: ScheduleState, plan: Plan) -> None:
         if (row := _projection(uow, removed)) is not None:
             state.fences = max(state.fences, row.fence + 1)
             _forget(uow, state, row)
-    for one in plan.closed:
-        _put(uow, state, one)
+    for occurrence in plan.closed:
+        _put(uow, state, occurrence)
     for ids, phase, reason in (
         (plan.superseded, Phase.SUPERSEDED, Reason.EDITED),
         (plan.cancelled, Phase.CANCELLED, Reason.DELETED),
@@ -333,10 +333,10 @@ def _write_rows(uow: UnitOfWork, state: ScheduleState, plan: Plan) -> None:
                 row.fence += 1
                 completion.end(uow, row, phase, reason)
     seen = {one.id for one in plan.snapshot.projections}
-    for one in plan.planned:
+    for occurrence in plan.planned:
         # A row that the plan saw and that is gone has ended since, and was pruned.
-        if one.id not in seen or uow.loaded_row(one.id) is not None:
-            _put(uow, state, one)
+        if occurrence.id not in seen or uow.loaded_row(occurrence.id) is not None:
+            _put(uow, state, occurrence)
     slots.hand_over_slot(uow, state)  # a row that is gone may have kept those behind it in its line waiting
 
 
@@ -349,36 +349,41 @@ def _give_times(uow: UnitOfWork, state: ScheduleState) -> None:
             uow.changed(row)
 
 
-def _put(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
+def _put(uow: UnitOfWork, state: ScheduleState, occurrence: Occurrence) -> None:
     """Insert a row, in place of a projection or of a row that an edit had moved."""
-    row = uow.loaded_row(one.id)
+    row = uow.loaded_row(occurrence.id)
     if row is None:
-        _insert(uow, state, one)
-    elif row.is_projection and row.waiting_for is not None and one.phase is Phase.PENDING:
-        _rebind(uow, row, one)
+        _insert(uow, state, occurrence)
+    elif row.is_projection and row.waiting_for is not None and occurrence.phase is Phase.PENDING:
+        _rebind(uow, row, occurrence)
     elif row.is_projection or row.phase == Phase.SUPERSEDED:
         _forget(uow, state, row)
-        _insert(uow, state, replace(one, fence=row.fence + 1))
+        _insert(uow, state, replace(occurrence, fence=row.fence + 1))
 
 
-def _rebind(uow: UnitOfWork, row: Row, one: Occurrence) -> None:
+def _rebind(uow: UnitOfWork, row: Row, occurrence: Occurrence) -> None:
     """Change a row that waits or has just got its turn; it keeps its position or its turn."""
-    row.revision, row.origin, row.phase, row.route = one.revision, one.origin, one.phase, one.route
-    row.nominal, row.first_due, row.caught_up = one.nominal, one.first_due, one.caught_up
-    row.reason, row.detail, row.payload = one.reason, one.detail, uow.pack(one.payload)
+    row.revision, row.origin, row.phase, row.route = (
+        occurrence.revision,
+        occurrence.origin,
+        occurrence.phase,
+        occurrence.route,
+    )
+    row.nominal, row.first_due, row.caught_up = occurrence.nominal, occurrence.first_due, occurrence.caught_up
+    row.reason, row.detail, row.payload = occurrence.reason, occurrence.detail, uow.pack(occurrence.payload)
     row.fence += 1
     row.give_back()
     uow.changed(row)
 
 
-def _insert(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
-    row = uow.new_row(one, state)
+def _insert(uow: UnitOfWork, state: ScheduleState, occurrence: Occurrence) -> None:
+    row = uow.new_row(occurrence, state)
     row.fence = max(row.fence, state.fences)
     row.held = int(state.holds_back(row))
     state.live += 1
     uow.add_row(row)
     uow.changed_state(state)
-    if one.phase in FINAL:
+    if occurrence.phase in FINAL:
         completion.archive(uow, row)
 
 

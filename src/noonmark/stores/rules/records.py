@@ -229,22 +229,23 @@ class EventStream:
     tenant: str
     matched_until: Micros
     cursor: int
-    """The listeners of the first unmatched event are asked up to this schedule."""
+    """The subscribers of the first unmatched event are matched up to this schedule."""
     matched: int
     """How many events are matched."""
     waiting: list[Micros]
     """The moments of the first unmatched events, the last one first."""
 
 
-def new_row(one: Occurrence, *, key: int, state: ScheduleState, pack: Pack) -> Row:
+def new_row(occurrence: Occurrence, *, key: int, state: ScheduleState, pack: Pack) -> Row:
     """The record of a new occurrence, which can be claimed from its due time."""
-    own, behind = _pack_overrides(one.overrides, pack)
+    own, behind = _pack_overrides(occurrence.overrides, pack)
     return Row(
-        key, one.id, state.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
-        one.first_due, one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first,
-        one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), pack(one.payload),
-        own, one.due, 0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, state.owner,
-        behind,
+        key, occurrence.id, state.schedule, occurrence.revision, occurrence.origin, occurrence.phase,
+        occurrence.route, occurrence.nominal, occurrence.due, occurrence.first_due, occurrence.attempt,
+        occurrence.fence, occurrence.reason, occurrence.detail, occurrence.missed_count, occurrence.missed_first,
+        occurrence.missed_last, occurrence.caught_up, occurrence.losses, occurrence.waiting_for,
+        int(occurrence.holds_slot), pack(occurrence.payload), own, occurrence.due, 0, occurrence.node, None,
+        occurrence.started, occurrence.stop, occurrence.deadline, None, None, None, None, None, state.owner, behind,
     )  # fmt: skip
 
 

@@ -42,9 +42,9 @@ def of_sound(
     faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
     faults |= {state.schedule: state.fault for state in states if state.fault is not None}
     sound = [
-        (state, one)
+        (state, schedule)
         for state in states
-        if state.schedule not in faults and not isinstance(one := found[state.schedule], Unreadable)
+        if state.schedule not in faults and not isinstance(schedule := found[state.schedule], Unreadable)
     ]
     return snapshots(uow, sound, since=since), faults
 

@@ -27,7 +27,7 @@ def publish(uow: UnitOfWork) -> None:
         return
     facts, uow.facts = uow.facts, []
     tenants = uow.tenants_of({fact.state.schedule for fact in facts})
-    # No schedule listens for facts of a schedule whose tenant is unknown.
+    # No schedule subscribes to facts of a schedule whose tenant is unknown.
     owned = [(tenants.get(fact.state.schedule, ""), fact) for fact in facts]
     subscribed = uow.subscribed({(tenant, str(fact.event)) for tenant, fact in owned})
     wanted = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
@@ -51,7 +51,7 @@ def publish_lost_node(uow: UnitOfWork, node: str, seen: Micros, event: Event, te
 
 
 def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
-    """The events of facts that a schedule subscribes to."""
+    """The event of each fact; None if its record is damaged or its causation chain is too long."""
     states = {fact.state.schedule: fact.state for fact in facts if fact.schedule is None}
     stored = uow.schedules_of(states.values()) if states else {}
     found: list[Event | None] = []
@@ -80,7 +80,7 @@ def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
     if event is None:
         # Not a warning: with two listeners that take everything, it happens at the end of every job.
         logger.info(
-            "%s of occurrence %s is not emitted: at most %d events may set each other off, and %d of them be facts",
+            "%s of occurrence %s is not emitted: a chain has at most %d events, and %d system events",
             fact.event,
             occurrence.id,
             MAX_DEPTH,

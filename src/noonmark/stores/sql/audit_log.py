@@ -17,9 +17,9 @@ NOTE_COLUMNS = (
     "key", "tenant", "noted", "caller", "operation", "schedule_id", "uid", "revision_before", "revision_after",
     "reason", "request_id", "key_id",
 )  # fmt: skip
-_TOLD = [name for name in NOTE_COLUMNS if name != "tenant"]
-_SELECTED = ", ".join(_TOLD)
-_JUDGE = RowCheck("notes", _TOLD)
+_COLUMNS = [name for name in NOTE_COLUMNS if name != "tenant"]
+_SELECTED = ", ".join(_COLUMNS)
+_JUDGE = RowCheck("notes", _COLUMNS)
 _OLD_NOTES = "SELECT key FROM notes WHERE noted < ? ORDER BY noted, key LIMIT ? /* quick: notes */"
 _KEY = "SELECT fingerprint, created FROM idempotency_keys WHERE tenant = ? AND name = ?"
 _OLD_KEYS = """

@@ -115,9 +115,11 @@ def due_routes(session: Session, routes: Collection[str], *, now: Micros, until:
     return {route for (route,) in session.gather("value", f"({DUE_ROUTES})", named, until, named, now)}
 
 
-def only_due(session: Session, one: str, routes: Collection[str], *, now: Micros, until: Micros) -> list[Found]:
+def only_due(
+    session: Session, occurrence_id: str, routes: Collection[str], *, now: Micros, until: Micros
+) -> list[Found]:
     """One row, if a claim may take it."""
-    return [*session.query(ONE, one, list(routes), until, now)]
+    return [*session.query(ONE, occurrence_id, list(routes), until, now)]
 
 
 def lacking(session: Session, *, now: Micros, limit: int) -> list[Found]:
@@ -355,9 +357,9 @@ def _still_held(
     """The keys of the rows whose leases are held with these fences, and their requests to stop."""
     found = uow.session.gather("id, key, fence, stop, lease_end", f"({_HELD} {how})", list(ids))
     return {
-        one: (key, stop)
-        for one, key, fence, stop, lease_end in found
-        if fences[one] == fence and (until is None or lease_end > until)
+        occurrence_id: (key, stop)
+        for occurrence_id, key, fence, stop, lease_end in found
+        if fences[occurrence_id] == fence and (until is None or lease_end > until)
     }
 
 

@@ -104,8 +104,8 @@ def version(session: Session, tenant: str) -> int:
 def graph(session: Session, tenant: str, schedule_ids: Collection[str]) -> Graph:
     """What schedules depend on, directly and through others."""
     found: dict[str, tuple[str, ...]] = {}
-    for one, upstream in session.query(GRAPH, list(schedule_ids), tenant, tenant):
-        found[one] = (*found.get(one, ()), *([] if upstream is None else [upstream]))
+    for schedule_id, upstream in session.query(GRAPH, list(schedule_ids), tenant, tenant):
+        found[schedule_id] = (*found.get(schedule_id, ()), *([] if upstream is None else [upstream]))
     return Graph(version=version(session, tenant), upstreams=found)
 
 
@@ -115,6 +115,6 @@ def newest_fires(session: Session, questions: Sequence[FireQuestion]) -> dict[in
     for question, last, until, nominal, phase in session.query(NEWEST, list(questions)) if questions else ():
         if not (type(last) is type(nominal) is int and phase in PHASES):
             continue  # a damaged row says nothing
-        one = (min(last, until), nominal, phase)
-        best[question] = max(best.get(question, one), one)
+        fire = (min(last, until), nominal, phase)
+        best[question] = max(best.get(question, fire), fire)
     return {question: (last, PHASES[phase]) for question, (last, _, phase) in best.items()}

@@ -75,15 +75,15 @@ def add(session: Session, tenant: str, events: Sequence[Event]) -> None:
     """Store events with rising moments."""
     rows = [
         (
-            one.emitted,
-            one.event_id,
-            one.event_type,
-            one.source,
-            "null" if one.payload is None else to_json(one.payload),
-            None if one.behind is None else to_json(one.behind.to_document()),
+            event.emitted,
+            event.event_id,
+            event.event_type,
+            event.source,
+            "null" if event.payload is None else to_json(event.payload),
+            None if event.behind is None else to_json(event.behind.to_document()),
             tenant,
         )
-        for one in events
+        for event in events
     ]
     session.insert("events", COLUMNS, rows)
     session.execute(_ADVANCE, tenant, events[-1].emitted, events[0].emitted - 1)
@@ -209,10 +209,10 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[Rea
         elif not problem and not _is_id(event_id):
             problem = "it has no id"
         if _is_sound(emitted):
-            said = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
+            texts = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
             found.append(
                 (
-                    _event(*said, emitted=emitted, payload=value, behind=unpack_chain(behind, "behind", from_json)),
+                    _event(*texts, emitted=emitted, payload=value, behind=unpack_chain(behind, "behind", from_json)),
                     problem,
                 )
             )

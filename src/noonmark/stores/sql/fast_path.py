@@ -21,9 +21,9 @@ from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.stores.rules.completion import FAILURES, to_detail
 from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions
-from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import run_values, to_json
 from noonmark.stores.sql.row_checks import NARROW
+from noonmark.stores.sql.runs import put_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,14 +97,14 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
     repeated = _repeated([one.claim.occurrence.uid for one in admissions])
     late = _subscribed_late(session, admissions, now)
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
-    for one in admissions:
-        if isinstance(one, Start) and _is_plain(one):
-            claimed = one.claim.occurrence
+    for admission in admissions:
+        if isinstance(admission, Start) and _is_plain(admission):
+            claimed = admission.claim.occurrence
             if claimed.uid not in repeated and claimed.id not in late:
                 is_triggered = claimed.origin == TRIGGER
                 is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
-                group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
-                groups.setdefault(group, {})[claimed.id] = one
+                group = (admission.claim.schedule.revision, claimed.fence, admission.takes_slot, is_first, is_triggered)
+                groups.setdefault(group, {})[claimed.id] = admission
     started: dict[str, Occurrence] = {}
     for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
         locked = session.gather(
@@ -133,31 +133,32 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
     repeated = _repeated([one.occurrence.uid for one in settlements])
     subscribed = _subscribed_ends(session, settlements)
     groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
-    for one in settlements:
-        of = one.occurrence
-        if one.phase not in _ENDS or (subscribed and (one.tenant, ENDED_AS[one.phase]) in subscribed):
+    for settlement in settlements:
+        phase, occurrence = settlement.phase, settlement.occurrence
+        if phase not in _ENDS or (subscribed and (settlement.tenant, ENDED_AS[phase]) in subscribed):
             continue
-        if one.pause_after is None and not of.missed_count and of.uid not in repeated:
-            group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, of.holds_slot)
-            groups.setdefault(group, {})[of.id] = one
+        if settlement.pause_after is None and not occurrence.missed_count and occurrence.uid not in repeated:
+            detail = to_detail(settlement.facts)
+            group = (phase, settlement.reason, detail, settlement.attempt, occurrence.fence, occurrence.holds_slot)
+            groups.setdefault(group, {})[occurrence.id] = settlement
     ended: set[str] = set()
     runs: list[tuple[Any, ...]] = []
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
         columns = "id, key, schedule, is_last, is_plain"
         locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
         found = [
-            (one, key, schedule, is_last)
-            for one, key, schedule, is_last, is_plain in locked
+            (row_id, key, schedule, is_last)
+            for row_id, key, schedule, is_last, is_plain in locked
             if is_plain
-            and not (subscribed and is_last and (ends[one].tenant, SystemEvent.SCHEDULE_COMPLETED) in subscribed)
+            and not (subscribed and is_last and (ends[row_id].tenant, SystemEvent.SCHEDULE_COMPLETED) in subscribed)
         ]
         if not found:
             continue
         session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in found])
         _note_ends(session, found, phase, holds_slot=holds_slot, now=now)
-        for one, key, schedule, _ in found:
-            run = ends[one].run
-            ended.add(one)
+        for row_id, key, schedule, _ in found:
+            run = ends[row_id].run
+            ended.add(row_id)
             runs.append(run_values(key, schedule, run, to_json(run.result)))
     if runs:
         put_runs(session, runs)
@@ -167,9 +168,9 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
 def _subscribed_late(session: Session, admissions: Sequence[Admission], now: Micros) -> frozenset[str]:
     """The ids of late starts that a schedule listens for."""
     late = {
-        one.claim.occurrence.id: (one.claim.schedule.owner.tenant, str(SystemEvent.STARTED_LATE))
-        for one in admissions
-        if is_late(one.claim.occurrence.first_due, now) and not one.claim.occurrence.has_begun
+        admission.claim.occurrence.id: (admission.claim.schedule.owner.tenant, str(SystemEvent.STARTED_LATE))
+        for admission in admissions
+        if is_late(admission.claim.occurrence.first_due, now) and not admission.claim.occurrence.has_begun
     }
     subscribed = subscriptions.subscribed(session, set(late.values()))
     return frozenset(one for one, fact in late.items() if fact in subscribed) if subscribed else frozenset()

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from noonmark.ports.records import NodeRecord
     from noonmark.stores.sql.session import Session
 
-_SAID = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
-_JUDGE = RowCheck("nodes", _SAID)
+_COLUMNS = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
+_JUDGE = RowCheck("nodes", _COLUMNS)
 _HEARD = f"""
-    SELECT {", ".join(_SAID)} FROM nodes
+    SELECT {", ".join(_COLUMNS)} FROM nodes
     WHERE seen >= ? AND (seen >= ? OR (left_at IS NULL AND lease <> ?))
     ORDER BY name
 """  # noqa: S608 - our own names
@@ -48,7 +48,7 @@ _HEARTBEATS = """
 def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
     """Store a heartbeat."""
     routes = json.dumps(heartbeat.routes)
-    said = (
+    values = (
         heartbeat.node,
         routes,
         heartbeat.capacity,
@@ -59,7 +59,7 @@ def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
         now,
         None,
     )
-    session.put("nodes", _SAID, [said])
+    session.put("nodes", _COLUMNS, [values])
     session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
     if heartbeat.routes:
         # In the same order everywhere, so that no two nodes deadlock.
@@ -104,7 +104,7 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
         except (TypeError, ValueError, RecursionError):
             continue
         if all(isinstance(one, str) for one in served):
-            said = Heartbeat(
+            heartbeat = Heartbeat(
                 node=name,
                 routes=served,
                 capacity=capacity,
@@ -113,7 +113,7 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
                 started=started,
                 lease=lease,
             )
-            yield node_record(said, seen=seen, left=left, is_leader=name == leader, now=now)
+            yield node_record(heartbeat, seen=seen, left=left, is_leader=name == leader, now=now)
 
 
 def last_heartbeats(

@@ -37,20 +37,20 @@ MOST_KNOWN = 10_000
 
 
 class DamageLog:
-    """Thread-safe. Repaired rows stay in it until the process ends."""
+    """The damaged rows that this process has read. Thread-safe; repaired rows stay in it until the process ends."""
 
     def __init__(self) -> None:
         """Start empty."""
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._lock = Lock()
 
     def note(self, table: str, key: object, problem: str) -> None:
         """Record a damaged row; each is logged once."""
         row = (table, str(key))
         with self._lock:
-            if row in self._told or len(self._told) >= MOST_KNOWN:
+            if row in self._logged or len(self._logged) >= MOST_KNOWN:
                 return
-            self._told.add(row)
+            self._logged.add(row)
         logger.error(
             "a row of %s is damaged, and set aside by itself (%s): %s; noonmark doctor says what to do", *row, problem
         )
@@ -58,7 +58,7 @@ class DamageLog:
     def counts(self) -> Mapping[str, int]:
         """How many rows of each table were found damaged."""
         with self._lock:
-            return Counter(table for table, _ in self._told)
+            return Counter(table for table, _ in self._logged)
 
 
 FURTHEST = 2**60
@@ -230,8 +230,8 @@ class RowCheck:
     def _is_usual(self, values: Sequence[Any], *, narrow: bool) -> bool:
         """Whether values of the right types are what nearly all are; loops, since this is done for every row."""
         for place in self._measured:
-            one = values[place]
-            if one is not None and not 0 <= one <= FURTHEST:
+            value = values[place]
+            if value is not None and not 0 <= value <= FURTHEST:
                 return False
         for place, choices in self._choices:
             if values[place] not in choices:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.session import Session, Values
 
 NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated")
-_TOLD = ("name", "hosts", "sealed", "created", "updated")
-_SELECTED = ", ".join(_TOLD)
-_JUDGE = RowCheck("secrets", _TOLD)
+_COLUMNS = ("name", "hosts", "sealed", "created", "updated")
+_SELECTED = ", ".join(_COLUMNS)
+_JUDGE = RowCheck("secrets", _COLUMNS)
 _ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # noqa: S608 - our own text
 _SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"  # noqa: S608 - likewise
 _COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"

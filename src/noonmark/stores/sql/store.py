@@ -15,7 +15,7 @@ from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
 from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
-from noonmark.stores.sql import progress as going_on
+from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql.dependencies import graph
 from noonmark.stores.sql.reads import history, inspection, runs, schedules, search
 from noonmark.stores.sql.reads.history import count as count_backlog
@@ -368,7 +368,7 @@ class SqlStore(ABC):
         return self._read(lambda uow: runs.one(uow, run_id))
 
     def progress(self, interims: Sequence[Interim]) -> list[bool]:
-        return self._write_unlocked(lambda uow: going_on.write(uow.session, interims))
+        return self._write_unlocked(lambda uow: stored_runs.write_progress(uow.session, interims))
 
     def activities(self, uids: Sequence[str]) -> list[Activity]:
         return self._read(lambda uow: runs.activities(uow, uids))
@@ -399,14 +399,14 @@ class SqlStore(ABC):
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         return self._write_unlocked(lambda uow: stored_events.prune(uow.session, before=before, keep=keep, limit=limit))
 
-    def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
-        def note(uow: UnitOfWork) -> None:
-            for one in notes:
-                uow.add_audit_entry(tenant, one)
+    def add_audit_entries(self, tenant: str, entries: Sequence[AuditEntry]) -> None:
+        def add(uow: UnitOfWork) -> None:
+            for entry in entries:
+                uow.add_audit_entry(tenant, entry)
 
-        self._write_locked({tenant}, note)
+        self._write_locked({tenant}, add)
 
-    def notes(
+    def audit_entries(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
         return self._read(lambda uow: audit_log.newest(uow.session, tenant, limit, before, schedule_id))
@@ -478,9 +478,9 @@ class SqlStore(ABC):
 
     def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
         found = self._read(lambda uow: inspection.inspect(uow, after, limit))
-        for one in found.damaged:
-            if one.column != "fault":  # that was reported when it was set
-                self._schedule_cache.damage.note(one.table, one.key, f"{one.column} {one.problem}")
+        for cell in found.damaged:
+            if cell.column != "fault":  # that was reported when it was set
+                self._schedule_cache.damage.note(cell.table, cell.key, f"{cell.column} {cell.problem}")
         return found
 
     def damage(self) -> Mapping[str, int]:

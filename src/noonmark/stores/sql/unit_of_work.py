@@ -16,7 +16,6 @@ from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
 from noonmark.stores.sql import dependencies, events, nodes, row_checks, schedule_documents, subscriptions
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
-from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
     KEY_COLUMNS,
     ROW_COLUMNS,
@@ -29,6 +28,7 @@ from noonmark.stores.sql.records import (
     to_json,
 )
 from noonmark.stores.sql.row_checks import KEYS, ROWS, STATES, describe_problems
+from noonmark.stores.sql.runs import put_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

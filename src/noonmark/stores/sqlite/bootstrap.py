@@ -114,8 +114,8 @@ def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
         columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (TABLE,))}
         rows = connection.execute(_VERSIONS).fetchall() if "version_num" in columns else [(None, "null")]
         found = [
-            told.decode("ascii", "backslashreplace") if isinstance(told, bytes) and kind == "text" else None
-            for told, kind in rows
+            version.decode("ascii", "backslashreplace") if isinstance(version, bytes) and kind == "text" else None
+            for version, kind in rows
         ]
     return stored_version(tables, found, what=f"the database {path}", instead="use another path")
 

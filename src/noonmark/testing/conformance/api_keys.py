@@ -60,8 +60,8 @@ def an_id_of_an_api_key_is_taken_once_in_all_tenants(bench: Bench) -> None:
     assert bench.store.keep_api_key(KEY, most=MOST, note=NOTE)
     assert not bench.store.keep_api_key(replace(KEY, tenant="other", digest="x"), most=MOST, note=NOTE)
     assert bench.store.find_api_key(KEY.key_id) == KEY
-    assert len(bench.store.notes("acme", 9)) == 1
-    assert bench.store.notes("other", 9) == []
+    assert len(bench.store.audit_entries("acme", 9)) == 1
+    assert bench.store.audit_entries("other", 9) == []
 
 
 @case
@@ -71,7 +71,7 @@ def a_tenant_has_no_more_api_keys_than_it_may(bench: Bench) -> None:
     assert bench.store.keep_api_key(_other(3, tenant="other"), most=2)
     bench.store.revoke_api_key(_other(1).key_id, at=NOW)
     assert bench.store.keep_api_key(_other(4), most=2)
-    assert bench.store.notes("acme", 9) == []
+    assert bench.store.audit_entries("acme", 9) == []
 
 
 @case
@@ -96,7 +96,7 @@ def a_revoked_api_key_stays_revoked_from_the_earliest_instant(bench: Bench) -> N
     assert bench.store.revoke_api_key(KEY.key_id, at=NOW + 7) == later
     assert bench.store.revoke_api_key(KEY.key_id, at=NOW + 2) == replace(KEY, revoked=NOW + 2)
     assert bench.store.find_api_key(KEY.key_id) == replace(KEY, revoked=NOW + 2)
-    assert [note.operation for note in bench.store.notes("acme", 9)] == ["key/create"]
+    assert [note.operation for note in bench.store.audit_entries("acme", 9)] == ["key/create"]
     assert bench.store.revoke_api_key("nm_live_999999", at=NOW, note=NOTE) is None
 
 
@@ -110,7 +110,7 @@ def an_api_key_is_replaced_once(bench: Bench) -> None:
     assert bench.store.find_api_key(_other(2).key_id) == _other(2)
     assert bench.store.revoke_api_key(KEY.key_id, at=NOW, successor=_other(3), note=NOTE) is None
     assert bench.store.find_api_key(_other(3).key_id) is None
-    assert len(bench.store.notes("acme", 9)) == 1
+    assert len(bench.store.audit_entries("acme", 9)) == 1
 
 
 @case

@@ -22,20 +22,20 @@ def _note(operation: str, **changes: Any) -> AuditEntry:  # noqa: ANN401 - the f
 
 
 def _told(bench: Bench, tenant: str = "acme", limit: int = 99, **changes: Any) -> list[str]:  # noqa: ANN401 - as notes takes them
-    return [note.operation for note in bench.store.notes(tenant, limit, **changes)]
+    return [note.operation for note in bench.store.audit_entries(tenant, limit, **changes)]
 
 
 @case
 def audit_entries_are_listed_newest_first_and_in_pages(bench: Bench) -> None:
-    bench.store.note("acme", [_note("a"), _note("b")])
-    bench.store.note("other", [_note("theirs")])
-    bench.store.note("acme", [_note("c", at=NOW - 1), _note("d"), _note("e")])
-    bench.store.note("acme", [])
+    bench.store.add_audit_entries("acme", [_note("a"), _note("b")])
+    bench.store.add_audit_entries("other", [_note("theirs")])
+    bench.store.add_audit_entries("acme", [_note("c", at=NOW - 1), _note("d"), _note("e")])
+    bench.store.add_audit_entries("acme", [])
     assert _told(bench) == ["e", "d", "c", "b", "a"]
     assert _told(bench, "other") == ["theirs"]
     assert _told(bench, "nobody") == []
     pages, place = [], None
-    while page := bench.store.notes("acme", 2, before=place):
+    while page := bench.store.audit_entries("acme", 2, before=place):
         pages.append([note.operation for note in page])
         place = page[-1].key
     assert pages == [["e", "d"], ["c", "b"], ["a"]]
@@ -55,8 +55,8 @@ def an_audit_entry_is_read_as_it_was_written(bench: Bench) -> None:
         reason='it\'s "late" — é 😀 \\ %',
         request_id="req-1",
     )
-    bench.store.note("acme", [whole, _note("worker/stop")])
-    bare, told = bench.store.notes("acme", 9)
+    bench.store.add_audit_entries("acme", [whole, _note("worker/stop")])
+    bare, told = bench.store.audit_entries("acme", 9)
     assert replace(told, key=None) == whole
     assert replace(bare, key=None) == _note("worker/stop")
     assert told.key is not None
@@ -66,18 +66,18 @@ def an_audit_entry_is_read_as_it_was_written(bench: Bench) -> None:
 
 @case
 def audit_entries_are_listed_by_schedule(bench: Bench) -> None:
-    bench.store.note("acme", [_note(f"{n}", schedule_id=("a", "b", None)[n % 3]) for n in range(6)])
-    bench.store.note("other", [_note("theirs", schedule_id="a")])
+    bench.store.add_audit_entries("acme", [_note(f"{n}", schedule_id=("a", "b", None)[n % 3]) for n in range(6)])
+    bench.store.add_audit_entries("other", [_note("theirs", schedule_id="a")])
     assert _told(bench, schedule_id="a") == ["3", "0"]
     assert _told(bench, schedule_id="b", limit=1) == ["4"]
-    [newest, _] = bench.store.notes("acme", 9, schedule_id="a")
+    [newest, _] = bench.store.audit_entries("acme", 9, schedule_id="a")
     assert _told(bench, schedule_id="a", before=newest.key) == ["0"]
     assert _told(bench, schedule_id="c") == []
 
 
 @case
 def an_audit_entry_may_contain_any_text(bench: Bench) -> None:
-    bench.store.note("acme", [_note("a", caller="\0", reason="half \ud800, and \0", request_id="\0")])
+    bench.store.add_audit_entries("acme", [_note("a", caller="\0", reason="half \ud800, and \0", request_id="\0")])
     assert _told(bench) == ["a"]
 
 
@@ -92,7 +92,7 @@ def a_schedule_is_created_with_its_audit_entry(bench: Bench) -> None:
     ]
     assert bench.store.create(plans) == [True, True, False]
     assert sorted(_told(bench)) == ["create uid-1", "create uid-2"]
-    [note] = bench.store.notes("acme", 9, schedule_id="a")
+    [note] = bench.store.audit_entries("acme", 9, schedule_id="a")
     assert (note.uid, note.revision_before, note.revision_after) == ("uid-1", None, 1)
 
 
@@ -113,15 +113,15 @@ def a_plan_and_its_audit_entry_are_written_together(bench: Bench) -> None:
 
 @case
 def old_audit_entries_are_pruned(bench: Bench) -> None:
-    bench.store.note("acme", [_note(f"{n}", at=NOW + n) for n in range(5)])
-    bench.store.note("other", [_note("theirs", at=NOW)])
+    bench.store.add_audit_entries("acme", [_note(f"{n}", at=NOW + n) for n in range(5)])
+    bench.store.add_audit_entries("other", [_note("theirs", at=NOW)])
     assert bench.store.prune_audit_entries(before=NOW, limit=9) == 0
     assert bench.store.prune_audit_entries(before=NOW + 4, limit=3) == 3
     assert _told(bench) == ["4", "3", "2"]
     assert _told(bench, "other") == []
     assert bench.store.prune_audit_entries(before=NOW + 4, limit=9) == 2
     assert _told(bench) == ["4"]
-    bench.store.note("acme", [_note("new")])
+    bench.store.add_audit_entries("acme", [_note("new")])
     assert _told(bench) == ["new", "4"]
 
 

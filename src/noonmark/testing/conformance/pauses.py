@@ -315,7 +315,7 @@ def a_pause_that_has_ended_is_plannable(bench: Bench) -> None:
     [snapshot] = bench.store.plannable(bench.now, 10)
     assert bench.commit(edits.plan_or_resume(snapshot, now=bench.now, lookahead=LOOKAHEAD))
     assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
-    [note] = bench.store.notes(made.owner.tenant, 10)
+    [note] = bench.store.audit_entries(made.owner.tenant, 10)
     assert (note.caller, note.operation) == ("noonmark", "schedule/resume")
 
 
@@ -328,5 +328,5 @@ def an_automatic_pause_has_its_reason(bench: Bench) -> None:
     assert pause is not None
     assert (pause.at, pause.by, pause.until) == (bench.now, "noonmark", None)
     assert pause.reason == "pause_on_failure is 1, and 1 in a row did not complete"
-    [note] = bench.store.notes(made.owner.tenant, 10)
+    [note] = bench.store.audit_entries(made.owner.tenant, 10)
     assert (note.caller, note.operation, note.reason) == ("noonmark", "schedule/pause", pause.reason)

@@ -88,7 +88,7 @@ def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Bench) -> 
     assert bench.store.newest_time() is None
     made = bench.create_quiet()
     assert bench.store.newest_time() is None
-    bench.store.note("acme", [AuditEntry(at=NOW - 1, caller="ada", operation="pause")])
+    bench.store.add_audit_entries("acme", [AuditEntry(at=NOW - 1, caller="ada", operation="pause")])
     assert bench.store.newest_time() == NOW - 1
     bench.store.beat(Heartbeat(node="node-a", lease=LEASE), now=NOW)
     assert bench.store.newest_time() == NOW
@@ -194,7 +194,7 @@ def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
     bench.advance(YEAR)
     bench.store.beat(Heartbeat(node="lost", lease=LEASE, routes=(ROUTE,)), now=bench.now)
     bench.store.lead("lost", now=bench.now, lease=LEASE)
-    bench.store.note("acme", [AuditEntry(at=bench.now, caller="ada", operation="pause")])
+    bench.store.add_audit_entries("acme", [AuditEntry(at=bench.now, caller="ada", operation="pause")])
     bench.store.claim_key("acme", "key", "body", now=bench.now, lifetime=MINUTE)
     for claim in bench.claim("lost"):
         if claim.occurrence.id == ended.id:
@@ -209,7 +209,7 @@ def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
     assert bench.row(ended).ended == now
     [node] = bench.store.nodes()
     assert (node.seen, node.is_alive, node.is_leader) == (now, True, True)
-    assert [one.at for one in bench.store.notes("acme", 9)] == [now]
+    assert [one.at for one in bench.store.audit_entries("acme", 9)] == [now]
     assert bench.store.prune_keys(before=now, limit=9) == 0
     assert bench.store.prune_keys(before=now + 1, limit=9) == 1
     bench.advance(LEASE)

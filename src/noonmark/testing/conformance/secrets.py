@@ -26,7 +26,7 @@ def _names(bench: Bench, tenant: str = "acme") -> list[str]:
 
 
 def _noted(bench: Bench) -> list[str]:
-    return [note.operation for note in bench.store.notes("acme", 99)]
+    return [note.operation for note in bench.store.audit_entries("acme", 99)]
 
 
 @case

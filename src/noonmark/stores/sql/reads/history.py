@@ -250,11 +250,11 @@ def to_occurrences(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
     for row in rows:
         try:
             schedule_id = str(ids.get(row.schedule, ""))
-            one = to_occurrence(row, uow.state_of(row).uid, schedule_id, shown(row.payload), from_json)
+            occurrence = to_occurrence(row, uow.state_of(row).uid, schedule_id, shown(row.payload), from_json)
         except Unreadable as error:
             uow.schedule_cache.damage.note("occurrences", row.key, str(error))
         else:
-            found.append(one)
+            found.append(occurrence)
     return found
 
 
