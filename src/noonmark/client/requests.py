@@ -597,7 +597,7 @@ def whoami() -> Request[Identity]:
 
 
 def limits() -> Request[list[Limit]]:
-    """Get the limits of the caller, and how much of each is used."""
+    """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
     return ask("limits/get", _all("limits", Limit), {})
 
 
