@@ -97,6 +97,7 @@ def serving(
     uploads=None,
     keyed=False,
     tokens=None,
+    rates=None,
     **settings,
 ):
     """Serve until the block ends. If it is `keyed`, the client has a key that rules everything."""
@@ -120,7 +121,9 @@ def serving(
     )
     try:
         key = new_key(service, opens_store=True) if keyed else None
-        with hosting(service, health=health, metrics=metrics, key=key, tokens=tokens, **settings) as served:
+        with hosting(
+            service, health=health, metrics=metrics, key=key, tokens=tokens, rates=rates, **settings
+        ) as served:
             yield served
     finally:
         scheduler.close()
@@ -152,9 +155,10 @@ class Keyed:
 
 
 @contextmanager
-def hosting(service, *, health=None, metrics=None, key=None, tokens=None, **settings):
+def hosting(service, *, health=None, metrics=None, key=None, tokens=None, rates=None, **settings):
     """Serve a service that has its own driver, or none."""
-    app = create_app(service, HttpSettings(**settings), metrics, health=health, tokens=tokens)
+    limits = None if rates is None else rates(service.store)
+    app = create_app(service, HttpSettings(**settings), metrics, health=health, tokens=tokens, rates=limits)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

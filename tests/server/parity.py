@@ -265,7 +265,7 @@ CHANGES = (
         lambda asked: ("key", "rotate", asked["key_id"], "--grace", "1m")),
     Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
-IDENTITY = (Row("whoami", command=_on("whoami")),)
+IDENTITY = (Row("whoami", command=_on("whoami")), Row("limits/get", command=_on("limits")))
 """The answer depends on the key that a transport uses."""
 UPLOADS = (
     Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from noonmark.core.api_key import EVERY_TENANT, tenant_or_all
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.instants import SECOND
+from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
 from noonmark.core.targets.egress import open_place
@@ -237,6 +238,12 @@ def duration(value: object) -> int:
     if found is None:
         raise ValueError(_message("a length of time such as 30s, 5m or 1h", value))
     return int(found[1]) * _LENGTHS[found[2]] * SECOND
+
+
+def rate(value: object) -> str:
+    """A rate, such as 100/s."""
+    parse_rate(value)
+    return str(value)
 
 
 def functions(value: object) -> dict[str, str]:
@@ -547,6 +554,17 @@ class Settings:
     )
     limit_budget: float | None = _setting(
         number(0, 1_000_000), "maximum budget of a run (`max_cost_usd`) in US dollars", default=None
+    )
+    rate_limit: str | None = _setting(
+        rate,
+        "maximum rate of requests of each key, on all nodes together, such as 100/s or 600/m",
+        default=None,
+    )
+    rate_limit_address: str | None = _setting(rate, "the same for each address", default=None)
+    auth_failures: str = _setting(
+        rate,
+        "maximum rate of requests with a bad key from each address; beyond that, they are refused unseen",
+        default="60/m",
     )
     max_per_user: int = _setting(
         integer(0, 1_000_000),

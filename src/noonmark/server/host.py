@@ -19,6 +19,7 @@ from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.json_values import shown
 from noonmark.core.quotas import EVERY_OTHER, Limits, Resource
+from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
@@ -35,6 +36,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
 from noonmark.server.config import FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS
 from noonmark.server.metrics_listener import MetricsListener
+from noonmark.server.rate_limits import RateLimiter, RateLimits
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
@@ -434,6 +436,12 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
             quota=settings.upload_quota_bytes,
         ),
     )
+    rates = RateLimits(
+        limiter=RateLimiter(store, clock.monotonic),
+        per_key=None if settings.rate_limit is None else parse_rate(settings.rate_limit),
+        per_address=None if settings.rate_limit_address is None else parse_rate(settings.rate_limit_address),
+        failures=parse_rate(settings.auth_failures, burst=None),
+    )
     recover(service)
     warn_of_unreadable(service, LOCAL.owner.tenant)
     health = Health(
@@ -444,7 +452,7 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
-    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens)
+    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens, rates=rates)
 
 
 class _Server(uvicorn.Server):

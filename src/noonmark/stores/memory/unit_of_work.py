@@ -109,6 +109,8 @@ class UnitOfWork(rules.UnitOfWork):
         """Schedules by the time to plan them."""
         self.by_age: DueIndex[str] = DueIndex()
         """Ended rows by their end."""
+        self.buckets: dict[str, Micros] = {}
+        """When each bucket of tokens is full again, those used last at the end."""
         self.failures: dict[str, Row] = {}
         """Rows that ended in a failure."""
         self.by_count: DueIndex[str] = DueIndex()

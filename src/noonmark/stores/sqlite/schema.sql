@@ -110,6 +110,12 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_age ON notes (noted);
 CREATE INDEX notes_in_order ON notes (tenant, "key");
 CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, "key");
+CREATE TABLE rate_buckets (
+    name TEXT NOT NULL,
+    full_at BIGINT NOT NULL,
+    PRIMARY KEY (name)
+);
+CREATE INDEX rate_buckets_by_age ON rate_buckets (full_at);
 CREATE TABLE schedules (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,

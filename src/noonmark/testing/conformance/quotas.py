@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.edits import edit
 from noonmark.core.errors import QuotaExceeded
-from noonmark.core.instants import from_micros
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan
 from noonmark.core.quotas import Quota, Resource, Scope
+from noonmark.core.rate_limit import RateLimit
 from noonmark.core.schedule import Owner
 from noonmark.core.targets import TaskTarget
 from noonmark.core.triggers import IntervalTrigger
@@ -88,3 +89,14 @@ def a_completed_schedule_needs_room_to_start_again(bench: Bench) -> None:
     found = bench.store.find_uid("done")
     assert found is not None
     assert found.schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+def a_bucket_of_tokens_is_shared_and_refills(bench: Bench) -> None:
+    limit = RateLimit(10, SECOND, 5)
+    assert bench.store.take_tokens("key a", limit, 3).granted == 3
+    assert bench.store.take_tokens("key b", limit, 3).granted == 3
+    assert bench.store.take_tokens("key a", limit, 3).granted == 2
+    refused = bench.store.take_tokens("key a", limit, 3)
+    assert (refused.granted, refused.left) == (0, 0)
+    assert 0 < refused.wait <= SECOND // 10

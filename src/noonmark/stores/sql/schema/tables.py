@@ -410,6 +410,12 @@ index("api_keys_by_id", api_keys, "key_id", unique=True)
 index("api_keys_of_tenant", api_keys, "tenant, created, key_id")
 index("api_keys_by_creation", api_keys, "created, key_id")
 
+# When each bucket of tokens is full again. One that is full is like one that is not here.
+rate_buckets = Table(
+    "rate_buckets", metadata, Column("name", Text, primary_key=True), instant("full_at", required=True)
+)
+index("rate_buckets_by_age", rate_buckets, "full_at")
+
 nodes = Table(
     "nodes",
     metadata,
