@@ -194,6 +194,7 @@ LOOKS = (
         _on("event", "list", event_type="--event", limit="--limit")),
     Row("ping/url", lambda at: {"schedule_id": at.pinged}, _on("schedule", "ping-url")),
     Row("secret/list", command=_on("secret", "list")),
+    Row("limits/get", command=_on("limits")),
     Row("key/list", lambda _: {"tenant": "nobody"}, lambda _: ("key", "list", "--tenant", "nobody")),
     Row("signing/key", command=_on("secret", "signing-key")),
     Row("event/match", lambda _: {"event_type": "seen", "filters": {"n": {"gt": 1}}, "limit": 10},
@@ -265,7 +266,7 @@ CHANGES = (
         lambda asked: ("key", "rotate", asked["key_id"], "--grace", "1m")),
     Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
-IDENTITY = (Row("whoami", command=_on("whoami")), Row("limits/get", command=_on("limits")))
+IDENTITY = (Row("whoami", command=_on("whoami")),)
 """The answer depends on the key that a transport uses."""
 UPLOADS = (
     Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
