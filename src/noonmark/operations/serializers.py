@@ -193,7 +193,7 @@ def occurrence_documents(
     largest: int | None = None,
     unserved: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Occurrences of occurrence schedule; `runs` has the last run of each, by its id.
+    """Occurrences of one schedule; `runs` has the last run of each, by its id.
 
     A target of more than `largest` characters is left out.
     """
