@@ -34,7 +34,7 @@ COMMANDS = {
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
     "restore": ("store:restore", "Replace a SQLite store with a backup.", "[OPTIONS] FILE"),
-    "doctor": ("store:doctor", "Check a store for damage, and say how to repair it.", "[OPTIONS]"),
+    "doctor": ("store:doctor", "Check a store and its nodes, and say what to do.", "[OPTIONS]"),
     "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
     "completion": (
         "completion:completion",

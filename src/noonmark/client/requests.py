@@ -571,7 +571,7 @@ def health() -> Request[Document]:
 
 
 def doctor(*, rows: int | None = None) -> Request[Diagnosis]:
-    """Check the store row by row, and the clocks; changes nothing."""
+    """Check the store, its rows, the clocks, the nodes, the disk and the settings; changes nothing."""
     return ask("doctor", _one(Diagnosis), given(rows=rows))
 
 

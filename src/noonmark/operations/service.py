@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
+    from noonmark.operations.diagnosis import Conflict as SettingConflict
+    from noonmark.operations.diagnosis import Disk
     from noonmark.operations.models.arguments import AuditQuery
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger, Seal
@@ -101,6 +103,12 @@ class Service:
     """Notifies the driver of this process that a run was asked to stop."""
     machine_clock: Callable[[], Micros] | None = None
     """The clock of the machine, to compare with the store's; None if there is no other."""
+    zone_data: str = ""
+    """The version of the time zone data of this process."""
+    disks: Callable[[], Sequence[Disk]] = field(default=lambda: ())
+    """Reads the space on the file systems that the store and the uploads use."""
+    conflicts: Sequence[SettingConflict] | None = None
+    """Settings of this server that contradict each other; None if this is no server."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
     keys: KeySettings = field(default_factory=KeySettings)

@@ -31,7 +31,7 @@ from noonmark.operations.service import LOCAL, Limits, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
-from noonmark.server.config import FILE_VARIABLE, SERVER_VARIABLE, SETTINGS
+from noonmark.server.config import FILE_VARIABLE, SERVER_VARIABLE, SETTINGS, setting_conflicts
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
@@ -45,6 +45,7 @@ from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics, ScheduleTimesReader
 from noonmark.wiring import (
+    disk_space,
     file_of,
     fresh_id,
     make_pinger,
@@ -56,6 +57,7 @@ from noonmark.wiring import (
     make_uploads,
     node_name,
     upload_folder,
+    zone_data_version,
 )
 
 if TYPE_CHECKING:
@@ -204,6 +206,7 @@ def _create_worker(
         traces=traces,
         pinger=make_pinger(outbound),
         version=__version__,
+        zone_data=zone_data_version(),
         timing=timing,
     )
     return Worker(
@@ -282,6 +285,9 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         lookahead=Timing().lookahead,
         fresh_id=lambda: fresh_id(clock),
         machine_clock=clock.micros,
+        zone_data=zone_data_version(),
+        disks=lambda: disk_space(settings.store, upload_folder(settings.upload_dir, settings.store)),
+        conflicts=setting_conflicts(settings, max_connections=max_connections(settings.max_connections)),
         node=node,
         wake=worker.wake,
         check_stop_requests=worker.check_stop_requests,

@@ -421,6 +421,7 @@ class Node:
     capacity: int
     load: int
     version: str
+    zone_data: str
     started_at_utc: datetime
     seen_at_utc: datetime
     left_at_utc: datetime | None
@@ -460,11 +461,12 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check of the doctor: of the store, its schema, its rows, or the clocks."""
+    """One check of the doctor: `ok`, `warning` or `problem`; unless it is ok, `advice` says what to do."""
 
     check: str
     status: str
     detail: str
+    advice: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,7 +483,7 @@ class DamagedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The state of the store: `ok`, or `problems`."""
+    """The state of the store, its nodes and its server: `ok`, `warnings` or `problems`."""
 
     status: str
     checks: list[Check]

@@ -173,8 +173,8 @@ _WRITTEN = {
     "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
     "secrets": "key:key tenant:text name:text hosts:array sealed:text created:instant updated:instant",
     "nodes": """
-        name:text routes:array capacity:count load:count version:text started:instant lease:instant seen:instant
-        left_at:instant?
+        name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant
+        seen:instant left_at:instant?
     """,
     "leadership": "key:key term:number node:text? until:instant",
     "served_routes": "route:text seen:instant",
