@@ -26,6 +26,7 @@ TITLES = {
     "ping": "Pings",
     "signing": "Signatures",
     "node": "Nodes",
+    "workload": "The workload",
     "doctor": "The doctor",
     "audit": "The audit log",
     "worker": "The worker",

@@ -164,6 +164,7 @@ METHODS = {
     "upload/list": Method("uploads", (), "uploads"),
     "upload/delete": Method("delete_upload", ("upload_id",)),
     "node/list": Method("nodes", (), "nodes"),
+    "workload": Method("workload"),
     "doctor": Method("doctor"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),

@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
     "export": ("files:export", "Print schedules as a file for noonmark apply.", "[OPTIONS]"),
     "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
+    "top": ("top:top", "Watch what runs, is queued, comes next and failed.", "[OPTIONS]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),

@@ -15,6 +15,7 @@ from noonmark.operations.models.answers import (
     MatchedEvent,
     Node,
     Occurrence,
+    OccurrenceGroup,
     Owner,
     PingUrl,
     Preview,
@@ -25,6 +26,7 @@ from noonmark.operations.models.answers import (
     Upload,
     Usage,
     WorkerStatus,
+    Workload,
 )
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "MatchedEvent",
     "Node",
     "Occurrence",
+    "OccurrenceGroup",
     "Owner",
     "PingUrl",
     "Preview",
@@ -52,5 +55,6 @@ __all__ = [
     "Upload",
     "Usage",
     "WorkerStatus",
+    "Workload",
     "verify",
 ]

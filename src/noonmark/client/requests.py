@@ -27,6 +27,7 @@ from noonmark.operations.models.answers import (
     Selected,
     Upload,
     WorkerStatus,
+    Workload,
 )
 from noonmark.operations.table import OPERATIONS
 
@@ -568,6 +569,11 @@ def worker_status() -> Request[WorkerStatus]:
 def health() -> Request[Document]:
     """Get the state and the version of the server."""
     return Request(http=Http("GET", "/health"), read=dict)
+
+
+def workload(*, limit: int | None = None) -> Request[Workload]:
+    """Get what runs, is due, waits, comes next, is overdue, and failed within the last hour; up to `limit` of each."""
+    return ask("workload", _one(Workload), given(limit=limit))
 
 
 def doctor(*, rows: int | None = None) -> Request[Diagnosis]:

@@ -447,6 +447,7 @@ _ROWS = (
     ),
     Operation("upload/list", "uploads.list_uploads", READ, "GET /uploads", takes.PageQuery, answers.UploadPage),
     Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList),
+    Operation("workload", "workload.get_workload", READ, "GET /workload", takes.WorkloadQuery, answers.Workload),
     Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis),
     Operation("audit/list", "service.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
     Operation(

@@ -493,6 +493,31 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrenceGroup:
+    """The first occurrences of a kind, and how many there are; if they are not all counted, at least so many."""
+
+    count: int
+    is_complete: bool
+    occurrences: list[Occurrence]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What runs, is due, waits, comes next and is overdue, and what failed within the last hour, latest end first.
+
+    `runs` are the runs in progress, with their progress and without results.
+    """
+
+    running: OccurrenceGroup
+    due: OccurrenceGroup
+    waiting: OccurrenceGroup
+    upcoming: OccurrenceGroup
+    overdue: OccurrenceGroup
+    failed: list[Occurrence]
+    runs: list[Run]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
     """Whether the worker of this node runs, and its settings."""
 
