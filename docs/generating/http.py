@@ -24,6 +24,8 @@ TITLES = {
     "upload": "Uploads",
     "secret": "Secrets",
     "ping": "Pings",
+    "key": "API keys",
+    "whoami": "The caller",
     "signing": "Signatures",
     "node": "Nodes",
     "workload": "The workload",
@@ -84,6 +86,9 @@ Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, 
   another body it is 409. `run` and `backfill` take one, too.
 - `X-Request-Id` comes back as it was sent, if it is 1 to 128 letters, digits, `-`, `_`, `.` or `:`; otherwise the
   server makes one up. Its log lines carry it.
+- From the first [key](../guides/keys-and-tenants.md) on, every call needs one: `Authorization: Bearer KEY`. Without a
+  good one it is 401, without the scope that a route needs 403, and what another tenant has is 404. A key of tenant `*`
+  acts for the tenant that the header `Noonmark-Tenant` names. On a server without any key, no route needs one.
 - `Host` must be a loopback address or name, or one of the `allowed_hosts`, and `Origin`, if a browser sends it, the
   same. Everything else is 403, on every route; and so is whatever would change something and comes, by its
   `Sec-Fetch-Site`, from a page of another site, or of another port of this machine.
@@ -97,7 +102,7 @@ several, and the `request_id` under which the server logs it. The task routes ha
 
 def _route(method: str, path: str, one: dict[str, Any]) -> str:
     """One route: what it does, what it takes, what it answers."""
-    lines = [f"### `{method} {path}`\n", f"{one['summary']}\n"]
+    lines = [f"### `{method} {path}`\n", f"{one['summary']} {one['description']}\n"]
     query = [part for part in one["parameters"] if part["in"] == "query"]
     if query:
         lines.append(f"Parameters: {', '.join(_parameter(part) for part in query)}.\n")

@@ -19,12 +19,14 @@ from noonmark.testing import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from noonmark.operations.table import Operation
+
 
 def jsonrpc_page() -> str:
     """Every method with its params, every error code, and calls as a service answers them."""
     fields = names(ScheduleFields.fields())
     methods = [
-        f"| `{one.name}` | {names(one.parameters).replace(fields, '*fields*')} | {one.summary} |"
+        f"| `{one.name}` | {names(one.parameters).replace(fields, '*fields*')} | {_scope(one)} | {one.summary} |"
         for one in OPERATIONS.values()
     ]
     codes = [
@@ -43,7 +45,8 @@ def jsonrpc_page() -> str:
         "each call is `answer_too_large`, and for notifications among them there is one such error with id `null`. So\n"
         "every call before the first of these errors was carried out, and none after it; send the others again.\n\n"
         "## Methods\n\n"
-        "| method | params, in order | |\n| --- | --- | --- |\n" + "\n".join(methods) + "\n\n"
+        "| method | params, in order | scope | |\n| --- | --- | --- | --- |\n" + "\n".join(methods) + "\n\n"
+        "*scope* is what a [key](../guides/keys-and-tenants.md) needs; with a star, it must be one of tenant `*`.\n\n"
         f"*fields* are those of a [schedule document](schedules.md): {fields}.\n\n"
         "## Errors\n\n"
         "`error.data` has the stable `code` of the [error](errors.md), a `detail` for people, the `field` it speaks\n"
@@ -51,6 +54,11 @@ def jsonrpc_page() -> str:
         "it. A body that is not strict JSON is -32700, and a call that is none -32600, with `invalid_request`.\n\n"
         "| code | errors |\n| --- | --- |\n" + "\n".join(codes) + "\n"
     )
+
+
+def _scope(operation: Operation) -> str:
+    scope = "any" if operation.scope is None else f"`{operation.scope}`"
+    return f"{scope} *" if operation.is_global else scope
 
 
 def _conversation() -> Iterable[str]:

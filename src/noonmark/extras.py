@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from noonmark.core.errors import MissingExtra
 
 EXTRAS = {
-    "server": ("cryptography", "prometheus_client", "python_multipart", "starlette", "structlog", "uvicorn"),
+    "server": ("cryptography", "jwt", "prometheus_client", "python_multipart", "starlette", "structlog", "uvicorn"),
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.diagnosis import Disk
     from noonmark.ports.clock import Clock
     from noonmark.ports.runtime import Pinger, Seal
@@ -121,6 +122,7 @@ def make_target(
     programs: ProgramPolicy,
     outbound: HttpTargetSettings | None = None,
     seal: Seal | None = None,
+    permissions: TargetPermissions | None = None,
 ) -> Target:
     """The target for functions, programs, events, pings and HTTP requests.
 
@@ -143,7 +145,7 @@ def make_target(
         from noonmark.targets.command.runner import CommandRunner
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
-    return CompositeTarget(kinds)
+    return CompositeTarget(kinds, permissions)
 
 
 def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:

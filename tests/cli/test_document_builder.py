@@ -426,6 +426,16 @@ def test_a_manifest_with_several_triggers_creates_each(cli):
     assert cli.json("call", "schedule/count")["count"] == before
 
 
+def test_the_parts_of_a_manifest_may_be_triggers(cli):
+    triggers = [{"type": "cron", "expression": "0 3 * * *"}, {"type": "interval", "every_seconds": 600}]
+    manifest = {"name": "etl", "schedule": {"type": "event", "event_type": "paid"}, "triggers": triggers}
+    created = cli.json("schedule", "create", *REPORT, "--schedule-json", json.dumps(manifest))["schedules"]
+    assert [one["trigger"]["type"] for one in created] == ["event", "cron", "interval"]
+    wrong = json.dumps({"triggers": [{"type": "crn"}]})
+    [problem] = cli.refused(2, "schedule", "create", *REPORT, "--schedule-json", wrong)
+    assert '"crn"' in problem
+
+
 @pytest.mark.parametrize(
     ("command", "manifest", "problem"),
     [

@@ -26,6 +26,8 @@ def options(text):
 def test_values_are_shown_by_their_meaning(helps):
     shown = [option for text in helps.values() for option in options(text)]
     assert [one for one in shown if re.search(r"\b(STR|INT|FLOAT|BOOL)\b", one)] == []
+    texts = {option.partition(" ")[0] for option in shown if re.search(r"\bTEXT\b", option)}
+    assert [one for one in sorted(texts) if one.startswith(("--expected", "--per", "--ping", "--retry"))] == []
     names = {name for one in shown for name in re.findall(r"--([a-z-]+)", one)}
     assert {option for options in VALUES.values() for option in options.split()} - names == set()
 

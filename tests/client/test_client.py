@@ -267,6 +267,7 @@ class TestShape:
             "backfill/resume",
             "backfill/cancel",
             "secret/set",
+            "key/revoke",
             "worker/start",
             "worker/stop",
             "worker/confirm-time",

@@ -148,6 +148,8 @@ def test_the_cost_is_that_of_the_text_however_many_secrets_there_are():
         ("postgresql://ada:hunter2@db/noonmark?sslpassword=x1", "postgresql://ada:***@db/noonmark?sslpassword=***"),
         ("host=db password=hunter2", "host=db password=***"),
         ("Authorization: Bearer abcdefgh12", "Authorization: Bearer ***"),
+        (f"/x/nm_live_ab12cd_{'A1b2' * 10}C3d", "/x/nm_live_ab12cd_***"),
+        ("the key nm_live_ab12cd", "the key nm_live_ab12cd"),
     ],
 )
 def test_credentials_are_masked_by_their_form(text, redacted):

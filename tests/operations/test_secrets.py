@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import (
     Conflict,
     InvalidRequest,
@@ -178,8 +179,8 @@ def test_every_tenant_is_told_its_own_signing_key_and_nobody_but_an_administrato
     harness.service = replace(harness.service, keys=KeySettings(signing_key="a key that was chosen"))
     assert harness("signing/key") == {"signing_key": "a key that was chosen"}
     assert harness("signing/key", FOREIGN)["signing_key"] not in (ours, theirs, "a key that was chosen")
-    with pytest.raises(NotAllowed, match="only an administrator"):
-        harness("signing/key", replace(LOCAL, is_admin=False))
+    with pytest.raises(NotAllowed, match="needs the scope admin"):
+        harness("signing/key", replace(LOCAL, scopes=frozenset({Scope.WRITE})))
     noted = harness("audit/list")["entries"]
     assert [(one["operation"], one["caller"], one["reason"]) for one in noted] == [("signing/key", "local", None)] * 3
     assert ours not in str(noted)

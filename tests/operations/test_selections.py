@@ -2,7 +2,9 @@
 
 import pytest
 
+from noonmark.core.admission import admit
 from noonmark.core.errors import InvalidRequest
+from noonmark.core.instants import SECOND
 from tests.operations.harness import FOREIGN, Harness
 
 
@@ -34,6 +36,20 @@ def test_pause_and_resume(harness):
     assert harness("selection/pause", label="team=a", phase="paused")["count"] == 0
     assert touched(harness("selection/resume", kind="interval")) == ["one", "two"]
     assert harness("selection/pause", FOREIGN, label="team=a")["count"] == 0
+
+
+def test_delete_counts_the_runs_of_each(harness):
+    harness("schedule/run", schedule_id="one")
+    store, now = harness.service.store, harness.service.store.clock()
+    [claim] = store.claim("n1", ["function:report"], now=now, until=now, limit=9, lease=60 * SECOND)
+    store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
+
+    def runs(answer):
+        return [(one["stopped_runs"], one["unfinished_runs"]) for one in answer["schedules"]]
+
+    assert runs(harness("selection/delete", text="one", dry_run=True)) == [(None, None)]
+    assert runs(harness("selection/delete", text="one")) == [(0, 1)]
+    assert runs(harness("selection/delete", text="two", stop_running=True)) == [(0, 0)]
 
 
 def test_delete(harness):

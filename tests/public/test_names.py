@@ -68,6 +68,8 @@ CODES = {
     "KeyReused": ("idempotency_key_reused", NoonmarkError),
     "MethodNotFound": ("method_not_found", LookupError),
     "NotAllowed": ("not_allowed", NoonmarkError),
+    "MissingScope": ("missing_scope", NoonmarkError),
+    "Unauthenticated": ("unauthenticated", NoonmarkError),
     "PayloadTooLarge": ("payload_too_large", NoonmarkError),
     "AnswerTooLarge": ("answer_too_large", NoonmarkError),
     "Unreachable": ("unreachable", NoonmarkError),

@@ -3,6 +3,8 @@
 import socket
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import httpx2
@@ -11,7 +13,8 @@ import uvicorn
 from noonmark import Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
-from noonmark.operations.service import Limits, Service
+from noonmark.operations.service import LOCAL, Limits, Service
+from noonmark.operations.table import perform
 from noonmark.server.app import create_app
 from noonmark.server.requests import HttpSettings
 from noonmark.wiring import make_seal
@@ -46,10 +49,10 @@ class Driver:
 class Served:
     """A running server: its client, address and service."""
 
-    def __init__(self, service, app, port):
-        self.service, self.app, self.port = service, app, port
+    def __init__(self, service, app, port, key=None):
+        self.service, self.app, self.port, self.key = service, app, port, key
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx2.Client(base_url=self.url, timeout=SOON)
+        self.client = httpx2.Client(base_url=self.url, timeout=SOON, headers={} if key is None else bearer(key))
 
     def create(self, **fields):
         """Create a schedule and return its document."""
@@ -91,9 +94,11 @@ def serving(
     metrics=None,
     clock=None,
     uploads=None,
+    keyed=False,
+    tokens=None,
     **settings,
 ):
-    """Serve until the block ends."""
+    """Serve until the block ends. If it is `keyed`, the client has a key that rules everything."""
     clock = clock or SystemClock()
     scheduler = Scheduler(store, clock=clock)
     scheduler.register_function("greet", greet)
@@ -113,22 +118,48 @@ def serving(
         seal=make_seal(SEALING_KEY),
     )
     try:
-        with hosting(service, health=health, metrics=metrics, **settings) as served:
+        key = new_key(service, opens_store=True) if keyed else None
+        with hosting(service, health=health, metrics=metrics, key=key, tokens=tokens, **settings) as served:
             yield served
     finally:
         scheduler.close()
 
 
+def new_key(service, *, opens_store=False, tenant="*", scopes="admin", **terms):
+    """Create a key in the store of a service, and return it."""
+    caller = replace(LOCAL, opens_store=opens_store)
+    return perform(service, caller, "key/create", {"tenant": tenant, "scopes": scopes, **terms})["key"]
+
+
+def bearer(key):
+    """The header that sends a key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+class Keyed:
+    """A client that sends a key, over the connections of another."""
+
+    def __init__(self, http, key):
+        self.http, self.key = http, key
+
+    def request(self, method, path, headers=None, **more):
+        """Send a request."""
+        return self.http.request(method, path, headers={**bearer(self.key), **(headers or {})}, **more)
+
+    def __getattr__(self, method):
+        return partial(self.request, method.upper())
+
+
 @contextmanager
-def hosting(service, *, health=None, metrics=None, **settings):
+def hosting(service, *, health=None, metrics=None, key=None, tokens=None, **settings):
     """Serve a service that has its own driver, or none."""
-    app = create_app(service, HttpSettings(**settings), metrics, health=health)
+    app = create_app(service, HttpSettings(**settings), metrics, health=health, tokens=tokens)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         eventually(lambda: server.started or not thread.is_alive())
-        served = Served(service, app, server.servers[0].sockets[0].getsockname()[1])
+        served = Served(service, app, server.servers[0].sockets[0].getsockname()[1], key)
         with served.client:
             yield served
     finally:

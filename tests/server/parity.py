@@ -51,6 +51,10 @@ class Stage:
         intake.drop()
         return made["upload_id"]
 
+    def key(self):
+        """The id of a key of this store."""
+        return self.do("key/create", tenant="acme", scopes="read")["key_id"]
+
     def secret(self):
         return self.do("secret/set", name=self.name(), **SEALED)["name"]
 
@@ -85,9 +89,10 @@ class Stage:
         """An occurrence that was cancelled before it ran."""
         return self.do("occurrence/cancel", occurrence_id=self.waiting())["occurrence_id"]
 
-    def accepted(self):
+    def accepted(self, **fields):
         """An occurrence that awaits its completion by a client."""
-        one = self.do("schedule/run", schedule_id=self.schedule(target=WORKFLOW), key="taken")["occurrence_id"]
+        made = self.schedule(target=WORKFLOW, **fields)
+        one = self.do("schedule/run", schedule_id=made, key="taken")["occurrence_id"]
         store, lease = self.service.store, 60 * SECOND
         now = store.clock()
         [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one)
@@ -189,6 +194,7 @@ LOOKS = (
         _on("event", "list", event_type="--event", limit="--limit")),
     Row("ping/url", lambda at: {"schedule_id": at.pinged}, _on("schedule", "ping-url")),
     Row("secret/list", command=_on("secret", "list")),
+    Row("key/list", lambda _: {"tenant": "nobody"}, lambda _: ("key", "list", "--tenant", "nobody")),
     Row("signing/key", command=_on("secret", "signing-key")),
     Row("event/match", lambda _: {"event_type": "seen", "filters": {"n": {"gt": 1}}, "limit": 10},
         lambda _: ("event", "match", "seen", "--filter-json", '{"n": {"gt": 1}}', "--last", "10")),
@@ -252,8 +258,16 @@ CHANGES = (
     Row("ping/rotate", lambda at: {"schedule_id": at.schedule(target=PINGED)},
         _on("schedule", "ping-url", "--rotate"), audited=2),
     Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
+    Row("key/create", lambda at: {"scopes": "read,run", "tenant": "acme", "user": "ada", "name": "ci", "agent": True},
+        lambda _: ("key", "create", "--scopes", "read,run", "--tenant", "acme", "--user", "ada", "--name", "ci",
+                   "--agent")),
+    Row("key/revoke", lambda at: {"key_id": at.key(), "reason": "lost"}, _on("key", "revoke", reason="--reason")),
+    Row("key/rotate", lambda at: {"key_id": at.key(), "grace_seconds": 60},
+        lambda asked: ("key", "rotate", asked["key_id"], "--grace", "1m")),
     Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
+IDENTITY = (Row("whoami", command=_on("whoami")),)
+"""The answer depends on the key that a transport uses."""
 UPLOADS = (
     Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
     Row("upload/delete", lambda at: {"upload_id": at.upload()}, _on("upload", "delete")),
@@ -400,6 +414,14 @@ WRONG = (
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": ["0x7f.1"]}, _set_secret, "invalid_request", "hosts[0]"),
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": []}, None, "invalid_request", "hosts"),
     _wrong("secret/delete", {"name": "nowhere"}, lambda _: ("secret", "delete", "nowhere"), "not_found", "name"),
+    _wrong("key/create", {"scopes": "root"}, lambda _: ("key", "create", "--scopes", "root"),
+           "invalid_request", "scopes"),
+    _wrong("key/create", {"scopes": "read", "tenant": "a b"},
+           lambda _: ("key", "create", "--scopes", "read", "--tenant", "a b"), "invalid_request", "tenant"),
+    _wrong("key/list", {"tenant": "a b"}, lambda _: ("key", "list", "--tenant", "a b"), "invalid_request", "tenant"),
+    _wrong("key/revoke", {"key_id": "nm_live_000000"}, _on("key", "revoke"), "not_found", "key_id"),
+    _wrong("key/rotate", {"key_id": "nm_live_000000"}, _on("key", "rotate"), "not_found", "key_id"),
+    _wrong("whoami", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("ping/url", GONE, _on("schedule", "ping-url")),
     _wrong("ping/rotate", GONE, _on("schedule", "ping-url", "--rotate")),

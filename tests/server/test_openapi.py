@@ -9,7 +9,7 @@ import pytest
 from noonmark.server.openapi import documented_routes
 from noonmark.stores.files import UploadFolder
 from noonmark.telemetry.metrics import Metrics
-from tests.server.live_server import GREET, serving
+from tests.server.live_server import GREET, new_key, serving
 from tests.soak import SCALE
 
 CONFIG = """
@@ -35,7 +35,7 @@ THEIR_OWN = {"/openapi.json"}
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=10_000, quota=1_000_000)
-    with serving(metrics=Metrics(), uploads=uploads) as server:
+    with serving(metrics=Metrics(), uploads=uploads, keyed=True) as server:
         yield server
 
 
@@ -57,7 +57,9 @@ def test_every_operation_is_named_once_and_has_a_summary(served):
     assert len({one["operationId"] for one in operations}) == len(operations)
     for one in operations:
         assert one["summary"].endswith(".")
-        assert {"400", "403", "404", "500", "503"} <= one["responses"].keys()
+        assert {"400", "401", "403", "404", "500", "503"} <= one["responses"].keys()
+        assert one["description"].startswith("Needs ")
+        assert (one["security"] == []) is (one["description"] == "Needs no key.")
 
 
 def test_every_reference_leads_somewhere(served):
@@ -78,7 +80,8 @@ def test_every_example_is_answered_as_described(served, one, name):
     else:
         schedule_id = served.create(target=GREET)["schedule_id"]
     occurrence = served.client.post(f"/schedules/{schedule_id}/run").json()["occurrence_id"]
-    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence, name="token")
+    key_id = new_key(served.service).rpartition("_")[0]
+    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence, name="token", key_id=key_id)
     answer = served.client.request(one.method, path, json=one.examples[name])
     # Nothing awaits its completion here: only the state is wrong.
     is_early = one.path.endswith(("/complete", "/fail"))
@@ -99,6 +102,8 @@ def test_answers_match_the_description(served, tmp_path):
         "--no-color",
         "--request-timeout",
         "60",
+        "--header",
+        f"Authorization: Bearer {served.key}",
     ]
     tried = subprocess.run(  # noqa: PLW1510 - its output says why
         [*command, f"{served.url}/openapi.json", *asked], capture_output=True, text=True, cwd=tmp_path

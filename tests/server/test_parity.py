@@ -12,10 +12,10 @@ from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
 from tests.client.scripted_proxy import Awaited
 from tests.server.live_server import SEALING_KEY, serving
-from tests.server.parity import CHANGES, LOOKS, NOBODY, PINGED, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
+from tests.server.parity import CHANGES, IDENTITY, LOOKS, NOBODY, PINGED, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
 from tests.server.transports import METHODS, CallError, ClientCall, ClientMethods, Command, InProcess, JsonRpc, Rest
 
-ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl)_[0-9a-z_-]+|parity-\d+|fresh\d+-[0-9a-f]{40})\b")
+ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl|nm_live)_[0-9A-Za-z_-]+|parity-\d+|fresh\d+-[0-9a-f]{40})\b")
 INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
 NEAR = DAY_SECONDS * SECOND
 BY_NAME = ("call --server", "call --store")
@@ -29,7 +29,7 @@ def _key():
     """The sealing key for commands that work on the store directly."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("NOONMARK_SECRET_KEY", SEALING_KEY)
-        yield
+        yield environment
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,12 @@ def stage(tmp_path_factory, _key):
     """One server with data, and every transport to it."""
     store = f"sqlite:///{tmp_path_factory.mktemp('parity') / 'parity.db'}"
     uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=1_000, quota=100_000)
-    with serving(store, uploads=uploads) as served, Client(served.url) as client, Awaited(served.url) as awaited:
+    with (
+        serving(store, uploads=uploads, keyed=True) as served,
+        Client(served.url, key=served.key) as client,
+        Awaited(served.url, key=served.key) as awaited,
+    ):
+        _key.setenv("NOONMARK_KEY", served.key)
         stage = Stage(served.service)
         there, beside = ("--server", served.url), ("--store", store)
         stage.in_process = InProcess(served.service)
@@ -145,6 +150,16 @@ def test_worker_operations_control_the_same_worker(stage, row):
         worker.stop()
 
 
+@pytest.mark.parametrize("row", IDENTITY, ids=named)
+def test_the_caller_is_the_same_but_for_its_key(stage, row):
+    expected = stage.in_process.call(row, {})
+    assert expected["key_id"] is None
+    for name, transport in transports_for(stage, row).items():
+        found = transport.call(row, {})
+        assert (found["key_id"] is None) is (name in ON_STORE), name
+        assert {**found, "key_id": None} == expected, name
+
+
 @pytest.mark.parametrize("row", UPLOADS, ids=named)
 def test_uploads_are_the_same_except_without_a_server(stage, row):
     stage.upload()
@@ -241,7 +256,7 @@ NOT_TAKEN = {
 
 
 def test_every_operation_has_rows_that_succeed_and_fail():
-    assert {row.operation for row in (*LOOKS, *CHANGES, *UPLOADS, *WORKER)} == set(OPERATIONS)
+    assert {row.operation for row in (*LOOKS, *CHANGES, *IDENTITY, *UPLOADS, *WORKER)} == set(OPERATIONS)
     assert {row.operation for row in WRONG} == set(OPERATIONS)
     assert set(METHODS) == set(OPERATIONS)
     assert {row.operation for row in CHANGES} | {

@@ -12,7 +12,7 @@ from tests.cli.terminal import ENVIRONMENT, NOONMARK, PATIENCE
 from tests.embedded.waiting import SOON, eventually
 from tests.servers.forked import start_forked
 
-LINE = re.compile(r"Noonmark \S+ listens on (http://\S+) \(store (\S+), worker (on|off)\)\n")
+LINE = re.compile(r"Noonmark \S+ listens on (https?://\S+) \(store (\S+), worker (on|off)\)\n")
 
 
 class Answer:

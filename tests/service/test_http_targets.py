@@ -77,7 +77,7 @@ def test_retry_after_is_honoured(server, receiver):
     assert [headers["Noonmark-Attempt"] for _, _, headers, _ in receiver.requests] == ["1", "2"]
     assert len({headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests}) == 1
     explained = server.get(f"/occurrences/{one}/explain").json["summary"]
-    assert explained.endswith("(attempt 2 of 5); a failure of this kind is never retried.")
+    assert explained.endswith("; an answer with status 404 is not retried unless `retry_statuses` has it.")
 
 
 def attempts_in(explained):

@@ -268,9 +268,9 @@ def test_two_signals_at_once_stop_immediately(tmp_path):
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("0.0.0.0", "there is no authentication yet"),  # noqa: S104 - it is refused
-        ("::", "there is no authentication yet"),
-        ("192.0.2.1", "there is no authentication yet"),
+        ("0.0.0.0", "keys would travel in plain text"),  # noqa: S104 - it is refused
+        ("::", "keys would travel in plain text"),
+        ("192.0.2.1", "keys would travel in plain text"),
         ("no-such-host.invalid", "cannot resolve"),
     ],
 )

@@ -5,6 +5,9 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.ids import TRIGGER
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.targets import FunctionTarget
+from noonmark.core.targets.permissions import TargetPermissions
 from noonmark.ports.target import Assignment
 from noonmark.targets.composite import CompositeTarget
 from noonmark.testing import factories
@@ -69,3 +72,25 @@ def test_all_targets_are_opened_and_closed(kinds):
     both.open("report", "now")
     both.close()
     assert [one.log for one in kinds.values()] == [[("open", "report", "now"), "close"]] * 2
+
+
+def test_what_a_tenant_may_not_use_is_not_delivered(kinds):
+    reported = []
+    target = CompositeTarget(kinds, TargetPermissions(functions={"acme": frozenset({"a"})}))
+    target.open(lambda one, outcome: reported.append((one, outcome)), lambda: 7)
+    made = factories.schedule("uid-1")
+
+    def work(function, source="rest", tenant="acme"):
+        declared = replace(made.declaration, target=FunctionTarget(function=function))
+        schedule = replace(made, declaration=declared, source=source, owner=replace(made.owner, tenant=tenant))
+        row = replace(factories.occurrence(schedule, TRIGGER, nominal=0), route=f"function:{function}")
+        return Assignment(row, schedule, begins=9)
+
+    allowed, trusted, refused, foreign = work("a"), work("b", TRUSTED), work("b"), work("a", tenant="other")
+    target.deliver([allowed, trusted, refused, foreign])
+    target.deliver([refused])
+    assert kinds["function"].given == [[allowed, trusted]]
+    assert [one for one, _ in reported] == [refused, foreign, refused]
+    outcome = reported[0][1]
+    assert (outcome.outcome, outcome.started, outcome.ended) == ("delivery_failed", 9, 9)
+    assert "may not use this function" in outcome.error

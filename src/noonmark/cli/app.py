@@ -36,6 +36,9 @@ COMMANDS = {
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
     "restore": ("store:restore", "Replace a SQLite store with a backup.", "[OPTIONS] FILE"),
     "doctor": ("store:doctor", "Check a store and its nodes, and say what to do.", "[OPTIONS]"),
+    "login": ("key:login", "Store your key of a server.", "[OPTIONS]"),
+    "logout": ("key:logout", "Remove your stored key of a server.", "[OPTIONS]"),
+    "whoami": ("key:whoami", "Show the tenant, the user and the scopes of your key.", "[OPTIONS]"),
     "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
     "completion": (
         "completion:completion",
@@ -133,6 +136,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "delete": ("secret:delete_secret", "Delete a secret."),
             "key": ("secret:generate_key", "Generate a key that encrypts secrets."),
             "signing-key": ("secret:signing_key", "Print the key that signs requests."),
+        },
+    ),
+    "key": (
+        "Manage API keys.",
+        {
+            "create": ("key:create_key", "Create an API key, and print it once."),
+            "list": ("key:list_keys", "List API keys, without the keys themselves."),
+            "revoke": ("key:revoke_key", "Revoke an API key on every node."),
+            "rotate": ("key:rotate_key", "Replace an API key by a new one."),
         },
     ),
     "node": ("Show the nodes of a cluster.", {"list": ("cluster:list_nodes", "List nodes.")}),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError, NotFound
-from noonmark.core.instants import MIN_INSTANT, SECOND, parse_instant, to_text
+from noonmark.core.instants import MAX_INSTANT, MIN_INSTANT, SECOND, parse_instant, to_text
 from noonmark.core.json_values import shown
 
 MAX_BYTES = 1_048_576
@@ -107,11 +107,21 @@ def parse_optional_duration(text: str | None, field: str) -> int | float | None:
 
 def parse_past(text: str | None, field: str) -> str | None:
     """An instant, or a duration back from now such as `1d`, as text in UTC; None if it is not given."""
+    return _instant_or_distance(text, field, sign=-1)
+
+
+def parse_future(text: str | None, field: str) -> str | None:
+    """An instant, or a duration from now such as `2h`, as text in UTC; None if it is not given."""
+    return _instant_or_distance(text, field, sign=1)
+
+
+def _instant_or_distance(text: str | None, field: str, *, sign: int) -> str | None:
     if text is None or _DURATION.fullmatch(text.strip()) is None:
         return parse_optional_instant(text, field)
     from noonmark.clocks import SystemClock  # noqa: PLC0415 - an instant needs no clock
 
-    return to_text(max(MIN_INSTANT, SystemClock().micros() - round(parse_duration(text, field=field) * SECOND)))
+    distance = sign * round(parse_duration(text, field=field) * SECOND)
+    return to_text(min(MAX_INSTANT, max(MIN_INSTANT, SystemClock().micros() + distance)))
 
 
 def parse_optional_instant(text: str | None, field: str) -> str | None:

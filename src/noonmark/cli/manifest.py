@@ -64,7 +64,8 @@ def _parts(given: Mapping[str, Any], field: str) -> list[tuple[str, Mapping[str,
     for place, part in found:
         if not isinstance(part, dict):
             raise InvalidRequest(f"{place} must hold an object, not {shown(part)}", field=field)
-    return found
+    # `type` is no field of a schedule: a part that has it is a trigger document.
+    return [(place, {"trigger": part} if "type" in part else part) for place, part in found]
 
 
 def _with_common(common: Mapping[str, Any], own: dict[str, Any], place: str, field: str) -> dict[str, Any]:

@@ -48,9 +48,37 @@ class Connection:
     store: Annotated[
         Text, Parameter(group=CONNECTION, help="Use this store directly, without a server: sqlite:///noonmark.db.")
     ] = None
+    key_file: Annotated[Text, Parameter(group=CONNECTION, help="A file with the key; default: NOONMARK_KEY.")] = None
+    key: Annotated[
+        Text,
+        Parameter(
+            name=("--key", "--api-key"),
+            group=CONNECTION,
+            allow_leading_hyphen=True,
+            help="The key itself. Other users of this machine can see it, and your shell may record it.",
+        ),
+    ] = None
+    as_tenant: Annotated[
+        Text, Parameter(group=CONNECTION, help="Act for this tenant; needs a key of tenant '*', or --store.")
+    ] = None
     as_json: Annotated[
         bool, Parameter(name="--json", negative=(), group=CONNECTION, help="Print JSON.", show_default=False)
     ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionBesideKey(Connection):
+    """The same for a command whose `--key` is an idempotency key."""
+
+    key: Annotated[
+        Text,
+        Parameter(
+            name="--api-key",
+            group=CONNECTION,
+            allow_leading_hyphen=True,
+            help="The key of the server. Other users of this machine can see it, and your shell may record it.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

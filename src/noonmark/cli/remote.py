@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.cli.credentials import KEY_VARIABLE, find_key
 from noonmark.cli.output import progress_bar
 from noonmark.core.documents import present
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, Unreachable
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, Unauthenticated, Unreachable
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8001"
 SERVER_VARIABLE = "NOONMARK_SERVER"
 CHAIN_VARIABLE = "NOONMARK_CHAIN"
 """Tells a program that a node started which run it belongs to."""
-CREATING = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
+CREATING = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set", "key/create"})
 """Operations that may create the SQLite file; the others need an existing one."""
 UNCHECKED = frozenset({"doctor"})
 """Operations that use a store as it is, whatever the version of its schema."""
@@ -62,21 +63,31 @@ def connect(connection: Connection, *, timeout: float | None = None) -> Iterator
     """Use the server or store that the options name; a timeout, in seconds, is for a server."""
     if connection.store is not None and connection.server is not None:
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
-    remote = _server(connection.server, timeout) if connection.store is None else StoreRemote(connection.store)
+    if connection.store is not None and (connection.key is not None or connection.key_file is not None):
+        raise InvalidRequest("needs no key: whoever can open a store may do everything", field="--store")
+    remote = (
+        _server(connection, timeout)
+        if connection.store is None
+        else StoreRemote(connection.store, connection.as_tenant)
+    )
     try:
         yield ByName(remote)
     finally:
         remote.close()
 
 
-def _server(url: str | None, timeout: float | None) -> Remote:
+def _server(connection: Connection, timeout: float | None) -> Remote:
     from noonmark.client import Client  # noqa: PLC0415 - --store needs no HTTP client
 
-    address = url or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
+    address = connection.server or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
+    key = find_key(connection, address)
     try:
-        return ServerRemote(Client(address) if timeout is None else Client(address, timeout=timeout))
+        limit = {} if timeout is None else {"timeout": timeout}
+        return ServerRemote(Client(address, key=key, tenant=connection.as_tenant, **limit))
     except InvalidRequest as error:
-        raise InvalidRequest(error.message, field=SERVER_VARIABLE if url is None else "--server") from None
+        source = SERVER_VARIABLE if connection.server is None else "--server"
+        field = {"base_url": source, "tenant": "--as-tenant"}.get(error.field, error.field)
+        raise InvalidRequest(error.message, field=field) from None
 
 
 def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entries: str, limit: int) -> dict[str, Any]:
@@ -161,6 +172,10 @@ class ServerRemote:
     def _advice(self) -> Iterator[None]:
         try:
             yield
+        except Unauthenticated as error:
+            raise Unauthenticated(
+                f"{error.message}. Give a key with `noonmark login`, --key-file or {KEY_VARIABLE}"
+            ) from None
         except Unreachable as error:
             message = error.message if error.message.endswith("?") else f"{error.message}."
             raise Unreachable(
@@ -176,7 +191,7 @@ class ServerRemote:
 class StoreRemote:
     """The operations on a store, in this process. Nodes that use the same store see the changes."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tenant: str | None = None) -> None:
         """Prepare the store; the first call opens it. Its schema is never upgraded here."""
         from noonmark.clocks import SystemClock  # noqa: PLC0415 - --server needs none of these
         from noonmark.operations.service import LOCAL  # noqa: PLC0415 - likewise
@@ -188,7 +203,9 @@ class StoreRemote:
         self._url, self._file = url, file_of(url)
         self._clock = SystemClock()
         self._service = self._make_service(creates_file=False)
-        caller = replace(LOCAL, source="cli", chain=os.environ.get(CHAIN_VARIABLE, ""))
+        caller = replace(LOCAL, source="cli", opens_store=True, chain=os.environ.get(CHAIN_VARIABLE, ""))
+        if tenant is not None:
+            caller = replace(caller, owner=replace(caller.owner, tenant=_tenant(tenant)))
         self._perform = partial(perform, caller=caller)
         self._is_open = False
 
@@ -232,6 +249,15 @@ class StoreRemote:
     def close(self) -> None:
         """Close the store."""
         self._service.store.close()
+
+
+def _tenant(name: str) -> str:
+    from noonmark.core.api_key import tenant_name  # noqa: PLC0415 - most commands name none
+
+    try:
+        return tenant_name(name)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="--as-tenant") from None
 
 
 def _with_keys(service: Service) -> Service:

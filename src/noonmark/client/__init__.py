@@ -3,14 +3,17 @@
 from noonmark.client.client import AsyncClient, Client
 from noonmark.client.verify import verify
 from noonmark.operations.models.answers import (
+    ApiKey,
     AuditEntry,
     Backfill,
     Check,
     Counters,
+    CreatedKey,
     DamagedRow,
     Diagnosis,
     Event,
     Explanation,
+    Identity,
     Matched,
     MatchedEvent,
     Node,
@@ -30,16 +33,19 @@ from noonmark.operations.models.answers import (
 )
 
 __all__ = [
+    "ApiKey",
     "AsyncClient",
     "AuditEntry",
     "Backfill",
     "Check",
     "Client",
     "Counters",
+    "CreatedKey",
     "DamagedRow",
     "Diagnosis",
     "Event",
     "Explanation",
+    "Identity",
     "Matched",
     "MatchedEvent",
     "Node",

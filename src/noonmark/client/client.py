@@ -30,11 +30,18 @@ BASE_URL = "http://127.0.0.1:8001"
 TIMEOUT = 30.0
 """How many seconds to wait for an answer."""
 CHAIN = "NOONMARK_CHAIN"
+_CREDENTIAL = re.compile(r"[!-~]{1,16384}")
 _PROOF = re.compile(r"[A-Za-z0-9._:-]{1,500}")
 
 
-def _settings(base_url: str, timeout: float) -> dict[str, Any]:
+def _settings(base_url: str, timeout: float, key: str | None, tenant: str | None) -> dict[str, Any]:
     """The settings of the HTTP client."""
+    if key is not None and not _CREDENTIAL.fullmatch(key):
+        raise InvalidRequest("must be a key: one word of printable ASCII characters", field="key")
+    if tenant is not None and not _CREDENTIAL.fullmatch(tenant):
+        raise InvalidRequest("must be the name of a tenant", field="tenant")
+    credentials = {} if key is None else {"Authorization": f"Bearer {key}"}
+    credentials |= {} if tenant is None else {"Noonmark-Tenant": tenant}
     try:
         url = httpx2.URL(base_url)
     except (httpx2.InvalidURL, TypeError):
@@ -49,7 +56,7 @@ def _settings(base_url: str, timeout: float) -> dict[str, Any]:
         "trust_env": False,
         # Loading certificates takes a while, and only https needs them.
         "verify": url.scheme == "https",
-        "headers": {"User-Agent": "noonmark-client"} | _chain(),
+        "headers": {"User-Agent": "noonmark-client"} | _chain() | credentials,
     }
 
 
@@ -90,9 +97,19 @@ def _pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Client, P]
 class Client:
     """A client of a Noonmark server. Several threads can share it."""
 
-    def __init__(self, base_url: str = BASE_URL, *, timeout: float = TIMEOUT) -> None:
-        """`timeout` is in seconds, for each try. Nothing is sent before the first request."""
-        self._http = httpx2.Client(**_settings(base_url, timeout))
+    def __init__(
+        self,
+        base_url: str = BASE_URL,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """`key` is an API key or a signed token. `timeout` is in seconds, for each try.
+
+        `tenant` is the one to act for, with a key of tenant `*`. Nothing is sent before the first request.
+        """
+        self._http = httpx2.Client(**_settings(base_url, timeout, key, tenant))
 
     create = _asks(requests.create)
     upsert = _asks(requests.upsert)
@@ -141,6 +158,11 @@ class Client:
     triggers = _pages(requests.triggers)
     uploads = _pages(requests.uploads)
     delete_upload = _asks(requests.delete_upload)
+    create_key = _asks(requests.create_key)
+    keys = _pages(requests.keys)
+    revoke_key = _asks(requests.revoke_key)
+    rotate_key = _asks(requests.rotate_key)
+    whoami = _asks(requests.whoami)
     nodes = _asks(requests.nodes)
     workload = _asks(requests.workload)
     doctor = _asks(requests.doctor)
@@ -253,9 +275,19 @@ async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
 class AsyncClient:
     """An asynchronous client: the methods of `Client`, awaited; lists are for `async for`."""
 
-    def __init__(self, base_url: str = BASE_URL, *, timeout: float = TIMEOUT) -> None:
-        """`timeout` is in seconds, for each try. Nothing is sent before the first request."""
-        self._http = httpx2.AsyncClient(**_settings(base_url, timeout))
+    def __init__(
+        self,
+        base_url: str = BASE_URL,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """`key` is an API key or a signed token. `timeout` is in seconds, for each try.
+
+        `tenant` is the one to act for, with a key of tenant `*`. Nothing is sent before the first request.
+        """
+        self._http = httpx2.AsyncClient(**_settings(base_url, timeout, key, tenant))
 
     create = _awaits(requests.create)
     upsert = _awaits(requests.upsert)
@@ -304,6 +336,11 @@ class AsyncClient:
     triggers = _awaits_pages(requests.triggers)
     uploads = _awaits_pages(requests.uploads)
     delete_upload = _awaits(requests.delete_upload)
+    create_key = _awaits(requests.create_key)
+    keys = _awaits_pages(requests.keys)
+    revoke_key = _awaits(requests.revoke_key)
+    rotate_key = _awaits(requests.rotate_key)
+    whoami = _awaits(requests.whoami)
     nodes = _awaits(requests.nodes)
     workload = _awaits(requests.workload)
     doctor = _awaits(requests.doctor)

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from noonmark.client.transport import Http, Listing, Page, Request, ask, ask_by_name, given, plain, read, read_result
 from noonmark.operations.models.answers import (
+    ApiKey,
     AuditEntry,
     Backfill,
     BackfillStatus,
     CheckedSchedule,
+    CreatedKey,
     Diagnosis,
     Document,
     Event,
     Explanation,
+    Identity,
     Matched,
     Node,
     Occurrence,
@@ -534,6 +537,63 @@ def uploads(*, page_size: int | None = None) -> Listing[Upload]:
 def delete_upload(upload_id: str) -> Request[Upload]:
     """Delete an upload; runs that its event has started go on."""
     return ask("upload/delete", _one(Upload), given(upload_id=upload_id))
+
+
+def create_key(  # noqa: PLR0913 - as the operation
+    *,
+    scopes: Iterable[str],
+    tenant: str | None = None,
+    user: str | None = None,
+    name: str | None = None,
+    expires_in_seconds: float | None = None,
+    expires_at_utc: datetime | str | None = None,
+    agent: bool = False,
+) -> Request[CreatedKey]:
+    """Create an API key. The answer contains the key; it is not shown again."""
+    arguments = given(
+        scopes=_as_list(scopes),
+        tenant=tenant,
+        user=user,
+        name=name,
+        expires_in_seconds=expires_in_seconds,
+        expires_at_utc=expires_at_utc,
+        agent=agent,
+    )
+    return ask("key/create", _one(CreatedKey), arguments)
+
+
+def keys(*, tenant: str | None = None, page_size: int | None = None) -> Listing[ApiKey]:
+    """List API keys, oldest first, without the keys themselves. A key of tenant `*` lists those of all tenants."""
+    return _listing("key/list", "keys", ApiKey, given(tenant=tenant, limit=page_size))
+
+
+def revoke_key(key_id: str, *, reason: str | None = None) -> Request[ApiKey]:
+    """Revoke an API key. Every node refuses it within seconds; revoking it again changes nothing."""
+    return ask("key/revoke", _one(ApiKey), given(key_id=key_id, reason=reason))
+
+
+def rotate_key(
+    key_id: str,
+    *,
+    grace_seconds: float | None = None,
+    expires_in_seconds: float | None = None,
+    expires_at_utc: datetime | str | None = None,
+    reason: str | None = None,
+) -> Request[CreatedKey]:
+    """Replace an API key by a new one on the same terms. The answer contains the new key; it is not shown again."""
+    arguments = given(
+        key_id=key_id,
+        grace_seconds=grace_seconds,
+        expires_in_seconds=expires_in_seconds,
+        expires_at_utc=expires_at_utc,
+        reason=reason,
+    )
+    return ask("key/rotate", _one(CreatedKey), arguments)
+
+
+def whoami() -> Request[Identity]:
+    """Get who the caller is: the tenant and the user that it acts for, and the scopes of its key."""
+    return ask("whoami", _one(Identity), {})
 
 
 def nodes() -> Request[list[Node]]:

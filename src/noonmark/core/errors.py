@@ -13,7 +13,9 @@ NoonmarkError
 │   ├── RunFailed            run_failed            (also RuntimeError)
 │   └── KeyReused            idempotency_key_reused
 ├── QuotaExceeded            quota_exceeded
+├── Unauthenticated          unauthenticated
 ├── NotAllowed               not_allowed
+│   └── MissingScope         missing_scope
 ├── PayloadTooLarge          payload_too_large
 ├── AnswerTooLarge           answer_too_large
 ├── Unreachable              unreachable
@@ -170,10 +172,22 @@ class QuotaExceeded(NoonmarkError):
     code = "quota_exceeded"
 
 
+class Unauthenticated(NoonmarkError):
+    """The call has no key, or none that is good."""
+
+    code = "unauthenticated"
+
+
 class NotAllowed(NoonmarkError):
     """The caller may not do this."""
 
     code = "not_allowed"
+
+
+class MissingScope(NotAllowed):
+    """The caller's key does not have the scope that the operation needs."""
+
+    code = "missing_scope"
 
 
 class PayloadTooLarge(NoonmarkError):

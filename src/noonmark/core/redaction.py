@@ -37,6 +37,7 @@ _SECRET = r"(?:passw(?:or)?d|passphrase|secret|token|credential|authorization|co
 _NAME = re.compile(_SECRET, re.IGNORECASE)
 _IN_URL = re.compile(r"(://[^\s/?#@:]{0,128}:)[^\s\"'<>]{0,256}@")
 _OPTION = re.compile(rf"([?&\s;][\w.-]{{0,40}}{_SECRET}[\w.-]{{0,20}}=)[^&\s;\"']{{1,1000}}", re.IGNORECASE)
+_API_KEY = re.compile(r"(nm_live_[0-9a-z]{6}_)[0-9A-Za-z]{20,100}")
 _SCHEME = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,4000}", re.IGNORECASE)
 
 
@@ -135,11 +136,13 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """Mask passwords in URLs, options with secret names, and credentials."""
+    """Mask passwords in URLs, options with secret names, API keys and other credentials."""
     if "://" in text:
         text = _IN_URL.sub(rf"\1{MASK}@", text)
     if "=" in text:
         text = _OPTION.sub(rf"\1{MASK}", text)
+    if "nm_live_" in text:
+        text = _API_KEY.sub(rf"\1{MASK}", text)
     return _SCHEME.sub(rf"\1 {MASK}", text) if " " in text else text
 
 

@@ -59,6 +59,8 @@ class AuditEntry:
     reason: str | None = None
     """What the caller gave for one; of a worker, which node it was."""
     request_id: str | None = None
+    key_id: str | None = None
+    """The API key that the caller used."""
     key: int | None = None
     """Its number once it is stored; later entries of a tenant have higher numbers."""
 

@@ -75,7 +75,7 @@ def _cancel_accepted(service: Service, caller: Caller, schedule: Schedule, argum
 
 
 def _schedule(service: Service, caller: Caller, schedule_id: str) -> Schedule:
-    return schedule_edits.find(service.store, caller.owner.tenant, schedule_id, deleted=True).schedule
+    return schedule_edits.find_for(caller, service.store, schedule_id, deleted=True).schedule
 
 
 def _find(service: Service, schedule: Schedule, backfill_id: str) -> BackfillProgress:

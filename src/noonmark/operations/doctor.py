@@ -46,6 +46,7 @@ _ADVICE = {
     "notes": _REMOVE,
     "idempotency_keys": _REMOVE,
     "secrets": "Set the secret again: noonmark secret set",
+    "api_keys": "The key is refused. Create another one: noonmark key create",
     "nodes": _BY_ITSELF,
     "leadership": _BY_ITSELF,
     "served_routes": _BY_ITSELF,

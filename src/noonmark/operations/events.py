@@ -83,6 +83,8 @@ def list_events(service: Service, caller: Caller, arguments: EventQuery) -> dict
 
 def match_events(service: Service, caller: Caller, arguments: MatchRequest) -> dict[str, Any]:
     """Match the newest events, or a draft, against filters, a trigger or a schedule; each mismatch has its reason."""
+    if arguments.schedule_id is not None:
+        schedule_edits.find_for(caller, service.store, arguments.schedule_id)
     return matched(service.store, caller.owner.tenant, arguments)
 
 

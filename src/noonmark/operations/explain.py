@@ -44,7 +44,7 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
 
 def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
     """Explain what a schedule did, does or will do at an instant; without one, its last occurrence."""
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
     return explained(service.store, stored, arguments.at)
 
 

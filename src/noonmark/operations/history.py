@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str, Any]:
     """List the runs of a schedule, latest start first."""
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
 
     def fetch(count: int, last: Run | None) -> list[Run]:
         before = arguments.cursor if last is None else (last.started, last.id)
@@ -63,7 +63,7 @@ def get_run(service: Service, caller: Caller, arguments: OneRun) -> dict[str, An
     """Get a run."""
     found = service.store.run(arguments.run_id)
     snapshot = None if found is None else service.store.snapshot(found[0])
-    if found is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
+    if found is None or snapshot is None or not caller.sees(snapshot.schedule):
         raise NotFound(f"there is no run {arguments.run_id!r}", field="run_id")
     return run_document(found[1], snapshot.schedule.schedule_id)
 
@@ -203,12 +203,13 @@ def _filter(
         name, _, value = arguments.label.partition("=")
         labels[name] = value
     if arguments.schedule_id is not None:
-        stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+        stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
         uid = stored.schedule.uid
     return OccurrenceFilter(
         phases=phases,
         reasons=frozenset(arguments.reason or ()),
         uid=uid,
+        user=caller.owner.user if caller.sees_own_only else None,
         labels=labels,
         since=arguments.since,
         until=arguments.until,

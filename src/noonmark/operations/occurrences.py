@@ -51,7 +51,7 @@ def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuer
     phases = frozenset(arguments.phase or ())
     if not arguments.include_terminal:
         phases = frozenset(phases or LIVE) - FINAL
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
 
     def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
         before = arguments.cursor if last is None else (last.nominal, last.id)
@@ -76,7 +76,7 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
     """Run a schedule now; its next fire stays. The same key again returns the same occurrence."""
     override = _overlap_policy(arguments)
     payload, schedule_id = arguments.payload, arguments.schedule_id
-    stored = schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, schedule_id)
     check_payload(service, stored.schedule, payload)
     now = service.store.clock()
     behind, key = cause_of_run(service, caller, schedule_id, arguments.key)
@@ -131,7 +131,7 @@ def _check_overlap(service: Service, stored: StoredSchedule, policy: object) -> 
 
 def backfill(service: Service, caller: Caller, arguments: BackfillRequest) -> dict[str, Any]:
     """Run past fires of a schedule again, one after another or several at a time."""
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id)
     now = service.store.clock()
     times = _past_fires(stored.schedule, arguments, now=now)
     backfill_id = arguments.key or service.fresh_id()
@@ -290,6 +290,6 @@ def find_occurrence(service: Service, caller: Caller, occurrence_id: str) -> tup
     """Find an occurrence of the caller's tenant, with its schedule; NotFound if there is none."""
     occurrence = service.store.occurrence(occurrence_id)
     snapshot = None if occurrence is None else service.store.snapshot(occurrence.uid)
-    if occurrence is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
+    if occurrence is None or snapshot is None or not caller.sees(snapshot.schedule):
         raise NotFound(f"there is no occurrence {occurrence_id!r}", field="occurrence_id")
     return occurrence, snapshot.schedule

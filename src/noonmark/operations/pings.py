@@ -33,14 +33,14 @@ MAX_LIVE = 1_000
 
 def get_ping_url(service: Service, caller: Caller, arguments: OneSchedule) -> dict[str, Any]:
     """Get the URL that the job of a schedule calls; anyone who has it can call it."""
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id)
     _target(stored.schedule)
     return {"schedule_id": arguments.schedule_id, "ping_url": url_of(service, stored.schedule)}
 
 
 def rotate_ping_url(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Replace the URL that the job of a schedule calls; the old one is unknown from then on."""
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id)
     expected = schedule_edits.Expected(arguments.expected_revision, arguments.expected_updated_at_utc)
 
     def read(schedule: Schedule, _: Micros) -> Declaration:

@@ -76,7 +76,7 @@ def preview(service: Service, caller: Caller, arguments: PreviewRequest) -> dict
         warned = [] if arguments.target is None else target_warnings(service, parse_target(arguments.target))
         times = fires_of(trigger, arguments.count, after=after, now=now)
     else:
-        stored = schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
+        stored = schedule_edits.find_for(caller, service.store, schedule_id)
         trigger = stored.schedule.declaration.trigger
         warned = target_warnings(service, stored.schedule.declaration.target, stored.schedule.source)
         times = fires_of_schedule(service.store, stored, arguments.count, after=after, now=now)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.limits import Dependency
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
-    from noonmark.operations.service import AuditEntryMaker
+    from noonmark.operations.service import AuditEntryMaker, Caller
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
@@ -63,8 +63,20 @@ def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) 
     """Find a schedule by its id, perhaps a deleted one; NotFound if there is none."""
     stored = store.find(tenant, schedule_id, deleted=deleted)
     if stored is None:
-        raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
+        raise _unknown(schedule_id)
     return stored
+
+
+def find_for(caller: Caller, store: Store, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
+    """Find a schedule that the caller sees; NotFound if there is none."""
+    stored = find(store, caller.owner.tenant, schedule_id, deleted=deleted)
+    if not caller.sees(stored.schedule):
+        raise _unknown(schedule_id)
+    return stored
+
+
+def _unknown(schedule_id: str) -> NotFound:
+    return NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
 
 
 def find_by_name(store: Store, tenant: str, name: str, *, field: str = "schedule_id") -> StoredSchedule | None:

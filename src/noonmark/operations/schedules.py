@@ -84,13 +84,13 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     now, uid = service.store.clock(), service.fresh_id()
     if key is not None:
         # A refused request must not use up its key.
-        check_secrets(service.store, owner.tenant, _parse(service, document, now=now, key="").target)
+        check_secrets(service.store, owner.tenant, _parse(service, caller, document, now=now, key="").target)
         uid = _uid_for(service, owner, key, document, now=now)
         if service.store.snapshot(uid) is not None:
             return _created_before(service, owner, uid, document, now=now)
     schedule_id = document.get("schedule_id") or f"sch_{uid}"
     schedule = schedule_edits.new_schedule(
-        _parse(service, document, now=now, key=str(schedule_id)),
+        _parse(service, caller, document, now=now, key=str(schedule_id)),
         uid=uid,
         schedule_id=str(schedule_id),
         owner=owner,
@@ -143,7 +143,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
                 continue  # deleted a moment ago, so it is created
             return _written(service, edited)
         now, uid = service.store.clock(), service.fresh_id()
-        declaration = _parse(service, document, now=now, key=str(schedule_id))
+        declaration = _parse(service, caller, document, now=now, key=str(schedule_id))
         schedule = schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
@@ -183,8 +183,8 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
     _check_writable(document)
     schedule_id = document.get("schedule_id")
     known = None if schedule_id is None else service.store.find(caller.owner.tenant, _identifier(schedule_id))
-    if known is None:
-        declaration = _parse(service, document, now=now, key=str(schedule_id or ""))
+    if known is None or not caller.sees(known.schedule):
+        declaration = _parse(service, caller, document, now=now, key=str(schedule_id or ""))
         fresh_id = service.fresh_id()
         return schedule_edits.new_schedule(
             declaration,
@@ -196,7 +196,9 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
         )
     changes = {name: value for name, value in document.items() if name != "schedule_id"}
     declared = declare_again(changed(known.schedule.declaration, changes), known.schedule, now=from_micros(now))
-    return replace(known.schedule, declaration=check_declaration(service, declared, known.schedule), updated=now)
+    return replace(
+        known.schedule, declaration=check_declaration(service, caller, declared, known.schedule), updated=now
+    )
 
 
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,12 +210,12 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     allowed = ScheduleFields.fields()
     if unknown := [name for name in changes if name not in allowed]:
         raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
-    stored = schedule_edits.find(service.store, caller.owner.tenant, found.schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, found.schedule_id)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
         document = changed(schedule.declaration, changes)
-        return check_declaration(service, declare_again(document, schedule, now=from_micros(now)), schedule)
+        return check_declaration(service, caller, declare_again(document, schedule, now=from_micros(now)), schedule)
 
     audit = caller.audit()
     edited = schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
@@ -261,7 +263,7 @@ def _declare(service: Service, caller: Caller, stored: StoredSchedule, document:
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         declared = declare_again(document, schedule, now=from_micros(now))
-        return check_declaration(service, replace(declared, enabled=schedule.declaration.enabled), schedule)
+        return check_declaration(service, caller, replace(declared, enabled=schedule.declaration.enabled), schedule)
 
     audit = caller.audit()
     return schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
@@ -275,8 +277,8 @@ def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any]
     key = reader.text("idempotency_key", None, high=MAX_KEY)
     reader.done()
     _check_writable(document)
-    if user is not None and user != caller.owner.user and not caller.is_admin:
-        raise InvalidRequest("must be the caller, unless the caller is an admin", field="user_id")
+    if user is not None and user != caller.owner.user and not caller.is_root:
+        raise NotAllowed("must be the user of your key; only a key of tenant * may name another", field="user_id")
     owner = caller.owner if user is None else Owner(tenant=caller.owner.tenant, user=user)
     return document, owner, key
 
@@ -287,11 +289,11 @@ def _check_writable(document: Mapping[str, Any]) -> None:
         raise InvalidSchedule("is read-only: leave it out", field=read_only[0])
 
 
-def _parse(service: Service, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
+def _parse(service: Service, caller: Caller, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
     if (wanted := document.get("schedule_id")) in RESERVED_IDS:
         message = f"{wanted!r} means something else in the path of a request; choose another id"
         raise InvalidSchedule(message, field="schedule_id")
-    return check_declaration(service, parse_schedule(document, now=from_micros(now), key=key), None)
+    return check_declaration(service, caller, parse_schedule(document, now=from_micros(now), key=key), None)
 
 
 def _check_owner(stored: StoredSchedule, owner: Owner, caller: Caller) -> None:
@@ -336,7 +338,7 @@ def pause_schedule(service: Service, caller: Caller, arguments: PauseRequest) ->
 
     With `until`, it resumes by itself at that time.
     """
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id)
     audit, expected = caller.audit(arguments.reason), _expected(arguments)
     paused = schedule_edits.pause(
         service.store,
@@ -352,7 +354,7 @@ def pause_schedule(service: Service, caller: Caller, arguments: PauseRequest) ->
 
 def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Resume a paused schedule from now on."""
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id)
     resumed = schedule_edits.resume(
         service.store,
         stored.schedule.uid,
@@ -368,7 +370,7 @@ def delete_schedule(service: Service, caller: Caller, arguments: Deletion) -> di
 
     The answer says how many runs were asked to stop, and how many go on.
     """
-    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
     if stored.schedule.phase is not SchedulePhase.DELETED:
         audit = caller.audit(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
@@ -417,15 +419,13 @@ def _document(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[
 
 def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
     """Get a schedule; a deleted one only with `include_deleted`."""
-    stored = schedule_edits.find(
-        service.store, caller.owner.tenant, arguments.schedule_id, deleted=arguments.include_deleted
-    )
+    stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=arguments.include_deleted)
     return _document(service, stored, now=service.store.clock())
 
 
 def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:
     """List the schedules that match every filter, in the order of their creation or newest first."""
-    wanted, deleted = schedule_filter(arguments)
+    wanted, deleted = schedule_filter(caller, arguments)
     wanted = replace(wanted, kinds=trigger_types(arguments))
     if arguments.workflow_id is not None:
         wanted = replace(wanted, target="workflow")
@@ -436,7 +436,7 @@ def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -
 
 def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:
     """List the schedules with an event trigger that match every filter."""
-    wanted, deleted = schedule_filter(arguments)
+    wanted, deleted = schedule_filter(caller, arguments)
     wanted = replace(wanted, kinds=frozenset(KINDS["event"]), event_type=arguments.event_type)
     page, following = _page(service, caller, arguments, wanted, deleted=deleted)
     return {"triggers": page, "next_cursor": following}
@@ -444,7 +444,7 @@ def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> 
 
 def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters) -> dict[str, Any]:
     """Count the schedules that match every filter."""
-    wanted, deleted = schedule_filter(arguments)
+    wanted, deleted = schedule_filter(caller, arguments)
     wanted = replace(wanted, kinds=trigger_types(arguments))
     return {"count": service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
 
@@ -486,14 +486,19 @@ def _page(
     return entries, None if end is None else write_cursor(end.schedule.uid)
 
 
-def schedule_filter(arguments: ScheduleFilters | TriggerQuery) -> tuple[ScheduleFilter, bool]:
-    """The filter of a list of schedules, and whether deleted ones are listed."""
+def schedule_filter(caller: Caller, arguments: ScheduleFilters | TriggerQuery) -> tuple[ScheduleFilter, bool]:
+    """The filter of a list of schedules that the caller sees, and whether deleted ones are listed."""
+    user = arguments.owner
+    if caller.sees_own_only:
+        if user not in (None, caller.owner.user):
+            raise NotAllowed("must be the user of your key: you see your own schedules only", field="owner")
+        user = caller.owner.user
     labels, phases = dict(arguments.labels), arguments.phase or []
     if arguments.label is not None:
         name, _, value = arguments.label.partition("=")
         labels[name] = value
     wanted = ScheduleFilter(
-        user=arguments.owner,
+        user=user,
         phases=frozenset(phases),
         labels=labels,
         text=arguments.text,

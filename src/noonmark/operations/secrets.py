@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.errors import Conflict, NotAllowed, NotFound, QuotaExceeded, refusal
+from noonmark.core.errors import Conflict, NotFound, QuotaExceeded, refusal
 from noonmark.core.redaction import Redactor
 from noonmark.core.secret import (
     MAX_HOSTS,
@@ -77,8 +77,6 @@ def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]
 
 def get_signing_key(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """Get the key that requests are signed with, for receivers that verify them; the access is recorded."""
-    if not caller.is_admin:
-        raise NotAllowed("only an administrator may read the key that requests are signed with")
     tenant = caller.owner.tenant
     key = given_key(service.keys, tenant) or tenant_key(service.keys, service.store.own_key(), tenant)
     record_audit_entry(service, caller)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     Action = Callable[[Schedule], dict[str, Any]]
 
 FILTERS = ("phase", "kind", "label", "labels", "owner", "text", "name", "route")
+RESULTS = ("phase", "stopped_runs", "unfinished_runs")
+"""The fields of a changed schedule that an answer has."""
 PAGE = 500
 
 
@@ -117,6 +119,8 @@ def _each(
             "phase": str(schedule.phase),
             "occurrence_id": None,
             "problem": None,
+            "stopped_runs": None,
+            "unfinished_runs": None,
         }
         if not arguments.dry_run:
             try:
@@ -129,7 +133,7 @@ def _each(
                 if "occurrence_id" in document:
                     entry["occurrence_id"] = document["occurrence_id"]
                 else:
-                    entry["phase"] = document["phase"]
+                    entry |= {name: document[name] for name in RESULTS if name in document}
         entries.append(entry)
     return {"count": sum(entry["problem"] is None for entry in entries), "schedules": entries}
 
@@ -143,7 +147,7 @@ def _selected(
     if SchedulePhase.DELETED in (arguments.phase or ()):
         raise InvalidRequest("must not be deleted: nothing can be done with a deleted schedule", field="phase")
     filters = ScheduleFilters.read(given)
-    wanted, _ = schedule_filter(filters)
+    wanted, _ = schedule_filter(caller, filters)
     phases = wanted.phases
     if only is not None:
         phases = frozenset({only}) if not phases else phases & {only}

@@ -10,6 +10,7 @@ from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from noonmark.core.api_key import Scope
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -23,6 +24,7 @@ from noonmark.core.triggers import EventTrigger
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from noonmark.core.api_key import ApiKey
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
@@ -379,6 +381,7 @@ def audit_document(entry: AuditEntry) -> dict[str, Any]:
         "revision_after": entry.revision_after,
         "reason": entry.reason,
         "request_id": entry.request_id,
+        "key_id": entry.key_id,
     }
 
 
@@ -389,4 +392,21 @@ def secret_document(secret: Secret) -> dict[str, Any]:
         "hosts": list(secret.hosts),
         "created_at_utc": text(secret.created),
         "updated_at_utc": text(secret.updated),
+    }
+
+
+def key_document(key: ApiKey, *, now: Micros) -> dict[str, Any]:
+    """An API key without the key itself."""
+    return {
+        "key_id": key.key_id,
+        "tenant": key.tenant,
+        "user": key.user,
+        "scopes": sorted(key.scopes, key=list(Scope).index),
+        "name": key.name,
+        "agent": key.is_agent,
+        "status": str(key.standing(now)),
+        "created_at_utc": text(key.created),
+        "expires_at_utc": text(key.expires),
+        "revoked_at_utc": text(key.revoked),
+        "last_used_at_utc": text(key.used),
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.core.api_key import ALL_SCOPES, DEFAULT_TENANT, DEFAULT_USER, Scope
 from noonmark.core.causation import (
     chain_of_emitted,
     chain_of_reported,
@@ -14,11 +15,11 @@ from noonmark.core.causation import (
     why_not_emitted,
     why_not_requested,
 )
-from noonmark.core.errors import Conflict, StoreUnavailable
+from noonmark.core.errors import Conflict, NotAllowed, StoreUnavailable
 from noonmark.core.interruption import failure_line, rate_line
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
-from noonmark.core.signatures import MAIN_TENANT, KeySettings, chain_key, proven_occurrence
+from noonmark.core.signatures import KeySettings, chain_key, proven_occurrence
 from noonmark.core.targets.ping import MOMENTS
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations.models.fields import write_cursor
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.diagnosis import Conflict as SettingConflict
     from noonmark.operations.diagnosis import Disk
+    from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.models.arguments import AuditQuery
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger, Seal
@@ -119,12 +122,16 @@ class Service:
     """Where nodes may send requests, as far as this process knows."""
     commands: CommandRules | None = None
     """Which commands callers may declare, as far as this process knows."""
+    permissions: TargetPermissions | None = None
+    """Which functions and commands each tenant may use; None: all of them."""
     offered: frozenset[str] = frozenset()
     """Functions that callers may have called with any arguments, by their registered names."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
     pinger: Pinger | None = None
     """Calls the URLs that schedules name for their starts and ends."""
+    key_cache: KeyCache | None = None
+    """The API keys that this process has read lately."""
     traces: Traces | None = None
     """Records requests and operations; None if that is off."""
     uploads: Uploads | None = None
@@ -165,11 +172,31 @@ class Caller:
     source: str
     """The surface: `rest`, `jsonrpc`, `cli` or `client`."""
     request_id: str = ""
-    is_admin: bool = True
+    scopes: frozenset[Scope] = ALL_SCOPES
+    is_root: bool = True
+    """Whether it may act for every tenant, and on nodes and workers."""
+    opens_store: bool = False
+    """Whether it has opened the store itself, and may make the first key."""
+    sees_own_only: bool = False
+    """Whether it sees its own schedules only, and not all of its tenant."""
+    key_id: str | None = None
+    expires: Micros | None = None
+    """When its key or token expires."""
+    is_agent: bool = False
     operation: str = ""
     """The operation requested."""
     chain: str = field(default="", repr=False)
     """A proof of the occurrence whose work makes the request, if there is one."""
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether it rules its tenant."""
+        return Scope.ADMIN in self.scopes
+
+    def sees(self, schedule: Schedule) -> bool:
+        """Whether a schedule exists for this caller."""
+        owner = schedule.owner
+        return owner.tenant == self.owner.tenant and not (self.sees_own_only and owner.user != self.owner.user)
 
     def audit(self, reason: str | None = None) -> AuditEntryMaker:
         """Make the audit entries of changes by this caller."""
@@ -190,15 +217,22 @@ def _audit_entry(
         revision_after=None if after is None else after.revision,
         reason=reason,
         request_id=caller.request_id or None,
+        key_id=caller.key_id,
     )
 
 
-LOCAL = Caller(owner=Owner(tenant=MAIN_TENANT, user="local"), name="local", source="local")
+LOCAL = Caller(owner=Owner(tenant=DEFAULT_TENANT, user=DEFAULT_USER), name=DEFAULT_USER, source="local")
 """The caller on the loopback interface of a server without keys."""
 
 
 def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) -> dict[str, Any]:
     """List the entries of the audit log, newest first."""
+    if caller.sees_own_only:
+        if arguments.schedule_id is None:
+            raise NotAllowed("name one of your schedules: you see your own only", field="schedule_id")
+        stored = service.store.find(caller.owner.tenant, arguments.schedule_id, deleted=True)
+        if stored is None or not caller.sees(stored.schedule):
+            return {"entries": [], "next_cursor": None}
     limit = arguments.limit
     before = None if arguments.cursor is None else arguments.cursor[0]
     found = service.store.notes(caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id)

@@ -11,7 +11,8 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.errors import MethodNotFound, StoreUnavailable
+from noonmark.core.api_key import Scope
+from noonmark.core.errors import MethodNotFound, MissingScope, NotAllowed, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
 from noonmark.operations.models import answers
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
 
     Handler = Callable[[Service, Caller, Any], dict[str, Any]]
-
-
-class Scope(StrEnum):
-    """The permission that an operation needs."""
-
-    READ = "read"
-    WRITE = "write"
-    RUN = "run"
-    ADMIN = "admin"
 
 
 class Body(StrEnum):
@@ -50,7 +42,8 @@ class Operation:
     name: str
     handler: str
     """`module.function` in this package. It gets the arguments as their model, or as JSON if the core reads them."""
-    scope: Scope
+    scope: Scope | None
+    """The permission that it needs; None if any key will do."""
     route: str
     """The HTTP method and the path. What the path names is an argument of that name."""
     arguments: type[Arguments]
@@ -67,6 +60,8 @@ class Operation:
     is_repeatable: bool = True
     """Whether a client may send it again when it does not know if the first request arrived."""
     other_route: str | None = None
+    is_global: bool = False
+    """Whether it concerns nodes and workers, which belong to no tenant: then it needs a key of tenant `*`."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -324,9 +319,40 @@ _ROWS = (
         is_repeatable=False,
     ),
     Operation(
-        "worker/start", "nodes.start_worker", ADMIN, "POST /worker/start", takes.NoArguments, answers.WorkerStatus
+        "key/create",
+        "keys.create_key",
+        ADMIN,
+        "POST /keys",
+        takes.NewKey,
+        answers.CreatedKey,
+        status=201,
+        body=Body.REQUIRED,
+        is_repeatable=False,
     ),
-    Operation("worker/stop", "nodes.stop_worker", ADMIN, "POST /worker/stop", takes.NoArguments, answers.WorkerStatus),
+    Operation(
+        "key/revoke", "keys.revoke_key", ADMIN, "POST /keys/{key_id}/revoke", takes.KeyRevocation, answers.ApiKey
+    ),
+    Operation(
+        "key/rotate",
+        "keys.rotate_key",
+        ADMIN,
+        "POST /keys/{key_id}/rotate",
+        takes.KeyRotation,
+        answers.CreatedKey,
+        is_repeatable=False,
+    ),
+    *(
+        Operation(
+            f"worker/{verb}",
+            f"nodes.{verb}_worker",
+            ADMIN,
+            f"POST /worker/{verb}",
+            takes.NoArguments,
+            answers.WorkerStatus,
+            is_global=True,
+        )
+        for verb in ("start", "stop")
+    ),
     Operation(
         "worker/confirm-time",
         "nodes.confirm_time",
@@ -334,6 +360,7 @@ _ROWS = (
         "POST /worker/confirm-time",
         takes.NoArguments,
         answers.WorkerStatus,
+        is_global=True,
     ),
     Operation(
         "schedule/get", "schedules.get_schedule", READ, f"GET {_SCHEDULE}", takes.ScheduleLookup, answers.Schedule
@@ -446,12 +473,20 @@ _ROWS = (
         "trigger/list", "schedules.list_triggers", READ, "GET /triggers", takes.TriggerQuery, answers.TriggerPage
     ),
     Operation("upload/list", "uploads.list_uploads", READ, "GET /uploads", takes.PageQuery, answers.UploadPage),
-    Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList),
+    Operation("key/list", "keys.list_keys", ADMIN, "GET /keys", takes.KeyQuery, answers.KeyPage),
+    Operation("whoami", "keys.who_am_i", None, "GET /whoami", takes.NoArguments, answers.Identity),
+    Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList, is_global=True),
+    Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis, is_global=True),
     Operation("workload", "workload.get_workload", READ, "GET /workload", takes.WorkloadQuery, answers.Workload),
-    Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis),
     Operation("audit/list", "service.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
     Operation(
-        "worker/status", "nodes.get_worker_status", READ, "GET /worker/status", takes.NoArguments, answers.WorkerStatus
+        "worker/status",
+        "nodes.get_worker_status",
+        READ,
+        "GET /worker/status",
+        takes.NoArguments,
+        answers.WorkerStatus,
+        is_global=True,
     ),
 )
 
@@ -463,6 +498,7 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
     operation = OPERATIONS.get(name)
     if operation is None:
         raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
+    check_access(operation, caller)
     if operation.is_change and not name.startswith("worker/"):
         check_clock(service)
     if service.traces is None:
@@ -477,6 +513,27 @@ def _call(operation: Operation, service: Service, caller: Caller, arguments: Map
     model = operation.arguments
     read = arguments if model.is_document else model.read(arguments)
     return operation.call(service, replace(caller, operation=operation.name), read)
+
+
+def check_access(operation: Operation, caller: Caller) -> None:
+    """Refuse a caller whose key does not allow the operation."""
+    if operation.scope is not None:
+        check_scope(operation.name, operation.scope, caller)
+    if operation.is_global:
+        check_all_tenants(operation.name, caller)
+
+
+def check_scope(name: str, scope: Scope, caller: Caller) -> None:
+    """Refuse a caller whose key does not have a scope."""
+    if scope not in caller.scopes:
+        held = ", ".join(one for one in Scope if one in caller.scopes) or "none"
+        raise MissingScope(f"{name} needs the scope {scope}; this key has {held}")
+
+
+def check_all_tenants(name: str, caller: Caller) -> None:
+    """Refuse a caller whose key is of one tenant."""
+    if not caller.is_root:
+        raise NotAllowed(f"{name} concerns all tenants and needs a key of tenant *")
 
 
 def check_clock(service: Service) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
-    from noonmark.operations.service import Service
+    from noonmark.operations.service import Caller, Service
     from noonmark.ports.store import Store
 
 
@@ -95,14 +95,21 @@ def refused_program_words(program: str) -> str:
     return f"this server does not run `{program}`: it is not among its --allow-commands"
 
 
-def check_declaration(service: Service, declaration: Declaration, stored: Schedule | None) -> Declaration:
-    """Return the declaration if callers may make it; an unchanged target is always allowed."""
+def check_declaration(
+    service: Service, caller: Caller, declaration: Declaration, stored: Schedule | None
+) -> Declaration:
+    """Return the declaration if the caller may make it; an unchanged target is always allowed."""
+    _check_upstreams(service, caller, declaration, stored)
     if stored is not None and (refused := change_problem(stored, declaration, service.offered)) is not None:
         raise NotAllowed(refused[1], field=refused[0])
     _check_ping_urls(service, declaration, stored)
     target = declaration.target
     if stored is not None and stored.declaration.target == target:
         return declaration
+    if service.permissions is not None:
+        tenant = caller.owner.tenant if stored is None else stored.owner.tenant
+        if (refused := service.permissions.problem(tenant, target)) is not None:
+            raise NotAllowed(refused[1], field=refused[0])
     if isinstance(target, FunctionTarget):
         _check_function(target, stored)
     elif isinstance(target, HttpTarget) and service.egress is not None:
@@ -111,6 +118,17 @@ def check_declaration(service: Service, declaration: Declaration, stored: Schedu
     elif isinstance(target, CommandTarget) and service.commands is not None:
         _check_command(service, target)
     return declaration
+
+
+def _check_upstreams(service: Service, caller: Caller, declaration: Declaration, stored: Schedule | None) -> None:
+    """Refuse a dependency on a schedule that the caller does not see, as on one that does not exist."""
+    if not caller.sees_own_only or (stored is not None and stored.declaration.depends_on == declaration.depends_on):
+        return
+    for index, dependency in enumerate(declaration.depends_on):
+        found = service.store.find(caller.owner.tenant, dependency.schedule_id)
+        if found is not None and not caller.sees(found.schedule):
+            message = f"there is no schedule {dependency.schedule_id!r}"
+            raise InvalidSchedule(message, field=f"depends_on[{index}].schedule_id")
 
 
 def _check_ping_urls(service: Service, declaration: Declaration, stored: Schedule | None) -> None:

@@ -121,6 +121,8 @@ class OccurrenceFilter:
     """Its reason is one of these."""
     uid: str | None = None
     """It belongs to this schedule."""
+    user: str | None = None
+    """Its schedule belongs to this user."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Its schedule has all of these, with these values."""
     since: Micros | None = None

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.api_key import ApiKey
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
@@ -248,6 +249,37 @@ class SecretStore(Protocol):
         """
 
 
+class ApiKeyStore(Protocol):
+    """API keys by their ids, of all tenants. The store has their digests, and keeps revoked ones."""
+
+    def has_api_keys(self) -> bool:
+        """Whether there has ever been a key."""
+
+    def keep_api_key(self, key: ApiKey, *, most: int, note: AuditEntry | None = None) -> bool:
+        """Store a new key, and an audit entry of its tenant.
+
+        False, with nothing stored, if its id is taken, or its tenant already has `most` keys without a revocation.
+        """
+
+    def find_api_key(self, key_id: str) -> ApiKey | None:
+        """The key with that id. A damaged one counts as unknown."""
+
+    def api_keys(self, tenant: str | None, limit: int, *, after: tuple[Micros, str] | None = None) -> list[ApiKey]:
+        """The keys of a tenant, or of all, by creation time, then by id; after a place, given by both of them."""
+
+    def revoke_api_key(
+        self, key_id: str, *, at: Micros, successor: ApiKey | None = None, note: AuditEntry | None = None
+    ) -> ApiKey | None:
+        """Revoke a key from an instant on, store the key that replaces it, and an audit entry; returns the old key.
+
+        A key that is revoked from an earlier instant on stays so. None, with nothing stored, if the key is unknown, or
+        if there is a successor and the key has a revocation already, or the successor's id is taken.
+        """
+
+    def use_api_keys(self, used: Mapping[str, Micros]) -> None:
+        """Store when keys were last used, by id, unless a later time is stored."""
+
+
 class Inspection(Protocol):
     """The condition of a store, row by row and as a whole. Read-only, except `set_aside`."""
 
@@ -295,7 +327,7 @@ class ClockRepair(Protocol):
         """
 
 
-class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
+class Store(Reads, AuditLog, SecretStore, ApiKeyStore, Inspection, ClockRepair, Protocol):
     """Every `now` is the store's time, as `clock` returns it; verbs without one read that clock themselves."""
 
     @property

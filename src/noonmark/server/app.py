@@ -13,29 +13,33 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
+from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
+from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.service import LOCAL
+from noonmark.operations.table import check_scope
 from noonmark.server import health as health_routes
 from noonmark.server import jsonrpc, openapi, pings, routes, uploads
+from noonmark.server.access import SOURCE, Access
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import Guard
 from noonmark.server.problems import HttpError, problem_response, request_id_of
-from noonmark.server.requests import ApiRequest, TextHandler, read_body
+from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from starlette.types import Receive, Scope, Send
 
-    from noonmark.operations.service import Service
+    from noonmark.operations.service import Caller, Service
+    from noonmark.server.access import Tokens
     from noonmark.server.health import Health, Metrics
     from noonmark.server.requests import Handler, HttpSettings
 
-SOURCE = "rest"
 VERSION = version("noonmark")
 OPENAPI_PATH = "/openapi.json"
 NO_BODY = frozenset({"GET", "HEAD"})
@@ -47,24 +51,35 @@ _UNLIMITED = CapacityLimiter(math.inf)
 
 
 def create_app(
-    service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
+    service: Service,
+    settings: HttpSettings,
+    metrics: Metrics | None = None,
+    *,
+    health: Health | None = None,
+    tokens: Tokens | None = None,
 ) -> Starlette:
-    """Create the application that serves everything over HTTP."""
+    """Create the application that serves everything over HTTP. With `tokens`, callers may send signed tokens too."""
+    if service.key_cache is None:
+        service = replace(service, key_cache=KeyCache(service.store, SystemClock().monotonic))
+    assert service.key_cache is not None  # noqa: S101 - see above
+    access = Access(service, service.key_cache, sees_own_only=settings.visibility == "owner", tokens=tokens)
     api: dict[tuple[str, str], Handler | StreamHandler] = {
         **routes.handlers(),
         **cron_service.handlers(),
         **tasks.handlers(),
         **jsonrpc.handlers(),
         **uploads.handlers(),
-        **pings.handlers(),
+        **health_routes.metrics_handlers(metrics),
     }
     endpoints = partial(_endpoints, service, settings)
+    public, blocking = pings.handlers(), CapacityLimiter(API_THREADS)
     app = Starlette(
         routes=[
-            Route(OPENAPI_PATH, _openapi_endpoint()),
-            *endpoints(api, CapacityLimiter(API_THREADS)),
-            *endpoints(health_routes.handlers(health, metrics), CapacityLimiter(HEALTH_THREADS)),
-            *endpoints(health_routes.nonblocking_handlers(health), None),
+            *endpoints({("GET", OPENAPI_PATH): _openapi_handler()}, None, access),
+            *endpoints(api, blocking, access),
+            *endpoints(public, blocking, None),
+            *endpoints(health_routes.handlers(health), CapacityLimiter(HEALTH_THREADS), None),
+            *endpoints(health_routes.nonblocking_handlers(health), None, None),
         ],
         middleware=[Middleware(Guard, settings=settings, fresh_id=service.fresh_id)],
         exception_handlers={HTTPException: _router_error},
@@ -73,13 +88,13 @@ def create_app(
     return app
 
 
-def _openapi_endpoint() -> Callable[[Request], Awaitable[Response]]:
+def _openapi_handler() -> Handler:
     document = cache(partial(openapi.document, VERSION))
 
-    async def endpoint(_: Request) -> Response:
-        return JSONResponse(document())
+    def handle(_: ApiRequest) -> ApiResponse:
+        return ApiResponse(document=document())
 
-    return endpoint
+    return handle
 
 
 def _endpoints(
@@ -87,15 +102,19 @@ def _endpoints(
     settings: HttpSettings,
     handlers: Mapping[tuple[str, str], Handler | StreamHandler],
     limiter: CapacityLimiter | None,
+    access: Access | None,
 ) -> Iterator[Route]:
     """One endpoint per path; paths without a variable part come first."""
     for path in sorted({path for _, path in handlers}, key=lambda one: "{" in one):
         by_method = {method: handler for (method, where), handler in handlers.items() if where == path}
-        yield Route(path, Endpoint(path, service, settings, by_method, limiter))
+        yield Route(path, Endpoint(path, service, settings, by_method, limiter, access))
 
 
 class Endpoint:
-    """One path: reads the body and calls the handler of the method, in a thread unless it has no limiter."""
+    """One path: reads the body and calls the handler of the method, in a thread unless it has no limiter.
+
+    Without `access`, everyone may call it.
+    """
 
     def __init__(
         self,
@@ -104,9 +123,10 @@ class Endpoint:
         settings: HttpSettings,
         by_method: Mapping[str, Handler | StreamHandler],
         limiter: CapacityLimiter | None,
+        access: Access | None,
     ) -> None:
         """A path that has GET also has HEAD."""
-        self._path, self._limiter = path, limiter
+        self._path, self._limiter, self._access = path, limiter, access
         self._service, self._settings, self._handlers = service, settings, dict(by_method)
         if "GET" in self._handlers:
             self._handlers["HEAD"] = self._handlers["GET"]
@@ -130,20 +150,28 @@ class Endpoint:
 
     async def _respond(self, request: Request) -> Response:
         handler = self._handlers.get(request.method)
+        access = self._access
+        caller: Caller | None = LOCAL
+        if access is not None:
+            caller = None if access.is_callback(request) else await access.caller(request)
         if handler is None:
             raise _method_not_allowed(self._handlers)
         reads_body = request.method not in NO_BODY and not isinstance(handler, StreamHandler)
         is_json = not isinstance(handler, TextHandler)
         body = await read_body(request, self._settings, is_json=is_json) if reads_body else b""
+        if caller is None:
+            assert access is not None  # noqa: S101 - see above
+            caller = await access.receiver(request, body)
         api_request = ApiRequest(
             service=self._service,
-            caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
+            caller=replace(caller, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
             path=request.path_params,
             query_string=request.scope["query_string"],
             headers=request.headers,
             body=body,
         )
         if isinstance(handler, StreamHandler):
+            check_scope(handler.name, handler.scope, caller)
             return await handler.respond(request, api_request, self._settings)
         if self._limiter is None:
             return _call(handler, api_request)

@@ -7,10 +7,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from noonmark.core.api_key import tenant_or_all
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
@@ -31,6 +33,8 @@ _HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
 _DESTINATION = re.compile(r"[A-Za-z0-9_.:/*\[\]-]{1,300}")
 _COMMAND = re.compile(r"[^\s,\0]{1,200}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}|\*", re.ASCII)
+_NETWORK = re.compile(r"[0-9a-fA-F.:/]{2,50}", re.ASCII)
+_ANY_NAME = re.compile(r"[^,;\0]{1,500}")
 _FOLDER = re.compile(r"/[^,\0\n]{0,4095}")
 
 
@@ -154,6 +158,62 @@ def folders(value: object) -> tuple[str, ...]:
     return _list(value, _FOLDER, "absolute paths of folders")
 
 
+def file_path(value: object) -> str:
+    """The path of a file."""
+    return str(Path(text(value)).expanduser())
+
+
+def networks(value: object) -> tuple[str, ...]:
+    """Addresses and networks."""
+    allowed = "addresses or networks, such as 10.1.2.3 or 10.1.0.0/16"
+    parts = _list(value, _NETWORK, allowed)
+    for part in parts:
+        try:
+            ip_network(part, strict=False)
+        except ValueError:
+            raise ValueError(_message(allowed, part)) from None
+    return parts
+
+
+def address(value: object) -> tuple[str, int]:
+    """An address with its port."""
+    host, _, port = text(value).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not _INTEGER.fullmatch(port) or int(port) > 65_535:
+        raise ValueError(_message("an address with a port, such as 127.0.0.1:9101 or [::1]:9101", value))
+    return host, int(port)
+
+
+def token_keys(value: object) -> str:
+    """A file of keys, or a secret with its algorithm before it; errors do not quote the value."""
+    if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and value.isprintable():
+        return value
+    raise ValueError("must be the path of a JSON Web Key Set, or HS256: and a secret, on one line")
+
+
+def names_by_tenant(value: object) -> dict[str, frozenset[str]]:
+    """Names that each tenant may use: TENANT=NAME,NAME; several tenants separated by semicolons."""
+    allowed = "names by tenant, as TENANT=NAME,NAME, with semicolons between tenants"
+    if isinstance(value, str):
+        value = dict(_names_of_tenant(part, allowed) for part in value.split(";") if part.strip())
+    if not isinstance(value, Mapping):
+        raise ValueError(_message(allowed, value))
+    found = {}
+    for tenant, names in value.items():
+        try:
+            found[tenant_or_all(tenant)] = frozenset(_list(names, _ANY_NAME, allowed))
+        except ValueError:
+            raise ValueError(_message(allowed, f"{tenant}={names}")) from None
+    return found
+
+
+def _names_of_tenant(part: str, allowed: str) -> tuple[str, str]:
+    tenant, sign, names = part.partition("=")
+    if not sign:
+        raise ValueError(_message(allowed, part))
+    return tenant.strip(), names
+
+
 def functions(value: object) -> dict[str, str]:
     """Functions by the name under which they are offered."""
     allowed = "functions, each as NAME=module:function"
@@ -236,7 +296,7 @@ class Settings:
 
     host: str = _setting(
         text,
-        "the address to listen on; loopback only, because there is no authentication yet",
+        "the address to listen on. Beyond loopback it needs a key in the store, and TLS or `behind_proxy`",
         also=("SCHEDULER_HOST",),
         default="127.0.0.1",
     )
@@ -256,6 +316,63 @@ class Settings:
         boolean,
         "whether to create or upgrade the schema in PostgreSQL; a SQLite file is always upgraded",
         default=False,
+    )
+    tls_cert: str | None = _setting(
+        file_path,
+        "the certificate for https, with its chain, as a PEM file; read again when it changes",
+        default=None,
+    )
+    tls_key: str | None = _setting(file_path, "the private key of the certificate, as a PEM file", default=None)
+    behind_proxy: bool = _setting(
+        boolean,
+        "whether a proxy that speaks https stands between clients and this server, which may then listen beyond"
+        " loopback without TLS",
+        default=False,
+    )
+    trusted_proxies: tuple[str, ...] = _setting(
+        networks,
+        "addresses and networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are believed",
+        default=(),
+    )
+    visibility: str = _setting(
+        one_of("tenant", "owner"),
+        "what a user sees who is not an administrator: all schedules of the `tenant`, or as `owner` the own ones only",
+        default="tenant",
+    )
+    tenant_functions: Mapping[str, frozenset[str]] | None = _setting(
+        names_by_tenant,
+        "functions that each tenant may use, as TENANT=NAME,NAME; `*` as a tenant is every other one, as a name any."
+        " By default every tenant may use all functions",
+        default=None,
+    )
+    tenant_commands: Mapping[str, frozenset[str]] | None = _setting(
+        names_by_tenant,
+        "programs that each tenant may run, of those in `allow_commands`, in the same form",
+        default=None,
+    )
+    jwt_keys: str | None = _setting(
+        token_keys,
+        "accept signed tokens (JWT) too: a file with a JSON Web Key Set in which each key names its algorithm, or"
+        " `HS256:` and a secret of at least 32 bytes. Set a secret in the environment or a file rather than by a flag",
+        default=None,
+        is_secret=True,
+    )
+    jwt_audience: str = _setting(text, "the audience (`aud`) that tokens must name", default="noonmark")
+    jwt_issuer: str | None = _setting(text, "the issuer (`iss`) that tokens must name", default=None)
+    jwt_tenant_claim: str = _setting(
+        text, "the claim of a token that names the tenant; dots lead into objects", default="tenant"
+    )
+    jwt_user_claim: str = _setting(text, "the claim of a token that names the user", default="sub")
+    jwt_scope_claim: str = _setting(
+        text,
+        "the claim of a token with its scopes, as a list or as text with blanks between; each may begin with"
+        " `noonmark:`",
+        default="scope",
+    )
+    metrics_listen: tuple[str, int] | None = _setting(
+        address,
+        "an address and port of its own for `/metrics`, such as 127.0.0.1:9101; it needs no key there",
+        default=None,
     )
     public_url: str | None = _setting(
         url,
@@ -466,6 +583,8 @@ DEFAULT_FILE = "noonmark.toml"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 SERVER_VARIABLE = f"{PREFIX}SERVER"
 """Names the server that commands call; not a setting of the server itself."""
+KEY_VARIABLE = f"{PREFIX}KEY"
+"""The key with which commands call it: a schedule that has one would show it to all who see the schedule."""
 MAX_FILE = 1 << 20
 
 
@@ -531,7 +650,7 @@ def _candidates(
     """The values of the sources, by precedence. An empty variable counts as unset."""
     given = flags.get(setting.name)
     if isinstance(given, bool):
-        yield given, f"flag --{'' if given else 'no-'}{setting.name}"
+        yield given, f"flag --{'' if given else 'no-'}{setting.name.replace('_', '-')}"
     elif given is not None:
         yield given, f"flag {setting.flag}"
     for variable in setting.variables:
@@ -574,4 +693,8 @@ def _shown(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
         return MASK
     if isinstance(value, str):
         return redact(value)
+    if isinstance(value, tuple) and any(isinstance(one, int) for one in value):
+        return ":".join(str(one) for one in value)
+    if isinstance(value, dict):
+        return {key: sorted(one) if isinstance(one, frozenset) else one for key, one in value.items()}
     return list(value) if isinstance(value, tuple) else value

@@ -14,7 +14,7 @@ from structlog.contextvars import bind_contextvars
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.json_values import shown
-from noonmark.core.redaction import redact_ping
+from noonmark.core.redaction import redact, redact_ping
 from noonmark.server.problems import internal_error_response, problem_response
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.rest")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PORTS = {"http": 80, "https": 443}
+HSTS = "max-age=31536000"
+"""Browsers and clients use https for a year."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """Sec-Fetch-Site of a request from a page of another origin; another port of this machine is another origin."""
@@ -39,6 +41,8 @@ class Guard:
     def __init__(self, app: ASGIApp, *, settings: HttpSettings, fresh_id: Callable[[], str]) -> None:
         """`fresh_id` names requests that have no valid X-Request-Id."""
         self._app, self._fresh_id = app, fresh_id
+        self._checks_host = settings.checks_host
+        self._proxies = [ipaddress.ip_network(one, strict=False) for one in settings.trusted_proxies]
         self._hosts = {one.lower() for one in (settings.host, *settings.allowed_hosts)}
         self._public = None
         if settings.public_url is not None:
@@ -54,6 +58,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
+        self._read_forwarded(request)
         request_id = self._request_id(request)
         scope.setdefault("state", {})["request_id"] = request_id
         bind_contextvars(request_id=request_id)  # each request has its own task, so this covers its log lines only
@@ -63,7 +68,10 @@ class Guard:
             nonlocal has_started
             if message["type"] == "http.response.start":
                 has_started = True
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                if scope["scheme"] == "https":
+                    headers["Strict-Transport-Security"] = HSTS
             await send(message)
 
         try:
@@ -79,6 +87,26 @@ class Guard:
                 raise
             await internal_error_response(request)(scope, receive, send_with_id)
 
+    def _read_forwarded(self, request: Request) -> None:
+        """Take the address and the scheme of the client from the headers of a trusted proxy."""
+        client = request.scope.get("client")
+        if not self._proxies or client is None or not self._is_proxy(client[0]):
+            return
+        protocols = request.headers.getlist("x-forwarded-proto")
+        if len(protocols) == 1 and protocols[0].strip().lower() in _PORTS:
+            request.scope["scheme"] = protocols[0].strip().lower()
+        # Each proxy appends the address that it saw: the last one that is not a proxy is the client.
+        hops = [one.strip() for line in request.headers.getlist("x-forwarded-for") for one in line.split(",")]
+        for hop in reversed(hops):
+            if not _is_address(hop):
+                return
+            request.scope["client"] = (hop, 0)
+            if not self._is_proxy(hop):
+                return
+
+    def _is_proxy(self, address: str) -> bool:
+        return _is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
+
     def _request_id(self, request: Request) -> str:
         given = request.headers.getlist("x-request-id")
         return given[0] if len(given) == 1 and _REQUEST_ID.fullmatch(given[0]) else self._fresh_id()
@@ -86,7 +114,7 @@ class Guard:
     def _check(self, request: Request) -> None:
         hosts, origins = request.headers.getlist("host"), request.headers.getlist("origin")
         host = _parse_authority(hosts[0]) if len(hosts) == 1 else None
-        if host is None or not self._is_our_host(host[0]):
+        if host is None or (self._checks_host and not self._is_our_host(host[0])):
             raise NotAllowed("the Host header names no host of this server; if it is one, add it to the allowed hosts")
         if origins and (len(origins) > 1 or not self._is_same_origin(origins[0], host)):
             raise NotAllowed("the request comes from a page of another site, by its Origin header")
@@ -112,9 +140,17 @@ class Guard:
         return (host, port) == (requested[0], requested[1] or _PORTS[scheme]) or (host, port) == self._public
 
 
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _path(request: Request) -> str:
     """The path of a request, for logs."""
-    return shown(redact_ping(request.scope["path"]))
+    return shown(redact(redact_ping(request.scope["path"])))
 
 
 def _parse_authority(text: str) -> tuple[str, int | None] | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import NotFound
+from noonmark.operations.table import check_all_tenants, check_scope
 from noonmark.server.requests import ApiResponse
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def nonblocking_handlers(health: Health | None) -> dict[tuple[str, str], Handler
     return {("GET", "/health"): summary, ("GET", "/health/live"): live}
 
 
-def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
+def handlers(health: Health | None) -> dict[tuple[str, str], Handler]:
     """The routes that may wait for the store."""
 
     def ready(request: ApiRequest) -> ApiResponse:
@@ -57,10 +59,18 @@ def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, 
         is_ready, document = (True, _HEALTHY) if health is None else health.ready()
         return ApiResponse(document=document, status=200 if is_ready else 503)
 
+    return {("GET", "/health/ready"): ready}
+
+
+def metrics_handlers(metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
+    """The metrics of this process, which concern all tenants."""
+
     def render_metrics(request: ApiRequest) -> ApiResponse:
+        check_scope("metrics", Scope.READ, request.caller)
+        check_all_tenants("metrics", request.caller)
         request.query({})
         if metrics is None:
             raise NotFound("metrics are not available on this server")
         return ApiResponse(raw=(metrics.render(), METRICS_TYPE))
 
-    return {("GET", "/health/ready"): ready, ("GET", "/metrics"): render_metrics}
+    return {("GET", "/metrics"): render_metrics}

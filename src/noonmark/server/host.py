@@ -9,9 +9,8 @@ import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import uvicorn
 
@@ -23,19 +22,23 @@ from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
 from noonmark.core.targets.egress import Guard, egress_policy
+from noonmark.core.targets.permissions import TargetPermissions
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
+from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
 from noonmark.operations.service import LOCAL, Limits, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
-from noonmark.server.config import FILE_VARIABLE, SERVER_VARIABLE, SETTINGS, setting_conflicts
+from noonmark.server.config import FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS, setting_conflicts
+from noonmark.server.metrics_listener import MetricsListener
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
-from noonmark.server.transport.listener import BACKLOG, url_of
+from noonmark.server.transport.listener import BACKLOG, is_loopback, url_of
+from noonmark.server.transport.tls import Certificate
 from noonmark.targets.command.programs import Pin, ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry, import_function
 from noonmark.targets.http.settings import HttpTargetSettings
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
     from noonmark.server.config import Loaded, Settings
+    from noonmark.server.tokens import TokenVerifier
     from noonmark.telemetry.metrics import LabelledSchedules
     from noonmark.telemetry.traces import TraceRecorder
 
@@ -83,6 +87,8 @@ MAX_BACKLOG_COUNT = 10_000
 SCHEDULE_TIMES_LIFETIME: Micros = 5 * SECOND
 """How long the metrics of single schedules are reused: to find the schedules with the label reads all of them."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+TICKS_PER_SECOND = 10
+"""Of the web server."""
 
 
 class StopRequested(KeyboardInterrupt):
@@ -105,17 +111,23 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             store = make_store(settings.store, clock := SystemClock(), migrates=migrates)
             cleanup.callback(store.close)
             store.open()
+            certificate = _certificate(loaded)
+            _check_exposure(loaded, store, listener)
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
             traces = _create_traces(settings, clock, cleanup)
             worker = _create_worker(settings, functions, store, clock, metrics, traces)
             metrics.watch(worker)
             cleanup.callback(worker.close)
-            app = _create_app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
+            key_cache = KeyCache(store, clock.monotonic)
+            cleanup.callback(key_cache.write)
+            parts = _Parts(store, clock, worker, metrics, key_cache, _tokens(loaded, clock))
+            app = _create_app(replace(settings, port=listener.getsockname()[1]), parts, _http(settings, listener))
+            _listen_for_metrics(loaded, metrics, cleanup)
             if settings.worker:
                 worker.start()
             pool = ConnectionPool(_connection_limits(settings), lambda: fresh_id(clock))
             metrics.watch_connections(pool)
-            server = _Server(app, settings, listener, pool)
+            server = _Server(app, settings, listener, pool, certificate)
             signals.handle_with(server.request_stop)
             server.run([listener])
             signals.handle_with(worker.hand_back_now)
@@ -127,10 +139,82 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
     return 0
 
 
+class _Parts(NamedTuple):
+    """What the application is made of."""
+
+    store: Store
+    clock: SystemClock
+    worker: Worker
+    metrics: Metrics
+    key_cache: KeyCache
+    tokens: TokenVerifier | None
+
+
+def _certificate(loaded: Loaded) -> Certificate | None:
+    """The certificate for https; None without one."""
+    certificate, key = loaded.settings.tls_cert, loaded.settings.tls_key
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        given, missing = ("tls_key", "--tls-cert") if certificate is None else ("tls_cert", "--tls-key")
+        raise loaded.refuse(given, f"needs {missing} beside it")
+    try:
+        return Certificate(certificate, key)
+    except ValueError as error:
+        raise loaded.refuse("tls_cert", str(error)) from None
+
+
+def _check_exposure(loaded: Loaded, store: Store, listener: socket.socket) -> None:
+    """Refuse to listen beyond loopback, or behind a proxy, while every caller would be an administrator."""
+    settings = loaded.settings
+    is_exposed = settings.behind_proxy or not is_loopback(listener)
+    if is_exposed and settings.jwt_keys is None and not store.has_api_keys():
+        raise loaded.refuse(
+            "behind_proxy" if settings.behind_proxy else "host",
+            "other machines can reach this server, and there is no key yet, so every caller could do everything. Create"
+            f" the first key: noonmark key create --store {redact(settings.store)} --tenant '*' --scopes admin",
+        )
+
+
+def _tokens(loaded: Loaded, clock: SystemClock) -> TokenVerifier | None:
+    """What checks signed tokens; None if they are not accepted."""
+    settings = loaded.settings
+    if settings.jwt_keys is None:
+        return None
+    from noonmark.server.tokens import TokenSettings, TokenVerifier  # noqa: PLC0415 - few servers accept tokens
+
+    accepted = TokenSettings(
+        keys=settings.jwt_keys,
+        audience=settings.jwt_audience,
+        issuer=settings.jwt_issuer,
+        tenant_claim=settings.jwt_tenant_claim,
+        user_claim=settings.jwt_user_claim,
+        scope_claim=settings.jwt_scope_claim,
+    )
+    try:
+        return TokenVerifier(accepted, clock.monotonic)
+    except ValueError as error:
+        raise loaded.refuse("jwt_keys", str(error)) from None
+
+
+def _listen_for_metrics(loaded: Loaded, metrics: Metrics, cleanup: ExitStack) -> None:
+    """Serve the metrics on their own address too, if there is one."""
+    if loaded.settings.metrics_listen is None:
+        return
+    host, port = loaded.settings.metrics_listen
+    try:
+        listener = MetricsListener(host, port, metrics)
+    except OSError as error:
+        raise loaded.refuse("metrics_listen", f"cannot listen on {host} port {port}: {error.strerror}") from None
+    cleanup.callback(listener.close)
+    listener.start()
+    logger.info("metrics on http://%s:%d/metrics, without a key", host, listener.port)
+
+
 def _connection_limits(settings: Settings) -> ConnectionLimits:
     """Behind a proxy, one address may have all connections: every client comes from the proxy."""
     maximum = max_connections(settings.max_connections)
-    share = maximum if settings.public_url is not None else max(1, maximum // ADDRESS_SHARE)
+    share = maximum if settings.public_url is not None or settings.behind_proxy else max(1, maximum // ADDRESS_SHARE)
     return ConnectionLimits(
         max_connections=maximum,
         per_address=settings.max_connections_per_address or share,
@@ -201,7 +285,14 @@ def _create_worker(
         node=node_name() if traces is None else traces.node,
         store=store,
         clock=clock,
-        target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound, seal),
+        target=make_target(
+            store,
+            make_runner(functions, settings.max_threads, None),
+            programs,
+            outbound,
+            seal,
+            _permissions(settings),
+        ),
         sink=CompositeSink(metrics, LogSink(), *([] if traces is None else [traces])),
         traces=traces,
         pinger=make_pinger(outbound),
@@ -228,8 +319,8 @@ def _resolve_guard(settings: Settings, listener: socket.socket) -> str:
     """
     if settings.target_guard != "auto":
         return settings.target_guard
-    is_loopback = ip_address(listener.getsockname()[0]).is_loopback
-    return Guard.LOCAL if is_loopback and not settings.public_url and not settings.allowed_hosts else Guard.STRICT
+    is_exposed = settings.behind_proxy or settings.public_url or settings.allowed_hosts or not is_loopback(listener)
+    return Guard.STRICT if is_exposed else Guard.LOCAL
 
 
 def _egress(settings: Settings) -> EgressPolicy:
@@ -245,7 +336,7 @@ def _command_rules(settings: Settings) -> CommandRules:
         programs=None if "*" in names or not names else frozenset(names),
         env=frozenset(settings.allow_env),
         folders=settings.allow_cwd,
-        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE}),
+        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE, KEY_VARIABLE}),
     )
 
 
@@ -278,7 +369,28 @@ def _import_functions(loaded: Loaded) -> FunctionRegistry:
     return functions
 
 
-def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> Starlette:
+def _permissions(settings: Settings) -> TargetPermissions | None:
+    """Which functions and commands each tenant may use; None: all of them."""
+    if settings.tenant_functions is None and settings.tenant_commands is None:
+        return None
+    return TargetPermissions(functions=settings.tenant_functions, commands=settings.tenant_commands)
+
+
+def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
+    return HttpSettings(
+        host=settings.host,
+        port=settings.port,
+        allowed_hosts=settings.allowed_hosts,
+        public_url=settings.public_url,
+        checks_host=is_loopback(listener) and not settings.behind_proxy,
+        trusted_proxies=settings.trusted_proxies,
+        visibility=settings.visibility,
+        body_seconds=settings.request_timeout,
+    )
+
+
+def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starlette:
+    store, clock, worker = parts.store, parts.clock, parts.worker
     node = worker.snapshot().node
     service = Service(
         store=store,
@@ -296,9 +408,11 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         seal=make_seal(settings.secret_key),
         egress=_egress(settings),
         commands=_command_rules(settings),
+        permissions=_permissions(settings),
+        key_cache=parts.key_cache,
         base_url=_base_url(settings),
         pinger=worker.pinger,
-        report=metrics.report,
+        report=parts.metrics.report,
         traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
@@ -315,13 +429,6 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
     )
     recover(service)
     warn_of_unreadable(service, LOCAL.owner.tenant)
-    http = HttpSettings(
-        host=settings.host,
-        port=settings.port,
-        allowed_hosts=settings.allowed_hosts,
-        public_url=settings.public_url,
-        body_seconds=settings.request_timeout,
-    )
     health = Health(
         store.nodes,
         node=node,
@@ -330,18 +437,25 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
-    return create_app(service, http, metrics, health=health)
+    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens)
 
 
 class _Server(uvicorn.Server):
     """The web server; it prints its address once it accepts requests."""
 
-    def __init__(self, app: Starlette, settings: Settings, listener: socket.socket, pool: ConnectionPool) -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        settings: Settings,
+        listener: socket.socket,
+        pool: ConnectionPool,
+        certificate: Certificate | None,
+    ) -> None:
         config = uvicorn.Config(
             app,
             http=cast("type[Protocol]", partial(Connection, pool)),
             log_config=None,
-            proxy_headers=False,  # any client on loopback could forge them
+            proxy_headers=False,  # the guard reads them, from trusted proxies only
             server_header=False,
             ws="none",
             timeout_keep_alive=KEEP_ALIVE,
@@ -349,17 +463,28 @@ class _Server(uvicorn.Server):
             # asyncio accepts this many at once, before the pool sees them; all must fit.
             backlog=max(1, pool.limits.max_connections // 8),
         )
+        if certificate is not None:
+            config.load()
+            config.ssl = certificate.context
         super().__init__(config)
+        self._certificate = certificate
         self.stop_requests = 0
         worker = "on" if settings.worker else "off"
+        url = url_of(listener, is_tls=certificate is not None)
         self._started_line = (
-            f"Noonmark {__version__} listens on {url_of(listener)} (store {redact(settings.store)}, worker {worker})"
+            f"Noonmark {__version__} listens on {url} (store {redact(settings.store)}, worker {worker})"
         )
 
     def request_stop(self) -> None:
         """Stop as soon as startup is complete. While uvicorn runs it handles signals, and repeats them at its end."""
         self.stop_requests += 1
         self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look for another certificate, every second."""
+        if self._certificate is not None and counter % TICKS_PER_SECOND == 0:
+            self._certificate.reload()
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -406,4 +531,5 @@ def _base_url(settings: Settings) -> str:
     if settings.public_url is not None:
         return settings.public_url.rstrip("/")
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}" if settings.port else ""
+    scheme = "http" if settings.tls_cert is None else "https"
+    return f"{scheme}://{host}:{settings.port}" if settings.port else ""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.api_key import Scope
 from noonmark.core.uploads import MAX_PATH
 from noonmark.operations.models import answers
 from noonmark.operations.models.arguments import MAX_KEY, OneRun
@@ -74,6 +75,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "occurrence/complete": {"with a result": {"result": {"rows": 12}, "usage": {"tokens": 900, "cost_usd": 0.01}}},
     "occurrence/fail": {"with an error": {"error": "the file was empty"}},
     "occurrence/cancel": {"with a reason": {"reason": "not today"}},
+    "key/create": {
+        "for a program that starts work": {
+            "tenant": "acme",
+            "user": "ci",
+            "scopes": ["read", "run"],
+            "expires_in_seconds": 7_776_000,
+        }
+    },
+    "key/rotate": {"with an hour to change over": {"grace_seconds": 3_600}},
     "event/emit": {"a file": {"event_type": "file_uploaded", "payload": {"name": "a.csv"}, "event_id": "upload-1"}},
     "secret/set": {"a token": {"value": "Bearer put-your-token-here", "hosts": ["api.example.com", "*.example.org"]}},
     "event/match": {
@@ -162,6 +172,20 @@ class DocumentedRoute:
     """A body of other kinds: their schemas, by media type."""
     media: str = "text/plain"
     """The media type of an answer that is not JSON."""
+    scope: Scope | None = None
+    """The permission that a key needs; None if any key will do."""
+    is_public: bool = False
+    """Whether it needs no key."""
+    is_global: bool = False
+    """Whether it needs a key of tenant `*`."""
+
+    @property
+    def access(self) -> str:
+        """Who may call it, as a sentence."""
+        if self.is_public:
+            return "Needs no key."
+        scope = "" if self.scope is None else f" with the scope `{self.scope}`"
+        return f"Needs a key{' of tenant `*`' if self.is_global else ''}{scope}."
 
 
 _DIALECTS: dict[str, type] = {
@@ -197,6 +221,8 @@ def _documented(route: Route) -> DocumentedRoute:
         query=route.query,
         longest_key=0 if route.key is None else _schema_of(operation.arguments, route.key).get("maxLength", 0),
         is_conditional=route.is_conditional,
+        scope=operation.scope,
+        is_global=operation.is_global,
     )
 
 
@@ -219,6 +245,7 @@ _UPLOADING = [
         status=201,
         query=uploads.PARAMETERS,
         longest_key=MAX_UPLOAD_KEY,
+        scope=Scope.WRITE,
         content={
             "multipart/form-data": {
                 "type": "object",
@@ -236,6 +263,7 @@ _UPLOADING = [
         summary="Download an uploaded file.",
         tag="upload",
         media="application/octet-stream",
+        scope=Scope.READ,
     ),
 ]
 _OUTPUT = {"text/plain": {"type": "string"}}
@@ -248,6 +276,7 @@ _PINGING = [
         tag="ping",
         answer=answers.Ping,
         content=_OUTPUT if method == "POST" else {},
+        is_public=True,
     )
     for path, name, summary in (
         (pings.END, "success", "Report that the job of a schedule has succeeded; the body is its output."),
@@ -263,10 +292,12 @@ _WATCHING = [
         summary="Get what a run left, as plain text: the output of a command, another result, or its error.",
         tag="run",
         arguments=OneRun,
+        scope=Scope.READ,
     ),
     DocumentedRoute(
         method="GET",
         path="/health",
+        is_public=True,
         name="health",
         summary="Get the state and the version of the server.",
         tag="health",
@@ -275,6 +306,7 @@ _WATCHING = [
     DocumentedRoute(
         method="GET",
         path="/health/live",
+        is_public=True,
         name="health_live",
         summary="Check that the server responds.",
         tag="health",
@@ -283,6 +315,7 @@ _WATCHING = [
     DocumentedRoute(
         method="GET",
         path="/health/ready",
+        is_public=True,
         name="health_ready",
         summary="Check that the server can do its work.",
         tag="health",
@@ -294,6 +327,8 @@ _WATCHING = [
         name="metrics",
         summary="Get the metrics, in the text format of Prometheus.",
         tag="health",
+        scope=Scope.READ,
+        is_global=True,
     ),
 ]
 _LAUNCHING = [
@@ -306,6 +341,7 @@ _LAUNCHING = [
         answer=models.StartedWorkflow,
         query=cron_service.LAUNCHED,
         required=frozenset(cron_service.LAUNCHED) - {"version"},
+        scope=Scope.WRITE,
     ),
     DocumentedRoute(
         method="POST",
@@ -322,8 +358,16 @@ _LAUNCHING = [
 
 def _tasks() -> list[DocumentedRoute]:
     def one(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:  # noqa: ANN401 - of the description
+        scope = Scope.READ if method == "GET" else Scope.WRITE
         return DocumentedRoute(
-            method=method, path=path, name=f"task_{name}", summary=summary, tag="tasks", answer=answer, **more
+            method=method,
+            path=path,
+            name=f"task_{name}",
+            summary=summary,
+            tag="tasks",
+            answer=answer,
+            scope=scope,
+            **more,
         )
 
     base, where = tasks.BASE, tasks.ONE
@@ -367,6 +411,7 @@ def _tasks() -> list[DocumentedRoute]:
     ]
 
 
+SCHEME = "key"
 ID = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
 SCHEMAS: dict[Kind, dict[str, Any]] = {
     Kind.TEXT: {"type": "string", "minLength": 1},
@@ -377,7 +422,8 @@ SCHEMAS: dict[Kind, dict[str, Any]] = {
 }
 REFUSALS = {
     400: "The body, a parameter or a header is invalid.",
-    403: "The Host is not allowed, or the request comes from a page of another site.",
+    401: "There is no key, or none that is good.",
+    403: "The key does not allow it, the Host is not allowed, or the request comes from a page of another site.",
     404: "Not found.",
     405: "Method not allowed.",
     408: "The body did not arrive in time.",
@@ -412,6 +458,13 @@ def document(version: str) -> dict[str, Any]:
                 f"Refused{status}": {"description": words, "content": {PROBLEM: {"schema": problem}}}
                 for status, words in REFUSALS.items()
             },
+            "securitySchemes": {
+                SCHEME: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key, or a signed token. A server on loopback without any key needs none.",
+                }
+            },
         },
     }
 
@@ -431,6 +484,8 @@ def _operation(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, An
         "tags": [route.tag],
         "parameters": _parameters(route),
         "responses": responses,
+        "description": route.access,
+        "security": [] if route.is_public else [{SCHEME: [] if route.scope is None else [str(route.scope)]}],
     }
     if route.bodies or route.content:
         found["requestBody"] = _body(route, registry)
@@ -443,7 +498,7 @@ def _answer(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
     headers = {"X-Request-Id": _header("The id under which the server logs the request.")}
     if route.answer is answers.Schedule:
         headers["ETag"] = _header("The revision of the schedule, and when it was last changed.")
-    if route.status == 201:
+    if route.status == 201 and route.answer is not answers.CreatedKey:
         headers["Location"] = _header("The path of the new resource.")
     return {
         "description": (route.answer.__doc__ or "").strip(),

@@ -48,6 +48,12 @@ class HttpSettings:
     public_url: str | None = None
     """The address that clients use when a proxy stands in front, such as https://noonmark.example.org."""
     max_body: int = MAX_BODY
+    checks_host: bool = True
+    """Whether the Host header must name this server. Where every call needs a key, a page of another site has none."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies whose X-Forwarded headers are believed."""
+    visibility: str = "tenant"
+    """What a user sees who is not an administrator: all of the `tenant`, or as `owner` the own schedules."""
     body_seconds: float = 20.0
     """Time limit for receiving a body."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, RevisionConflict
 from noonmark.core.run import output_text
 from noonmark.operations.models import fields
 from noonmark.operations.models.answers import Schedule
-from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body
+from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body, check_access
 from noonmark.server.problems import HttpError
 from noonmark.server.requests import ApiResponse, Kind, read_if_match
 
@@ -94,6 +95,7 @@ def handlers() -> dict[tuple[str, str], Handler]:
 
 def _output(request: ApiRequest) -> ApiResponse:
     """What a run left, as plain text."""
+    check_access(OPERATIONS["run/get"], request.caller)
     request.query({})
     run = request.perform("run/get", dict(request.path))
     return ApiResponse(raw=(output_text(run["result"], run["error"]).encode(errors="replace"), TEXT))
@@ -105,7 +107,8 @@ def handle(route: Route, request: ApiRequest) -> ApiResponse:
 
 
 def read_arguments(route: Route, request: ApiRequest) -> dict[str, Any]:
-    """The arguments of the operation, from path, query, headers and body."""
+    """The arguments of the operation, from path, query, headers and body, if the caller may call it."""
+    check_access(OPERATIONS[route.operation], request.caller)
     arguments = _rename_parameters(request.query(route.query))
     if route.body is not Body.NONE:
         document = request.document(required=route.body is Body.REQUIRED, repeats=route.operation != SETS_SECRET)
@@ -123,7 +126,9 @@ def execute(route: Route, request: ApiRequest, arguments: Mapping[str, Any]) -> 
     expected = read_if_match(request.headers.get("if-match")) if route.is_conditional else None
     if expected is None:
         return to_response(route, request.perform(route.operation, arguments))
-    current = request.perform("schedule/get", dict(request.path))
+    # Who may change a schedule may compare its revision, also without the scope read.
+    reader = replace(request, caller=replace(request.caller, scopes=request.caller.scopes | {Scope.READ}))
+    current = reader.perform("schedule/get", dict(request.path))
     revision, tag = current["revision"], _tag(current)
     # A revision alone ignores edits of the name or the description, which keep the revision.
     if tag not in expected and str(revision) not in expected:
@@ -145,7 +150,7 @@ def to_response(route: Route, document: dict[str, Any]) -> ApiResponse:
     headers: dict[str, str] = {}
     if route.is_schedule:
         headers["ETag"] = f'"{_tag(document)}"'
-    if route.status == 201:
+    if route.status == 201 and route.is_schedule:
         headers["Location"] = f"/schedules/{document['schedule_id']}"
     return ApiResponse(document=document, status=route.status, headers=headers)
 

@@ -18,6 +18,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, NoonmarkError, PayloadTooLarge
 from noonmark.core.json_values import key_path
 from noonmark.operations import uploads
@@ -54,12 +55,19 @@ class StreamHandler:
     """The handler of a request whose body or answer is too large to hold in memory."""
 
     respond: Callable[[Request, ApiRequest, HttpSettings], Awaitable[Response]]
+    name: str
+    """What it does, as operations are named."""
+    scope: Scope
+    """The permission that it needs."""
 
 
 def handlers() -> dict[tuple[str, str], StreamHandler]:
     """The routes that upload and download a file."""
     transfers = _Transfers(CapacityLimiter(DISK_THREADS))
-    return {("POST", ALL): StreamHandler(transfers.upload), ("GET", ONE): StreamHandler(transfers.download)}
+    return {
+        ("POST", ALL): StreamHandler(transfers.upload, "upload/create", Scope.WRITE),
+        ("GET", ONE): StreamHandler(transfers.download, "upload/download", Scope.READ),
+    }
 
 
 class _Transfers:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.schedule import TRUSTED
+from noonmark.targets.outcomes import undeliverable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.ports.target import Assignment, Report, Target
 
 
 class CompositeTarget:
     """Dispatches each assignment to the target of its kind. The kind is the first part of a route."""
 
-    def __init__(self, by_kind: Mapping[str, Target]) -> None:
-        self._by_kind = dict(by_kind)
+    def __init__(self, by_kind: Mapping[str, Target], permissions: TargetPermissions | None = None) -> None:
+        """With `permissions`, what a tenant may not use is not delivered, unless a program declared it."""
+        self._by_kind, self._permissions = dict(by_kind), permissions
 
     def routes(self) -> tuple[str, ...]:
         """Return the routes of all targets."""
@@ -30,16 +35,32 @@ class CompositeTarget:
 
     def open(self, report: Report, now: Callable[[], Micros]) -> None:
         """Open all targets."""
+        self._report, self._now = report, now
         for target in self._by_kind.values():
             target.open(report, now)
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Pass each target its assignments in one call."""
+        if self._permissions is not None:
+            assignments = [one for one in assignments if self._is_allowed(one)]
+            if not assignments:
+                return
         if len(kinds := {_kind(one.occurrence.route) for one in assignments}) == 1:
             self._by_kind[kinds.pop()].deliver(assignments)
             return
         for kind in kinds:
             self._by_kind[kind].deliver([one for one in assignments if _kind(one.occurrence.route) == kind])
+
+    def _is_allowed(self, assignment: Assignment) -> bool:
+        """Whether the tenant may use the target; if not, that is the outcome."""
+        schedule = assignment.schedule
+        if self._permissions is None or schedule.source == TRUSTED:
+            return True
+        refused = self._permissions.problem(schedule.owner.tenant, schedule.declaration.target)
+        if refused is not None:
+            assignment.is_closed = True
+            self._report(assignment, undeliverable(refused[1], now=max(self._now(), assignment.begins)))
+        return refused is None
 
     def withdraw(self) -> list[Assignment]:
         """Withdraw from all targets."""

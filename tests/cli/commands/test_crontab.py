@@ -34,7 +34,7 @@ def test_a_bad_line_refuses_all_unless_it_is_skipped(store, tmp_path):
     path.write_text(CRONTAB + "MAILTO=me\n@reboot x\n* * * *\n")
     refused = call("import", "crontab", path, "--apply", "--store", store)
     assert refused.code == 2
-    assert [line.partition(": ")[0] for line in refused.errors] == [f"{path}:5", f"{path}:6"]
+    assert [line.partition(": ")[0] for line in refused.errors] == [f"{path}:5", f"{path}:6", f"{path}"]
     assert not (tmp_path / "cron.db").exists()
     made = call("import", "crontab", path, "--apply", "--skip-bad", "--store", store)
     assert made.code == 0

@@ -211,6 +211,16 @@ def server():
             yield strict
 
 
+@pytest.fixture(autouse=True)
+def _nothing_left(request):
+    """Delete what a test has applied to the server that others share."""
+    yield
+    if "server" in request.fixturenames:
+        client = request.getfixturevalue("server").client
+        for schedule in client.get("/schedules").json()["schedules"]:
+            client.delete(f"/schedules/{schedule['schedule_id']}")
+
+
 class TestOnAServer:
     """What only the server knows is in the plan, before anything changes."""
 

@@ -2,7 +2,9 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -29,6 +31,41 @@ def test_pause_resume_delete_and_the_audit_log(cli):
         ("schedule/create", None),
     ]
     assert "hold during maintenance" in cli("audit", "list", "--schedule", made)
+
+
+def test_a_pause_ends_at_an_instant_or_after_a_while(cli):
+    made = create_report(cli, "--name", "held")
+    said = cli("schedule", "pause", made, "--until", "2099-01-01T00:00:00Z")
+    assert said == f"Paused held ({made}). It resumes by itself at 2099-01-01T00:00:00Z.\n"
+    paused = cli.json("schedule", "pause", made, "--until", "2h")
+    asked = datetime.fromisoformat(paused["updated_at_utc"])
+    distance = datetime.fromisoformat(paused["paused"]["until_utc"]) - asked
+    assert timedelta(hours=1) < distance < timedelta(hours=3)
+    assert cli.refused(2, "schedule", "pause", made, "--until", "tomorrow")[0].startswith("--until: must be")
+
+
+def test_delete_says_which_runs_go_on_and_how_to_stop_them(cli, node):
+    released = Event()
+    node.register_function("held", released.wait)
+    made = cli.json("schedule", "create", "--function", "held", *NEVER, "--name", "held")["schedule_id"]
+    command = f"noonmark schedule delete {made} --stop-running"
+    try:
+        cli("schedule", "run-now", made)
+        eventually(lambda: "running" in cli("schedule", "runs", made))
+        assert cli("schedule", "delete", made).endswith(f" Not ended: 1 run; `{command}` stops what runs.\n")
+        assert cli(*command.split()[1:]).endswith(" Asked 1 run to stop.\n")
+    finally:
+        released.set()
+
+
+def test_a_window_of_one_fire_is_not_said_to_open_again(cli):
+    window = '{"window": {"duration_seconds": 60, "end_action": "pause"}}'
+    for trigger, end in (
+        (("--at", "2099-01-01T00:00:00Z"), "then it is cancelled, as no further one opens"),
+        (("--cron", "0 0 1 1 *"), "then it is suspended until the next one opens"),
+    ):
+        made = cli("schedule", "create", *trigger, "--schedule-json", window, "--", "true")
+        assert end in " ".join(made.split())
 
 
 def test_an_update_keeps_other_fields(cli):

@@ -79,6 +79,7 @@ class TestInput:
         assert lines["NOONMARK_ATTEMPT"] == "1"
         assert lines["NOONMARK_NOMINAL_TIME"].endswith("Z")
         known = {"LEVEL", "B", "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"}
+        known.add("TRACEPARENT")
         assert {name for name in lines if not name.startswith("NOONMARK_")} <= known
 
     def test_no_file_descriptor_of_the_node_is_inherited(self, runner):

@@ -52,7 +52,8 @@ def import_crontab(  # noqa: PLR0913 - one per option
     name = "standard input" if file == STANDARD_INPUT else file
     crontab = read_crontab(_read(file, name), timezone=timezone or flag_zone(), has_user=system)
     if crontab.problems and not skip_bad:
-        raise refusal([Problem(f"{name}:{line}", message) for line, message in crontab.problems])
+        problems = [Problem(f"{name}:{line}", message) for line, message in crontab.problems]
+        raise refusal([*problems, Problem(name, "nothing is imported; --skip-bad imports the other lines")])
     _print_notes(name, "note", crontab.notes)
     _print_notes(name, "skipped", crontab.problems)
     if not apply:

@@ -12,6 +12,7 @@ from noonmark.cli.commands.schedule import act_on_selection, is_selection, sched
 from noonmark.cli.inputs import parse_optional_instant, parse_optional_json, parse_past
 from noonmark.cli.options import (
     Connection,
+    ConnectionBesideKey,
     Limit,
     OccurrenceSelection,
     OneOrSelection,
@@ -137,7 +138,7 @@ def run_now(  # noqa: PLR0913 - one argument per option
         ),
     ] = False,
     reason: Reason = None,
-    connection: Connection = Connection(),
+    connection: ConnectionBesideKey = ConnectionBesideKey(),
 ) -> int:
     """Run a schedule now, or all that a selection finds, in addition to their own fires."""
     payload = parse_optional_json(payload_json, "--payload-json")
@@ -334,7 +335,7 @@ def backfill(  # noqa: PLR0913 - one argument per option
         str | None, Parameter(show_default=False, help="An idempotency key; the same key again is the same backfill.")
     ] = None,
     wait: Annotated[bool, Parameter(negative=(), show_default=False, help="Wait until all have ended.")] = False,
-    connection: Connection = Connection(),
+    connection: ConnectionBesideKey = ConnectionBesideKey(),
 ) -> int:
     """Run past fires of a schedule, from the first instant to the last."""
     arguments = present(

@@ -16,7 +16,7 @@ from noonmark.cli.document_builder import (
     trigger_document,
     zone_note,
 )
-from noonmark.cli.inputs import parse_optional_instant, parse_pair
+from noonmark.cli.inputs import parse_future, parse_optional_instant, parse_pair
 from noonmark.cli.options import (
     Confirm,
     Connection,
@@ -286,7 +286,8 @@ def pause(
     selection: ScheduleSelection = ScheduleSelection(),
     reason: Reason = None,
     until: Annotated[
-        str | None, Parameter(show_default=False, help="Resume by itself at this instant: 2027-05-25T02:00:00Z.")
+        str | None,
+        Parameter(show_default=False, help="Resume by itself at this instant, or after this long: 2h, 1d."),
     ] = None,
     connection: Connection = Connection(),
 ) -> int:
@@ -294,7 +295,7 @@ def pause(
 
     Active runs continue, and fires missed meanwhile are recorded as skipped.
     """
-    more = present(reason=reason, until=parse_optional_instant(until, "--until"))
+    more = present(reason=reason, until=parse_future(until, "--until"))
     if is_selection(schedule_id, selection):
         return act_on_selection(connection, "selection/pause", selection, more, "Paused")
     _change_phase(connection, "schedule/pause", {"schedule_id": schedule_id, **more}, "Paused")
@@ -370,7 +371,9 @@ def _selection_filter(selection: ScheduleSelection) -> dict[str, Any]:
 def _change_phase(connection: Connection, operation: str, arguments: dict[str, Any], verb: str) -> None:
     with connect(connection) as remote:
         document = remote.call(operation, arguments)
-    print_answer(document, f"{verb} {display_name(document)}.", as_json=connection.as_json)
+    until = (document.get("paused") or {}).get("until_utc")
+    said = "" if until is None else f" It resumes by itself at {until}."
+    print_answer(document, f"{verb} {display_name(document)}.{said}", as_json=connection.as_json)
 
 
 def delete(
@@ -421,10 +424,16 @@ def delete_schedule(
 def _runs_after_delete(deleted: dict[str, Any]) -> str:
     said = ""
     if stopped := deleted.get("stopped_runs"):
-        said += f" Asked {stopped} running to stop."
+        said += f" Asked {_run_count(stopped)} to stop."
     if unfinished := deleted.get("unfinished_runs"):
-        said += f" {unfinished} still running; --stop-running asks them to stop."
+        command = f"noonmark schedule delete {deleted['schedule_id']} --stop-running"
+        said += f" Not ended: {_run_count(unfinished)}; `{command}` stops what runs."
     return said
+
+
+def _run_count(count: int) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count:,} run{'s' * (count != 1)}"
 
 
 def is_confirmed(question: str) -> bool:

@@ -55,6 +55,20 @@ class ServerOptions:
     store: Annotated[str | None, _option("store")] = None
     worker: Annotated[bool | None, _option("worker")] = None
     migrate: Annotated[bool | None, _option("migrate")] = None
+    tls_cert: Annotated[str | None, _option("tls_cert")] = None
+    tls_key: Annotated[str | None, _option("tls_key")] = None
+    behind_proxy: Annotated[bool | None, _option("behind_proxy")] = None
+    trusted_proxies: Annotated[list[str] | None, _list_option("trusted_proxies")] = None
+    visibility: Annotated[str | None, _option("visibility")] = None
+    tenant_functions: Annotated[list[str] | None, _list_option("tenant_functions")] = None
+    tenant_commands: Annotated[list[str] | None, _list_option("tenant_commands")] = None
+    jwt_keys: Annotated[str | None, _option("jwt_keys")] = None
+    jwt_audience: Annotated[str | None, _option("jwt_audience")] = None
+    jwt_issuer: Annotated[str | None, _option("jwt_issuer")] = None
+    jwt_tenant_claim: Annotated[str | None, _option("jwt_tenant_claim")] = None
+    jwt_user_claim: Annotated[str | None, _option("jwt_user_claim")] = None
+    jwt_scope_claim: Annotated[str | None, _option("jwt_scope_claim")] = None
+    metrics_listen: Annotated[str | None, _option("metrics_listen")] = None
     public_url: Annotated[str | None, _option("public_url")] = None
     allowed_hosts: Annotated[list[str] | None, _list_option("allowed_hosts")] = None
     functions: Annotated[
@@ -70,6 +84,7 @@ class ServerOptions:
     allow_hosts: Annotated[list[str] | None, _list_option("allow_hosts")] = None
     signing_key: Annotated[str | None, _option("signing_key")] = None
     secret_key: Annotated[list[str] | None, _list_option("secret_key")] = None
+    traces: Annotated[str | None, _option("traces")] = None
     allow_commands: Annotated[list[str] | None, _list_option("allow_commands")] = None
     allow_env: Annotated[list[str] | None, _list_option("allow_env")] = None
     allow_cwd: Annotated[list[str] | None, _list_option("allow_cwd")] = None
@@ -88,7 +103,6 @@ class ServerOptions:
     keep_days: Annotated[str | None, _option("keep_days")] = None
     log_level: Annotated[str | None, _option("log_level")] = None
     log_format: Annotated[str | None, _option("log_format")] = None
-    traces: Annotated[str | None, _option("traces")] = None
     max_per_user: Annotated[str | None, _option("max_per_user")] = None
     min_interval_minutes: Annotated[str | None, _option("min_interval_minutes")] = None
     max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None
@@ -96,13 +110,17 @@ class ServerOptions:
 
     def load(self) -> Loaded:
         """The effective settings."""
-        given = {field.name: _joined(getattr(self, field.name)) for field in fields(self) if field.name != "config"}
+        given = {
+            field.name: _joined(getattr(self, field.name), ";" if field.name.startswith("tenant_") else ",")
+            for field in fields(self)
+            if field.name != "config"
+        }
         return load(given, os.environ, self.config)
 
 
-def _joined(given: object) -> object:
-    """A repeated option means the same as one with commas."""
-    return ",".join(given) if isinstance(given, list) else given
+def _joined(given: object, separator: str) -> object:
+    """A repeated option means the same as one with separators."""
+    return separator.join(given) if isinstance(given, list) else given
 
 
 def serve(*, options: ServerOptions = ServerOptions()) -> int:

@@ -122,12 +122,17 @@ def _keys() -> Iterator[Callable[[float], bool]]:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        tty.setcbreak(terminal)
+        tty.setcbreak(terminal, termios.TCSANOW)  # what was typed before counts
 
         def wait(seconds: float) -> bool:
             ready, _, _ = select.select([terminal], [], [], seconds)
-            return bool(ready) and os.read(terminal, 1) in (b"q", b"Q", b"")
+            return bool(ready) and _ends(os.read(terminal, 64))
 
         yield wait
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _ends(keys: bytes) -> bool:
+    """Whether the typed keys end the view; the end of the input does, too."""
+    return not keys or b"q" in keys.lower()

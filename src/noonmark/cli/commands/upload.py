@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from noonmark.cli.options import Connection, Limit
+from noonmark.cli.options import Connection, ConnectionBesideKey, Limit
 from noonmark.cli.output import print_answer, print_json, print_line
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
@@ -28,7 +28,7 @@ def add(
         str | None,
         Parameter(show_default=False, help="An idempotency key; the same file and key again are the same upload."),
     ] = None,
-    connection: Connection = Connection(),
+    connection: ConnectionBesideKey = ConnectionBesideKey(),
 ) -> None:
     """Upload a file to the server, which stores it and emits the event file_uploaded."""
     with connect(connection) as remote:

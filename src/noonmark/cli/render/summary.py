@@ -15,7 +15,7 @@ from noonmark.core.policies.window import EndAction
 from noonmark.core.targets import CommandTarget, EventTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import PingTarget
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.triggers import EventTrigger, OnceTrigger
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,7 +96,9 @@ def _limits(declaration: Declaration) -> dict[str, str]:
     if declaration.expected_rate is not None:
         facts["Expected"] = _rate_words(declaration.expected_rate)
     if window is not None:
-        facts["Window"] = f"{duration_words(window.duration)}, {AT_THE_END[window.end_action]}"
+        is_last = window.end_action is EndAction.PAUSE and isinstance(declaration.trigger, OnceTrigger | None)
+        at_the_end = "then it is cancelled, as no further one opens" if is_last else AT_THE_END[window.end_action]
+        facts["Window"] = f"{duration_words(window.duration)}, {at_the_end}"
     return facts
 
 

@@ -60,7 +60,18 @@ def show_selected(answer: dict[str, Any], verb: str) -> None:
         for one in answer["schedules"]
     ]
     count = f"{answer['count']:,} {'schedule' if answer['count'] == 1 else 'schedules'}"
-    show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}")
+    show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}{_runs_of_selection(answer)}")
+
+
+def _runs_of_selection(answer: dict[str, Any]) -> str:
+    """What became of the runs of deleted schedules; nothing if there were none."""
+    stopped, unfinished = (
+        sum(one[field] or 0 for one in answer["schedules"]) for field in ("stopped_runs", "unfinished_runs")
+    )
+    said = f". Runs that were asked to stop: {stopped:,}" if stopped else ""
+    if unfinished:
+        said += f". Runs that go on: {unfinished:,}; `noonmark schedule delete ID --stop-running` stops those of one"
+    return said
 
 
 OCCURRENCE_OPTIONAL = ("UTC", "Origin")
@@ -220,6 +231,24 @@ def show_secrets(secrets: Sequence[dict[str, Any]]) -> None:
     titles = ["Secret", "Hosts", *times.titles("Set")]
     rows = [[secret["name"], ", ".join(secret["hosts"]), *times.cells(secret["updated_at_utc"])] for secret in secrets]
     show_table(titles, rows, _count(secrets, "secret"), optional=("UTC",))
+
+
+def show_keys(keys: Sequence[dict[str, Any]]) -> None:
+    times = local_times()
+    titles = ["Key", "Tenant", "User", "Scopes", "Name", "Status", *times.titles("Last used")]
+    rows = [
+        [
+            key["key_id"],
+            key["tenant"],
+            key["user"],
+            ", ".join(key["scopes"]),
+            (key["name"] or "-") + (" (agent)" if key["agent"] else ""),
+            key["status"],
+            *times.cells(key["last_used_at_utc"]),
+        ]
+        for key in keys
+    ]
+    show_table(titles, rows, _count(keys, "key"), optional=("UTC", "Name"))
 
 
 def show_audit_entries(entries: Sequence[dict[str, Any]], more: str) -> None:

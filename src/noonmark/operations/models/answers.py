@@ -262,6 +262,10 @@ class SelectedSchedule:
     """The run that was requested."""
     problem: str | None
     """Why it stays as it was; null if it does not."""
+    stopped_runs: int | None = None
+    """How many of its runs were asked to stop when it was deleted."""
+    unfinished_runs: int | None = None
+    """How many of its runs go on although it was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,6 +461,8 @@ class AuditEntry:
     revision_after: int | None
     reason: str | None
     request_id: str | None
+    key_id: str | None
+    """The API key that the caller used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -600,3 +606,52 @@ class SecretList:
     """All secrets, by name."""
 
     secrets: list[Secret]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """An API key without the key itself."""
+
+    key_id: str
+    """The public beginning of the key."""
+    tenant: str
+    user: str
+    scopes: list[str]
+    name: str | None
+    agent: bool
+    status: str
+    """active, expired or revoked."""
+    created_at_utc: datetime
+    expires_at_utc: datetime | None
+    revoked_at_utc: datetime | None
+    last_used_at_utc: datetime | None
+    """To the minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedKey(ApiKey):
+    """A new API key; no other answer contains the key."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPage(_Page):
+    """A page of API keys, oldest first."""
+
+    keys: list[ApiKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who the caller is, and what its key allows."""
+
+    tenant: str
+    """The tenant that it acts for."""
+    user: str
+    scopes: list[str]
+    all_tenants: bool
+    """Whether it may act for other tenants too, and on nodes and workers."""
+    key_id: str | None
+    agent: bool
+    expires_at_utc: datetime | None

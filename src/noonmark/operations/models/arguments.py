@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+from noonmark.core.api_key import MAX_NAME, Scope, scopes_of, tenant_or_all
 from noonmark.core.documents import named
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason as OccurrenceReason
@@ -18,6 +19,7 @@ from noonmark.operations.models.fields import (
     Id,
     Instant,
     Json,
+    Kind,
     Labels,
     Name,
     Object,
@@ -71,6 +73,23 @@ Count = Annotated[Any, raw({"type": "integer", "minimum": 1, "maximum": MAX_INTE
 SchedulePhases = Annotated[list[SchedulePhase], several(named(SchedulePhase))]
 Phases = Annotated[list[Phase], several(named(Phase))]
 Reasons = Annotated[list[OccurrenceReason], several(named(OccurrenceReason))]
+TenantName = Annotated[
+    str, Kind(tenant_or_all, {"type": "string", "pattern": "^([A-Za-z0-9_-][A-Za-z0-9._-]{0,62}|[*])$"})
+]
+KeyId = Annotated[str, text(high=128)]
+Scopes = Annotated[
+    frozenset[Scope],
+    Kind(
+        scopes_of,
+        {
+            "anyOf": [
+                {"type": "array", "items": {"enum": list(Scope)}, "minItems": 1, "maxItems": 8},
+                {"type": "string"},
+            ]
+        },
+    ),
+]
+Lifetime = Annotated[float, number(1, 3_155_760_000)]
 TriggerKinds = Annotated[list[str], several({name: name for name in KINDS})]
 
 
@@ -551,3 +570,46 @@ class AuditQuery(Arguments):
     schedule_id: Id | None = None
     limit: PageSize = USUAL_PAGE
     cursor: TimeCursor | None = None
+
+
+class NewKey(Arguments):
+    """An API key to create."""
+
+    scopes: Scopes
+    """read, write, run and admin, which includes the others; as an array, or as text with commas between."""
+    tenant: TenantName | None = None
+    """By default the caller's. Only a key of tenant `*` may name another, or `*` for all."""
+    user: Annotated[str, text(high=MAX_NAME)] | None = None
+    """The owner of what is made with the key; by default `local`."""
+    name: Name | None = None
+    """What the key is for."""
+    expires_in_seconds: Lifetime | None = None
+    """By default it does not expire."""
+    expires_at_utc: Instant | None = None
+    agent: Boolean = False
+    """Whether a program that decides by itself uses it, such as an AI agent."""
+
+
+class KeyQuery(Arguments):
+    """The API keys to list."""
+
+    tenant: TenantName | None = None
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class KeyRevocation(Arguments):
+    """An API key to revoke."""
+
+    key_id: KeyId
+    reason: Reason | None = None
+
+
+class KeyRotation(KeyRevocation):
+    """An API key to replace."""
+
+    grace_seconds: Annotated[float, number(0, 31_557_600)] = 0
+    """How long the old key is still good."""
+    expires_in_seconds: Lifetime | None = None
+    """By default the new key lasts as long as the old one did from its creation."""
+    expires_at_utc: Instant | None = None

@@ -9,6 +9,7 @@ from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NoonmarkError
 from noonmark.core.instants import parse_instant
 from noonmark.core.json_values import boolean_value, key_path, number_value
+from noonmark.operations.table import OPERATIONS, check_access
 from noonmark.server.dialects.models import CronServiceSchedule
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
@@ -177,6 +178,7 @@ def _extend(answer: ApiResponse, **more: Any) -> ApiResponse:  # noqa: ANN401 - 
 
 def _launch(request: ApiRequest) -> ApiResponse:
     """Run a workflow once, now; repeating the key returns the same run."""
+    check_access(OPERATIONS["schedule/create"], request.caller)
     if document := request.document(required=False):
         raise InvalidRequest("must be empty: this route takes query parameters", field=key_path(next(iter(document))))
     query = request.query(LAUNCHED)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.api_key import Scope
 from noonmark.core.documents import present
 from noonmark.core.errors import (
     InvalidRequest,
@@ -19,6 +21,7 @@ from noonmark.core.errors import (
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse_instant, to_micros
 from noonmark.core.json_values import boolean_value
 from noonmark.core.triggers import parse_trigger
+from noonmark.operations.table import check_scope
 from noonmark.server.dialects.models import NewTask, TaskChanges
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
@@ -211,7 +214,7 @@ RUNS_PER_READ = 1_000
 
 def handlers() -> dict[tuple[str, str], Handler]:
     """The handlers of these routes, by method and path."""
-    table: dict[tuple[str, str], Handler] = {
+    table: dict[tuple[str, str], Callable[[ApiRequest], ApiResponse]] = {
         # Creates run one at a time, so that concurrent ones on this server fill the quota exactly.
         ("POST", BASE): partial(_create, Lock()),
         ("GET", BASE): _list,
@@ -222,10 +225,16 @@ def handlers() -> dict[tuple[str, str], Handler]:
         ("POST", f"{ONE}/resume"): _resume,
         ("GET", f"{ONE}/runs"): _runs,
     }
-    return {route: partial(_with_their_names, handler) for route, handler in table.items()}
+    return {
+        (method, path): partial(_with_their_names, handler, Scope.READ if method == "GET" else Scope.WRITE)
+        for (method, path), handler in table.items()
+    }
 
 
-def _with_their_names(handler: Callable[[ApiRequest], ApiResponse], request: ApiRequest) -> ApiResponse:
+def _with_their_names(handler: Callable[[ApiRequest], ApiResponse], scope: Scope, request: ApiRequest) -> ApiResponse:
+    check_scope("this route", scope, request.caller)
+    # A change reads the schedule first, also for a key without the scope read.
+    request = replace(request, caller=replace(request.caller, scopes=request.caller.scopes | {Scope.READ}))
     try:
         return handler(request)
     except NoonmarkError as error:

@@ -1,4 +1,4 @@
-"""The listening socket of a server; loopback only, because there is no authentication yet."""
+"""The listening socket of a server. Beyond loopback, clients need TLS or a proxy that speaks it."""
 
 from __future__ import annotations
 
@@ -35,26 +35,32 @@ def listen(loaded: Loaded) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, *, is_tls: bool = False) -> str:
     """The URL of a listening socket."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if is_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def is_loopback(listener: socket.socket) -> bool:
+    """Whether only this machine can reach a listening socket."""
+    return ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
 def _address(loaded: Loaded) -> tuple[socket.AddressFamily, str]:
-    """Resolve the host; every address must be loopback."""
+    """Resolve the host; beyond loopback only if keys do not travel in plain text."""
     host = loaded.settings.host
     try:
         found = socket.getaddrinfo(host, loaded.settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise loaded.refuse("host", f"cannot resolve {host!r}; it must be 127.0.0.1, ::1 or localhost") from None
     addresses = [(family, str(where[0])) for family, _, _, _, where in found]
-    if not all(ip_address(address.partition("%")[0]).is_loopback for _, address in addresses):
+    is_local = all(ip_address(address.partition("%")[0]).is_loopback for _, address in addresses)
+    if not is_local and loaded.settings.tls_cert is None and not loaded.settings.behind_proxy:
         raise loaded.refuse(
             "host",
-            f"{host!r} can be reached from other machines, and there is no authentication yet: every client may do"
-            " everything. It must be 127.0.0.1, ::1 or localhost; to let others in, run a proxy with authentication on"
-            " this machine",
+            f"{host!r} can be reached from other machines, and keys would travel in plain text: give --tls-cert and"
+            " --tls-key, or --behind-proxy if a proxy speaks https for it; or listen on 127.0.0.1, ::1 or localhost",
         )
     return addresses[0]
 

@@ -68,6 +68,7 @@ def _fits(uow: UnitOfWork, row: Row, tenant: str, wanted: OccurrenceFilter) -> b
         and (wanted.since is None or time >= wanted.since)
         and (wanted.until is None or time <= wanted.until)
         and schedule.owner.tenant == tenant
+        and wanted.user in (None, schedule.owner.user)
         and all(schedule.declaration.labels.get(name) == value for name, value in wanted.labels.items())
     )
 

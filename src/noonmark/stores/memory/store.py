@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.api_key import ApiKey
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
@@ -480,8 +481,35 @@ class MemoryStore:
     def own_key(self) -> bytes:
         return self._uow.secrets.own_key
 
-    def _noted(self, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
-        """Add an audit entry, if a secret was changed."""
+    @atomic
+    def has_api_keys(self) -> bool:
+        return bool(self._uow.api_keys)
+
+    @atomic
+    def keep_api_key(self, key: ApiKey, *, most: int, note: AuditEntry | None = None) -> bool:
+        return self._noted(key.tenant, self._uow.api_keys.add(key, most) or None, note) is not None
+
+    @atomic
+    def find_api_key(self, key_id: str) -> ApiKey | None:
+        return self._uow.api_keys.find(key_id)
+
+    @atomic
+    def api_keys(self, tenant: str | None, limit: int, *, after: tuple[Micros, str] | None = None) -> list[ApiKey]:
+        return self._uow.api_keys.page(tenant, limit, after)
+
+    @atomic
+    def revoke_api_key(
+        self, key_id: str, *, at: Micros, successor: ApiKey | None = None, note: AuditEntry | None = None
+    ) -> ApiKey | None:
+        revoked = self._uow.api_keys.revoke(key_id, at, successor)
+        return None if revoked is None else self._noted(revoked.tenant, revoked, note)
+
+    @atomic
+    def use_api_keys(self, used: Mapping[str, Micros]) -> None:
+        self._uow.api_keys.use(used)
+
+    def _noted(self, tenant: str, changed: T | None, note: AuditEntry | None) -> T | None:
+        """Add an audit entry, if a secret or a key was changed."""
         if changed is not None and note is not None:
             self._uow.audit_log.add(tenant, note)
         return changed

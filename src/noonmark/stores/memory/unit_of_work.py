@@ -18,6 +18,7 @@ from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.run import in_place_of
 from noonmark.stores import own_key
+from noonmark.stores.memory.api_keys import ApiKeys
 from noonmark.stores.memory.audit_log import AuditLog
 from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
@@ -123,6 +124,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.nodes = NodeRegister()
         self.audit_log = AuditLog()
         self.secrets = SecretStore()
+        self.api_keys = ApiKeys()
         self._followers: defaultdict[Identity, set[int]] = defaultdict(set)
         """The schedules that depend on a schedule."""
         self._graph_versions: defaultdict[str, int] = defaultdict(int)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NOTE_COLUMNS = (
     "key", "tenant", "noted", "caller", "operation", "schedule_id", "uid", "revision_before", "revision_after",
-    "reason", "request_id",
+    "reason", "request_id", "key_id",
 )  # fmt: skip
 _TOLD = [name for name in NOTE_COLUMNS if name != "tenant"]
 _SELECTED = ", ".join(_TOLD)
@@ -31,7 +31,7 @@ def note_values(key: int, tenant: str, note: AuditEntry) -> tuple[Any, ...]:
     """The columns of an entry."""
     return (
         key, tenant, note.at, storable(note.caller), note.operation, note.schedule_id, note.uid, note.revision_before,
-        note.revision_after, _storable(note.reason), _storable(note.request_id),
+        note.revision_after, _storable(note.reason), _storable(note.request_id), note.key_id,
     )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def _forget(session: Session, table: str, found: list[Values]) -> int:
 
 
 def _note(columns: tuple[Any, ...]) -> AuditEntry:
-    key, noted, caller, operation, schedule_id, uid, before, after, reason, request_id = columns
+    key, noted, caller, operation, schedule_id, uid, before, after, reason, request_id, key_id = columns
     return AuditEntry(
         key=key,
         at=noted,
@@ -86,6 +86,7 @@ def _note(columns: tuple[Any, ...]) -> AuditEntry:
         revision_after=after,
         reason=reason,
         request_id=request_id,
+        key_id=key_id,
     )
 
 

@@ -168,10 +168,14 @@ _WRITTEN = {
     """,
     "notes": """
         key:key tenant:text noted:instant caller:text operation:text schedule_id:text? uid:text? revision_before:count?
-        revision_after:count? reason:text? request_id:text?
+        revision_after:count? reason:text? request_id:text? key_id:text?
     """,
     "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
     "secrets": "key:key tenant:text name:text hosts:array sealed:text created:instant updated:instant",
+    "api_keys": """
+        key:key key_id:text digest:text tenant:text username:text scopes:array name:text? is_agent:flag created:instant
+        expires:instant? revoked:instant? used:instant?
+    """,
     "nodes": """
         name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant
         seen:instant left_at:instant?

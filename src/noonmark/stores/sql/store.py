@@ -13,7 +13,7 @@ from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
-from noonmark.stores.sql import audit_log, claims, clock_repair, fast_path, nodes, secret_store
+from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.dependencies import graph
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.api_key import ApiKey
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
@@ -444,6 +445,37 @@ class SqlStore(ABC):
             {tenant}, lambda uow: _noted(uow, tenant, secret_store.delete(uow.session, tenant, name), note)
         )
 
+    def has_api_keys(self) -> bool:
+        return self._autocommit(lambda uow: api_keys.are_there(uow.session))
+
+    def keep_api_key(self, key: ApiKey, *, most: int, note: AuditEntry | None = None) -> bool:
+        def keep(uow: UnitOfWork) -> bool:
+            is_kept = api_keys.add(uow.session, key, most=most)
+            return _noted(uow, key.tenant, is_kept or None, note) is not None
+
+        return self._write_locked({key.tenant}, keep)
+
+    def find_api_key(self, key_id: str) -> ApiKey | None:
+        return self._autocommit(lambda uow: api_keys.find(uow.session, key_id))
+
+    def api_keys(self, tenant: str | None, limit: int, *, after: tuple[Micros, str] | None = None) -> list[ApiKey]:
+        return self._read(lambda uow: api_keys.page(uow.session, tenant, limit, after))
+
+    def revoke_api_key(
+        self, key_id: str, *, at: Micros, successor: ApiKey | None = None, note: AuditEntry | None = None
+    ) -> ApiKey | None:
+        known = self.find_api_key(key_id)
+        if known is None:
+            return None
+
+        def revoke(uow: UnitOfWork) -> ApiKey | None:
+            return _noted(uow, known.tenant, api_keys.revoke(uow.session, key_id, at=at, successor=successor), note)
+
+        return self._write_locked({known.tenant}, revoke)
+
+    def use_api_keys(self, used: Mapping[str, Micros]) -> None:
+        self._write_unlocked(lambda uow: api_keys.use(uow.session, used))
+
     def set_aside(self, uid: str, problem: str) -> None:
         self._write_unlocked(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))
         self._schedule_cache.damage.note("schedule_states", uid, problem)
@@ -469,8 +501,8 @@ def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:
     claims.end_orphan_rows(uow.session, keys)
 
 
-def _noted(uow: UnitOfWork, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
-    """Add an audit entry, if a secret was changed."""
+def _noted(uow: UnitOfWork, tenant: str, changed: T | None, note: AuditEntry | None) -> T | None:
+    """Add an audit entry, if a secret or a key was changed."""
     if changed is not None and note is not None:
         uow.add_audit_entry(tenant, note)
     return changed

@@ -89,12 +89,16 @@ class SupervisorClient:
                 raise OSError("this node is stopping")
             if self._process is not None and self._process.poll() is not None:
                 self._disconnect()
-            if self._listener is None:
-                self._start_supervisor()
-            assert self._listener is not None  # noqa: S101 - it was just created
-            socket.send_fds(self._listener, [b"+"], fds)
+            if self._listener is not None:
+                try:
+                    socket.send_fds(self._listener, [b"+"], fds)
+                except (BrokenPipeError, ConnectionResetError):  # it was killed, and only its socket is gone so far
+                    self._disconnect()
+                else:
+                    return
+            socket.send_fds(self._start_supervisor(), [b"+"], fds)
 
-    def _start_supervisor(self) -> None:
+    def _start_supervisor(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         command = [os.fsdecode(get_executable()), "-I", "-S", "-X", "utf8", supervisor.__file__]
         try:
@@ -113,6 +117,7 @@ class SupervisorClient:
         finally:
             theirs.close()
         self._listener = ours
+        return ours
 
     def _disconnect(self) -> None:
         if self._listener is not None:

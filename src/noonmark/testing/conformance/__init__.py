@@ -11,6 +11,7 @@ plain functions, as in `noonmark.ports.store`.
 from noonmark.testing.conformance import (
     admission,
     alerts,
+    api_keys,
     audit_log,
     cancellation,
     claims,
@@ -36,6 +37,7 @@ __all__ = [
     "HandClock",
     "admission",
     "alerts",
+    "api_keys",
     "audit_log",
     "cancellation",
     "claims",

@@ -29,6 +29,7 @@ PRIMARY = {
     "notes": ("key",),
     "idempotency_keys": ("key",),
     "secrets": ("key",),
+    "api_keys": ("key",),
     "nodes": ("name",),
     "leadership": ("key",),
     "served_routes": ("route",),

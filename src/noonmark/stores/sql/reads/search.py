@@ -67,8 +67,11 @@ class _Scan:
         self._wanted = wanted
         self._before = before
         lines = [label_line(name, value) for name, value in wanted.labels.items()]
+        of_schedule: list[tuple[str, Any]] = [] if wanted.user is None else [("username = ?", wanted.user)]
+        of_schedule += [(_HAS_LABELS, lines)] if lines else []
+        more = "".join(f" AND {condition}" for condition, _ in of_schedule)
         conditions: list[tuple[str, tuple[Any, ...]]] = [
-            (_OF_TENANT.format(more=f" AND {_HAS_LABELS}" if lines else ""), (tenant, lines) if lines else (tenant,))
+            (_OF_TENANT.format(more=more), (tenant, *(value for _, value in of_schedule)))
         ]
         if wanted.phases:
             conditions.append(("phase IN EACH(text)", (sorted(wanted.phases),)))

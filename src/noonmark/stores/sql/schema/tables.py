@@ -358,6 +358,7 @@ notes = Table(
     Column("revision_after", Integer),
     Column("reason", Text),
     Column("request_id", Text),
+    Column("key_id", Text),
 )
 index("notes_in_order", notes, "tenant, key")
 index("notes_of_schedule", notes, "tenant, schedule_id, key")
@@ -387,6 +388,26 @@ secrets = Table(
     instant("updated", required=True),
 )
 index("secrets_by_name", secrets, "tenant, name", unique=True)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("key_id", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("username", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("name", Text),
+    flag("is_agent"),
+    instant("created", required=True),
+    instant("expires"),
+    instant("revoked"),
+    instant("used"),
+)
+index("api_keys_by_id", api_keys, "key_id", unique=True)
+index("api_keys_of_tenant", api_keys, "tenant, created, key_id")
+index("api_keys_by_creation", api_keys, "created, key_id")
 
 nodes = Table(
     "nodes",

@@ -1,0 +1,46 @@
+"""Which functions and commands a tenant may use, of those that nodes offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from noonmark.core.api_key import EVERY_TENANT
+from noonmark.core.targets.command import CommandTarget
+from noonmark.core.targets.work import FunctionTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.targets import Target
+
+ANY_NAME = "*"
+
+if TYPE_CHECKING:
+    Names = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPermissions:
+    """Names by tenant; None allows every tenant everything.
+
+    The entry of `*` is for tenants that have none of their own. Without it, they may use nothing. The name `*` is any.
+    """
+
+    functions: Names | None = None
+    commands: Names | None = None
+
+    def problem(self, tenant: str, target: Target) -> tuple[str, str] | None:
+        """The field that the tenant may not declare like this, and why; None if it may."""
+        if isinstance(target, FunctionTarget) and not _allows(self.functions, tenant, target.function):
+            return "target.function", f"the tenant {tenant!r} may not use this function (see --tenant-functions)"
+        if isinstance(target, CommandTarget) and not _allows(self.commands, tenant, target.argv[0]):
+            return "target.argv", f"the tenant {tenant!r} may not run this program (see --tenant-commands)"
+        return None
+
+
+def _allows(names: Names | None, tenant: str, name: str) -> bool:
+    if names is None:
+        return True
+    allowed = names.get(tenant, names.get(EVERY_TENANT, frozenset()))
+    return name in allowed or ANY_NAME in allowed

@@ -1,0 +1,208 @@
+"""Access: who makes a request, by the key or the token in its Authorization header.
+
+Without any key in the store, and without keys for tokens, every caller is the local administrator: then the server
+listens on loopback only. From the first key on, every call needs one; health checks and pings do not, and a receiver
+ends the work that it has accepted with the token of that delivery.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from anyio import CapacityLimiter, to_thread
+
+from noonmark.core.api_key import (
+    DEFAULT_TENANT,
+    EVERY_TENANT,
+    ApiKey,
+    Scope,
+    Standing,
+    granted,
+    id_of,
+    is_same_key,
+    tenant_name,
+)
+from noonmark.core.errors import InvalidRequest, NotAllowed, Unauthenticated
+from noonmark.core.schedule import Owner
+from noonmark.core.signatures import check_token, token_keys
+from noonmark.operations.service import LOCAL, Caller
+from noonmark.server.problems import HttpError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from noonmark.core.instants import Micros
+    from noonmark.operations.key_cache import KeyCache
+    from noonmark.operations.service import Service
+
+SOURCE = "rest"
+TENANT_HEADER = "noonmark-tenant"
+"""Names the tenant that a key of tenant `*` acts for."""
+MAX_CREDENTIAL = 16_384
+_BEARER = re.compile(r"bearer +([!-~]+) *", re.IGNORECASE | re.ASCII)
+_CALLBACK = re.compile(r"/occurrences/([A-Za-z0-9._:-]{1,128})/(?:complete|fail)", re.ASCII)
+_UNLIMITED = CapacityLimiter(math.inf)
+_REALM = 'Bearer realm="noonmark"'
+
+
+class Tokens(Protocol):
+    """Checks signed tokens of another issuer."""
+
+    def caller(self, token: str, *, now: Micros) -> Caller:
+        """The caller that a token names; Unauthenticated if it is not good."""
+
+
+class Access:
+    """Finds the caller of each request."""
+
+    def __init__(
+        self, service: Service, keys: KeyCache, *, sees_own_only: bool = False, tokens: Tokens | None = None
+    ) -> None:
+        """With `sees_own_only`, a user who is not an administrator sees the own schedules, not all of the tenant."""
+        self._service, self._keys, self._tokens = service, keys, tokens
+        self._sees_own_only = sees_own_only
+
+    async def caller(self, request: Request) -> Caller:
+        """The caller of a request; 401 if the request has no good key."""
+        credential = _credential(request)
+        caller = self._find_cached(credential)
+        if caller is None:
+            caller = await to_thread.run_sync(self._find, credential, limiter=_UNLIMITED)
+        if self._keys.is_write_due:
+            await to_thread.run_sync(self._keys.write, limiter=_UNLIMITED)
+        return self._for_tenant(caller, request.headers.getlist(TENANT_HEADER))
+
+    def is_callback(self, request: Request) -> bool:
+        """Whether a request without a key may be the report of a receiver, with the token of its delivery."""
+        return (
+            request.method == "POST"
+            and "authorization" not in request.headers
+            and _CALLBACK.fullmatch(request.scope["path"]) is not None
+        )
+
+    async def receiver(self, request: Request, body: bytes) -> Caller:
+        """The receiver that reports the end of its work; 401 unless it has the token of the delivery."""
+        return await to_thread.run_sync(self._receiver, request.scope["path"], body, limiter=_UNLIMITED)
+
+    def _find_cached(self, credential: str | None) -> Caller | None:
+        """The caller, if that needs no store."""
+        if not self._keys.is_known():
+            return None
+        if self._is_open():
+            return LOCAL
+        key_id = None if credential is None else id_of(credential)
+        key = None if key_id is None else self._keys.cached(key_id)
+        return None if credential is None or key is None else self._check_key(credential, key)
+
+    def _find(self, credential: str | None) -> Caller:
+        if self._is_open():
+            return LOCAL
+        if credential is None:
+            raise unauthenticated("this server needs a key: send it as `Authorization: Bearer KEY`")
+        key_id = id_of(credential)
+        if key_id is not None:
+            return self._check_key(credential, self._keys.find(key_id))
+        if self._tokens is None or credential.count(".") != 2:
+            _refuse()
+        try:
+            return self._limited(self._tokens.caller(credential, now=self._keys.now()))
+        except Unauthenticated as error:
+            raise unauthenticated(error.message, is_given=True) from None
+
+    def _is_open(self) -> bool:
+        return self._tokens is None and not self._keys.has_keys()
+
+    def _check_key(self, credential: str, key: ApiKey | None) -> Caller:
+        if not is_same_key(credential, key) or key is None:
+            _refuse()
+        now = self._keys.now()
+        if (standing := key.standing(now)) is not Standing.ACTIVE:
+            raise unauthenticated(f"the key is {standing}", is_given=True)
+        self._keys.use(key.key_id, now)
+        return self._limited(caller_of(key))
+
+    def _limited(self, caller: Caller) -> Caller:
+        """The caller as far as the setting for visibility lets it see."""
+        if self._sees_own_only and not caller.is_admin and not caller.is_root:
+            return replace(caller, sees_own_only=True)
+        return caller
+
+    def _for_tenant(self, caller: Caller, named: list[str]) -> Caller:
+        """The caller on behalf of the tenant that the request names, if it may act for that."""
+        if not named:
+            return caller
+        try:
+            tenant = tenant_name(named[0] if len(named) == 1 else None)
+        except ValueError as error:
+            raise InvalidRequest(str(error), field="Noonmark-Tenant") from None
+        if tenant != caller.owner.tenant and not caller.is_root:
+            raise NotAllowed(
+                "must be the tenant of your key; only one of tenant * acts for others", field="Noonmark-Tenant"
+            )
+        return replace(caller, owner=replace(caller.owner, tenant=tenant))
+
+    def _receiver(self, path: str, body: bytes) -> Caller:
+        if self._is_open():
+            return LOCAL
+        token, found = _token_in(body), _CALLBACK.fullmatch(path)
+        store = self._service.store
+        occurrence = None if found is None or token is None else store.occurrence(found[1])
+        snapshot = None if occurrence is None else store.snapshot(occurrence.uid)
+        if token is not None and occurrence is not None and snapshot is not None:
+            keys = token_keys(self._service.keys, store.own_key())
+            try:
+                check_token(token, keys, occurrence_id=occurrence.id, fence=occurrence.fence)
+            except NotAllowed:
+                pass
+            else:
+                owner = snapshot.schedule.owner
+                return Caller(owner=owner, name="receiver", source=SOURCE, scopes=frozenset({Scope.RUN}), is_root=False)
+        raise unauthenticated("this server needs a key, or the token of the delivery")
+
+
+def caller_of(key: ApiKey) -> Caller:
+    """The caller that a key stands for."""
+    is_root = key.tenant == EVERY_TENANT
+    return Caller(
+        owner=Owner(tenant=DEFAULT_TENANT if is_root else key.tenant, user=key.user),
+        name=key.user,
+        source=SOURCE,
+        scopes=granted(key.scopes),
+        is_root=is_root,
+        key_id=key.key_id,
+        expires=key.expires,
+        is_agent=key.is_agent,
+    )
+
+
+def unauthenticated(message: str, *, is_given: bool = False) -> HttpError:
+    """The answer to a request without a good key; it repeats nothing of the request."""
+    challenge = f'{_REALM}, error="invalid_token"' if is_given else _REALM
+    return HttpError(401, Unauthenticated.code, message, headers={"WWW-Authenticate": challenge})
+
+
+def _refuse() -> NoReturn:
+    raise unauthenticated("the key is not known to this server", is_given=True)
+
+
+def _credential(request: Request) -> str | None:
+    """What the Authorization header gives; None if there is none."""
+    given = request.headers.getlist("authorization")
+    if not given:
+        return None
+    found = _BEARER.fullmatch(given[0]) if len(given) == 1 and len(given[0]) <= MAX_CREDENTIAL else None
+    return "" if found is None else found[1]
+
+
+def _token_in(body: bytes) -> str | None:
+    """The token in the body of a report; whatever else is wrong with the body is found later."""
+    try:
+        document: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    token = document.get("token") if isinstance(document, dict) else None
+    return token if isinstance(token, str) else None

@@ -1,0 +1,132 @@
+"""API keys: how they are written, compared and judged."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.api_key import (
+    ALL_SCOPES,
+    DRAWN_BYTES,
+    ApiKey,
+    Scope,
+    Standing,
+    digest_of,
+    first_key_problem,
+    granted,
+    id_of,
+    is_same_key,
+    scopes_of,
+    tenant_name,
+    tenant_or_all,
+    write_key,
+)
+
+DRAWN = bytes(range(DRAWN_BYTES))
+KEY_ID, KEY = write_key(DRAWN)
+STORED = ApiKey(
+    key_id=KEY_ID, digest=digest_of(KEY), tenant="acme", user="ada", scopes=frozenset({Scope.READ}), created=5
+)
+
+
+def test_a_key_has_a_public_beginning_and_256_bits():
+    assert re.fullmatch(r"nm_live_[0-9a-z]{6}_[0-9A-Za-z]{43}", KEY)
+    assert KEY.startswith(f"{KEY_ID}_")
+    assert 62**43 > 2**256
+
+
+@pytest.mark.parametrize("bit", [0, 7, 100, 255])
+def test_every_random_bit_of_a_key_counts(bit):
+    changed = bytearray(DRAWN)
+    changed[8 + bit // 8] ^= 1 << (bit % 8)
+    key_id, key = write_key(bytes(changed))
+    assert key_id == KEY_ID
+    assert key != KEY
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        KEY[:-1],
+        f"{KEY}0",
+        KEY.upper(),
+        KEY.replace("live", "test"),
+        f" {KEY}",
+        f"{KEY}\n",
+        KEY.replace("_", "-"),
+        "é",
+    ],
+)
+def test_what_is_not_written_like_a_key_has_no_id(text):
+    assert id_of(text) is None
+
+
+def test_a_key_is_compared_by_its_digest():
+    assert id_of(KEY) == KEY_ID
+    assert is_same_key(KEY, STORED)
+    assert not is_same_key(KEY[:-1] + ("0" if KEY[-1] != "0" else "1"), STORED)
+    assert not is_same_key(KEY, None)
+    assert not is_same_key("\ud800", STORED)
+    assert STORED.digest not in repr(STORED)
+
+
+@pytest.mark.parametrize(
+    ("expires", "revoked", "now", "standing"),
+    [
+        (None, None, 10, Standing.ACTIVE),
+        (10, None, 9, Standing.ACTIVE),
+        (10, None, 10, Standing.EXPIRED),
+        (None, 10, 9, Standing.ACTIVE),
+        (None, 10, 10, Standing.REVOKED),
+        (10, 10, 10, Standing.REVOKED),
+    ],
+)
+def test_a_key_is_good_until_it_expires_or_is_revoked(expires, revoked, now, standing):
+    assert replace(STORED, expires=expires, revoked=revoked).standing(now) is standing
+
+
+@pytest.mark.parametrize(("before", "at", "after"), [(None, 7, 7), (5, 7, 5), (7, 5, 5)])
+def test_a_revocation_is_never_put_off(before, at, after):
+    assert replace(STORED, revoked=before).revoke(at).revoked == after
+
+
+def test_admin_includes_the_other_scopes():
+    assert granted([Scope.ADMIN]) == ALL_SCOPES
+    assert granted([Scope.READ, Scope.RUN]) == {Scope.READ, Scope.RUN}
+
+
+@pytest.mark.parametrize("given", ["read,run", "run read", ["read", "run"], ("run", "read"), "read, run"])
+def test_scopes_are_a_list_or_text(given):
+    assert scopes_of(given) == {Scope.READ, Scope.RUN}
+
+
+@pytest.mark.parametrize("given", ["", [], "root", ["read", 1], None, {"read": 1}, 7, ["read"] * 9])
+def test_other_scopes_are_refused(given):
+    with pytest.raises(ValueError, match="must be one or several of read, write, run, admin"):
+        scopes_of(given)
+
+
+@pytest.mark.parametrize("name", ["acme", "a", "A-1_b.c", "0" * 63])
+def test_a_tenant_has_a_plain_name(name):
+    assert tenant_name(name) == tenant_or_all(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "0" * 64, "é", "a/b", None, 3, "a\n"])
+def test_other_names_of_tenants_are_refused(name):
+    with pytest.raises(ValueError, match="must be the name of a tenant"):
+        tenant_or_all(name)
+
+
+def test_a_star_is_every_tenant():
+    assert tenant_or_all("*") == "*"
+    with pytest.raises(ValueError, match="must be the name of a tenant"):
+        tenant_name("*")
+
+
+@pytest.mark.parametrize(
+    ("tenant", "scopes", "is_fine"),
+    [("*", [Scope.ADMIN], True), ("*", [Scope.READ], False), ("acme", [Scope.ADMIN], False)],
+)
+def test_the_first_key_rules_everything(tenant, scopes, is_fine):
+    assert (first_key_problem(tenant, scopes) is None) is is_fine

@@ -1,0 +1,190 @@
+"""A server that other machines can reach: it needs a key, and TLS or a proxy that speaks it."""
+
+import asyncio
+import json
+import socket
+import ssl
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from urllib.error import HTTPError
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from noonmark.client import Client
+from noonmark.core.errors import Unreachable
+from noonmark.server.guard import Guard
+from noonmark.server.metrics_listener import MetricsListener
+from noonmark.server.requests import HttpSettings
+from noonmark.server.transport.tls import Certificate
+from tests.cli.runner import call
+from tests.cli.terminal import PATIENCE
+from tests.embedded.waiting import SOON, eventually
+from tests.service.server import launch, serving
+
+ANYWHERE = "0.0.0.0"  # noqa: S104 - that is what is tested
+
+
+def write_certificate(folder, *, password=None):
+    """Write a certificate for this machine and its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "here")])
+    now = datetime.now(UTC)  # noqa: TID251 - a certificate is valid from now on
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    how = NoEncryption() if password is None else BestAvailableEncryption(password)
+    (folder / "cert.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how))
+    return made
+
+
+def presented(port):
+    """The certificate that a server presents."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), SOON) as line, context.wrap_socket(line) as secured:
+        return x509.load_der_x509_certificate(secured.getpeercert(binary_form=True))
+
+
+def ask(url, folder, **headers):
+    context = ssl.create_default_context(cafile=folder / "cert.pem")
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own server
+    with urllib.request.urlopen(request, context=context, timeout=SOON) as answer:  # noqa: S310 - likewise
+        return answer.headers, json.loads(answer.read())
+
+
+def first_key(folder):
+    store = f"sqlite:///{folder / 'noonmark.db'}"
+    return call("key", "create", "--store", store, "--tenant", "*", "--scopes", "admin", "--json").json["key"]
+
+
+def test_beyond_loopback_it_needs_a_key_and_tls(tmp_path):
+    write_certificate(tmp_path)
+    secured = ("--host", ANYWHERE, "--tls-cert", "cert.pem", "--tls-key", "key.pem", "--no-worker")
+    without = launch(tmp_path, *secured, name="without")
+    assert without.process.wait(PATIENCE) == 2
+    assert "there is no key yet" in without.log
+    assert "noonmark key create --store sqlite:///noonmark.db --tenant '*' --scopes admin" in without.log
+    key = first_key(tmp_path)
+    with serving(tmp_path, *secured, "--metrics-listen", "127.0.0.1:0") as server:
+        url = f"https://127.0.0.1:{server.port}"
+        assert server.url.startswith("https://0.0.0.0:")
+        headers, found = ask(f"{url}/whoami", tmp_path, Authorization=f"Bearer {key}", Host="any.example.org")
+        assert found["all_tenants"]
+        assert headers["Strict-Transport-Security"] == "max-age=31536000"
+        for path in ("/whoami", "/metrics", "/openapi.json"):
+            with pytest.raises(HTTPError, match="401"):
+                ask(f"{url}{path}", tmp_path)
+        with pytest.raises(Unreachable), Client(url, key=key) as client:
+            client.whoami()  # it does not trust this certificate
+        again = write_certificate(tmp_path)
+        eventually(lambda: presented(server.port) == again)
+        (tmp_path / "cert.pem").write_text("broken")
+        eventually(lambda: "the old one stays" in server.log)
+        assert presented(server.port) == again
+        assert "without a key" in server.log
+        server.stop()
+        secret = key.rpartition("_")[2]
+        assert secret not in server.log
+        assert secret not in server.printed
+        assert secret.encode() not in (tmp_path / "noonmark.db").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--behind-proxy",), "behind_proxy: other machines can reach this server, and there is no key yet"),
+        (("--tls-cert", "cert.pem"), "tls_cert: needs --tls-key beside it"),
+        (("--jwt-keys", "HS256:short"), "jwt_keys: the secret after HS256: must have at least 32 bytes"),
+    ],
+)
+def test_a_server_that_would_be_open_does_not_start(tmp_path, arguments, said):
+    server = launch(tmp_path, "--no-worker", *arguments)
+    assert server.process.wait(PATIENCE) == 2
+    assert f"noonmark: {said}" in server.log
+
+
+def test_a_certificate_is_checked(tmp_path):
+    write_certificate(tmp_path)
+    files = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    assert Certificate(*files).context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ValueError, match="cannot be read"):
+        Certificate(files[0], str(tmp_path / "missing.pem"))
+    write_certificate(tmp_path, password=b"secret")
+    with pytest.raises(ValueError, match="cannot be used"):
+        Certificate(*files)
+
+
+class Told:
+    """Metrics that are told."""
+
+    def render(self):
+        return b"up 1\n"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_metrics_have_an_address_of_their_own(host):
+    listener = MetricsListener(host, 0, Told())
+    listener.start()
+    try:
+        where = f"[{host}]" if ":" in host else host
+        base = f"http://{where}:{listener.port}"
+        with urllib.request.urlopen(f"{base}/metrics", timeout=SOON) as answer:  # noqa: S310 - our own server
+            assert (answer.headers["Content-Type"][:10], answer.read()) == ("text/plain", b"up 1\n")
+        with pytest.raises(HTTPError, match="404"):
+            urllib.request.urlopen(f"{base}/schedules", timeout=SOON)  # noqa: S310 - likewise
+    finally:
+        listener.close()
+
+
+async def seen_through(settings, client, headers):
+    """The scheme and the client that an application sees."""
+    found = {}
+
+    async def app(scope, receive, send):
+        found.update(scope)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    pairs = [(name.lower().encode(), value.encode()) for name, value in [("Host", "localhost"), *headers]]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": pairs, "client": client, "scheme": "http"}
+    await Guard(app, settings=settings, fresh_id=lambda: "id")(scope, None, send)
+    secured = any(name == b"strict-transport-security" for name, _ in sent[0]["headers"])
+    return found["client"][0], found["scheme"], secured
+
+
+PROXIED = [("X-Forwarded-For", "203.0.113.9, 198.51.100.7, 10.0.0.2"), ("X-Forwarded-Proto", "https")]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "client", "headers", "seen"),
+    [
+        (("10.0.0.0/8",), "10.0.0.1", PROXIED, ("198.51.100.7", "https", True)),
+        (("10.0.0.0/8",), "192.0.2.1", PROXIED, ("192.0.2.1", "http", False)),
+        ((), "10.0.0.1", PROXIED, ("10.0.0.1", "http", False)),
+        (("10.0.0.0/8",), "10.0.0.1", [], ("10.0.0.1", "http", False)),
+        (("10.0.0.1",), "10.0.0.1", [("X-Forwarded-For", "nonsense")], ("10.0.0.1", "http", False)),
+        (("10.0.0.1",), "10.0.0.1", [("X-Forwarded-Proto", "gopher")], ("10.0.0.1", "http", False)),
+        (("::1",), "::1", [("X-Forwarded-For", "2001:db8::5")], ("2001:db8::5", "http", False)),
+    ],
+)
+def test_proxy_headers_count_from_trusted_proxies_only(trusted, client, headers, seen):
+    settings = HttpSettings(trusted_proxies=trusted)
+    assert asyncio.run(seen_through(settings, (client, 5), headers)) == seen
