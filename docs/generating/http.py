@@ -28,6 +28,7 @@ TITLES = {
     "whoami": "The caller",
     "signing": "Signatures",
     "node": "Nodes",
+    "workload": "The workload",
     "doctor": "The doctor",
     "audit": "The audit log",
     "worker": "The worker",

@@ -169,6 +169,7 @@ METHODS = {
     "key/rotate": Method("rotate_key", ("key_id",)),
     "whoami": Method("whoami"),
     "node/list": Method("nodes", (), "nodes"),
+    "workload": Method("workload"),
     "doctor": Method("doctor"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),

@@ -362,6 +362,7 @@ def node_document(node: NodeRecord) -> dict[str, Any]:
         "capacity": node.capacity,
         "load": node.load,
         "version": node.version,
+        "zone_data": node.zone_data,
         "started_at_utc": text(node.started),
         "seen_at_utc": text(node.seen),
         "left_at_utc": text(node.left),
