@@ -29,6 +29,7 @@ TITLES = {
     "limits": "Limits",
     "signing": "Signatures",
     "node": "Nodes",
+    "workload": "The workload",
     "doctor": "The doctor",
     "audit": "The audit log",
     "worker": "The worker",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING
+from zoneinfo import TZPATH
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule
 from noonmark.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from noonmark.core.targets.permissions import TargetPermissions
+    from noonmark.operations.diagnosis import Disk
     from noonmark.ports.clock import Clock
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
@@ -201,3 +204,36 @@ def node_name() -> str:
     import socket
 
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def zone_data_version(folders: Sequence[str] = TZPATH) -> str:
+    """The version of the time zone data that this process uses, such as 2026a; empty if that is unknown.
+
+    As in Python, the data of the operating system are used where it has them, else the package tzdata.
+    """
+    from pathlib import Path
+
+    for folder in map(Path, folders):
+        if (folder / "UTC").exists():
+            for name in ("tzdata.zi", "+VERSION"):
+                with suppress(OSError, IndexError), (folder / name).open(encoding="utf-8") as stream:
+                    return stream.readline(100).split()[-1]
+            return ""
+    import tzdata
+
+    return str(tzdata.IANA_VERSION)
+
+
+def disk_space(store: str, uploads: Path | None) -> list[Disk]:
+    """The space for the file of a store and for uploads; nothing for a store on another machine."""
+    import shutil
+
+    from noonmark.operations.diagnosis import Disk
+
+    found = []
+    for what, path in (("the store", file_of(store)), ("uploads", uploads)):
+        folder = None if path is None else next((one for one in path.parents if one.is_dir()), None)
+        if folder is not None:
+            with suppress(OSError):
+                found.append(Disk(what=what, path=str(folder), free=shutil.disk_usage(folder).free))
+    return found

@@ -299,3 +299,19 @@ def test_errors_speak_of_python_values(kit, options, message):
     with pytest.raises(InvalidSchedule) as refused:
         kit.scheduler.schedule(fail, **options)
     assert message in str(refused.value)
+
+
+def test_documents_of_policies_take_timedeltas(kit):
+    job = kit.scheduler.schedule(
+        fail,
+        trigger=NEVER,
+        misfire={
+            "type": "catch_up_within",
+            "window_seconds": timedelta(hours=2),
+            "grace_seconds": timedelta(minutes=1),
+        },
+        retries={"max_attempts": 3, "backoff_seconds": timedelta(seconds=5)},
+    )
+    declared = kit.scheduler._find(job).schedule.declaration.to_document()
+    assert (declared["misfire_policy"]["window_seconds"], declared["misfire_policy"]["grace_seconds"]) == (7200, 60)
+    assert declared["retry_policy"]["backoff_seconds"] == 5

@@ -170,6 +170,7 @@ METHODS = {
     "whoami": Method("whoami"),
     "limits/get": Method("limits"),
     "node/list": Method("nodes", (), "nodes"),
+    "workload": Method("workload"),
     "doctor": Method("doctor"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),

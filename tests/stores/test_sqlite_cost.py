@@ -84,6 +84,8 @@ def a_day_of_work(bench):
     store.routes("test")
     store.next_time([ROUTE, "http"])
     store.backlog(bench.now, 9)
+    store.workload(now=bench.now, limit=9)
+    store.workload(now=bench.now, limit=9, tenant="acme")
     store.prune(before=bench.now - SECOND, keep=100, limit=10)
     skipped = [
         factories.occurrence(made[0], manual(f"{n}"), nominal=n, phase=Phase.SKIPPED, reason=Reason.PAUSED)

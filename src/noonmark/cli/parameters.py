@@ -146,7 +146,7 @@ class FunctionCommand(click.Command):
             [field.dest, *field.names],
             required=field.is_required,
             multiple=field.is_repeatable,
-            type=click.INT if field.kind is int else click.STRING,
+            type={int: click.INT, float: click.FLOAT}.get(field.kind, click.STRING),
             shell_complete=complete,
         )
 
@@ -361,7 +361,7 @@ def _completion(
 def _type(field: Field) -> str:
     if field.kind is bool:
         return ""
-    kind = field.says.value or value_of(field.names, "NUMBER" if field.kind is int else "TEXT")
+    kind = field.says.value or value_of(field.names, "NUMBER" if field.kind in (int, float) else "TEXT")
     return f"{kind}..." if field.is_repeatable else kind
 
 

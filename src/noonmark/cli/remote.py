@@ -213,13 +213,15 @@ class StoreRemote:
         """The service over a store that is not open yet."""
         from noonmark.operations.service import Service  # noqa: PLC0415 - --server needs none of these
         from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
-        from noonmark.wiring import fresh_id, make_store  # noqa: PLC0415 - likewise
+        from noonmark.wiring import disk_space, fresh_id, make_store, zone_data_version  # noqa: PLC0415 - likewise
 
         return Service(
             store=make_store(self._url, self._clock, migrates=False, creates_file=creates_file),
             lookahead=Timing().lookahead,
             fresh_id=partial(fresh_id, self._clock),
             machine_clock=self._clock.micros,
+            zone_data=zone_data_version(),
+            disks=partial(disk_space, self._url, None),
         )
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

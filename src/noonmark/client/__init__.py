@@ -18,6 +18,7 @@ from noonmark.operations.models.answers import (
     MatchedEvent,
     Node,
     Occurrence,
+    OccurrenceGroup,
     Owner,
     PingUrl,
     Preview,
@@ -28,6 +29,7 @@ from noonmark.operations.models.answers import (
     Upload,
     Usage,
     WorkerStatus,
+    Workload,
 )
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "MatchedEvent",
     "Node",
     "Occurrence",
+    "OccurrenceGroup",
     "Owner",
     "PingUrl",
     "Preview",
@@ -58,5 +61,6 @@ __all__ = [
     "Upload",
     "Usage",
     "WorkerStatus",
+    "Workload",
     "verify",
 ]

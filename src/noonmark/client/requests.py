@@ -31,6 +31,7 @@ from noonmark.operations.models.answers import (
     Selected,
     Upload,
     WorkerStatus,
+    Workload,
 )
 from noonmark.operations.table import OPERATIONS
 
@@ -636,8 +637,13 @@ def health() -> Request[Document]:
     return Request(http=Http("GET", "/health"), read=dict)
 
 
+def workload(*, limit: int | None = None) -> Request[Workload]:
+    """Get what runs, is due, waits, comes next, is overdue, and failed within the last hour; up to `limit` of each."""
+    return ask("workload", _one(Workload), given(limit=limit))
+
+
 def doctor(*, rows: int | None = None) -> Request[Diagnosis]:
-    """Check the store row by row, and the clocks; changes nothing."""
+    """Check the store, its rows, the clocks, the nodes, the disk and the settings; changes nothing."""
     return ask("doctor", _one(Diagnosis), given(rows=rows))
 
 

@@ -255,13 +255,18 @@ def schedule_document(target: dict[str, Any], options: Mapping[str, Any]) -> dic
     return _schedule_document(target, **_untyped(options))
 
 
+_POLICIES = frozenset({"overlap", "misfire", "retries", "window", "expected_rate"})
+"""Options whose documents may have lengths of time."""
+
+
 def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each typed value as its document, and each length of time in seconds."""
     if not isinstance(window := options.get("window"), Policy | Mapping | type | None):
         raise InvalidSchedule(f"must be a Window, such as Window(60), or a mapping, not {window!r}", field="window")
     untyped = {option: seconds_of(as_document(value, option=option)) for option, value in options.items()}
-    if isinstance(rate := untyped.get("expected_rate"), Mapping):
-        untyped["expected_rate"] = {name: seconds_of(value) for name, value in rate.items()}
+    for option in _POLICIES & untyped.keys():
+        if isinstance(document := untyped[option], Mapping):
+            untyped[option] = {name: seconds_of(value) for name, value in document.items()}
     if "concurrency" not in options:
         return untyped
     concurrency = options["concurrency"]

@@ -27,6 +27,7 @@ from noonmark.wiring import (
     make_target,
     node_name,
     store_url,
+    zone_data_version,
 )
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Scheduler:
             traces=recorder,
             pinger=make_pinger(),
             version=__version__,
+            zone_data=zone_data_version(),
             timing=timing,
         )
         self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead, self._zone)

@@ -77,7 +77,7 @@ def search_occurrences(service: Service, caller: Caller, arguments: OccurrenceSe
     A page may be short, or empty, while others follow: one request reads a bounded part of the history.
     """
     wanted = _filter(service, caller, arguments, frozenset(arguments.phase or ()))
-    schedules = _Schedules(service)
+    schedules = ScheduleReader(service)
     stopped_at: PageKey | None = None
 
     def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
@@ -114,7 +114,7 @@ def redrive(service: Service, caller: Caller, arguments: RedriveRequest) -> dict
     The new occurrence has the nominal time and the payload of the old one, which keeps its record. The new ones of a
     schedule run one after another, unless its overlap policy is allow.
     """
-    schedules = _Schedules(service)
+    schedules = ScheduleReader(service)
     rows, refused = run_again(service, caller, arguments, schedules)
     return {
         "occurrence_id": None if arguments.occurrence_id is None else rows[0].id,
@@ -125,10 +125,10 @@ def redrive(service: Service, caller: Caller, arguments: RedriveRequest) -> dict
 
 
 def run_again(
-    service: Service, caller: Caller, arguments: RedriveRequest, schedules: _Schedules | None = None
+    service: Service, caller: Caller, arguments: RedriveRequest, schedules: ScheduleReader | None = None
 ) -> tuple[list[Occurrence], dict[str, str]]:
     """The occurrences that run again what was selected, and why others do not, by their ids."""
-    schedules = schedules or _Schedules(service)
+    schedules = schedules or ScheduleReader(service)
     if arguments.occurrence_id is not None:
         return [_redrive_one(service, caller, arguments, arguments.occurrence_id, schedules)], {}
     now = service.store.clock()
@@ -152,7 +152,7 @@ def run_again(
 
 
 def _redrive_one(
-    service: Service, caller: Caller, arguments: RedriveRequest, occurrence_id: str, schedules: _Schedules
+    service: Service, caller: Caller, arguments: RedriveRequest, occurrence_id: str, schedules: ScheduleReader
 ) -> Occurrence:
     old, schedule = find_occurrence(service, caller, occurrence_id)
     if (problem := _problem(old, schedule)) is not None:
@@ -164,7 +164,7 @@ def _redrive_one(
     return service.store.occurrence(new.id) or new
 
 
-class _Schedules:
+class ScheduleReader:
     """The schedules of occurrences, each read once."""
 
     def __init__(self, service: Service) -> None:
@@ -266,7 +266,7 @@ def _again(row: Occurrence, schedule: Schedule, *, due: Micros, overrides: Overr
 
 
 def _add(
-    service: Service, caller: Caller, rows: Sequence[Occurrence], schedules: _Schedules, comment: str | None
+    service: Service, caller: Caller, rows: Sequence[Occurrence], schedules: ScheduleReader, comment: str | None
 ) -> None:
     if not rows:
         return

@@ -193,7 +193,7 @@ def occurrence_documents(
     largest: int | None = None,
     unserved: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Occurrences of occurrence schedule; `runs` has the last run of each, by its id.
+    """Occurrences of one schedule; `runs` has the last run of each, by its id.
 
     A target of more than `largest` characters is left out.
     """
@@ -362,6 +362,7 @@ def node_document(node: NodeRecord) -> dict[str, Any]:
         "capacity": node.capacity,
         "load": node.load,
         "version": node.version,
+        "zone_data": node.zone_data,
         "started_at_utc": text(node.started),
         "seen_at_utc": text(node.seen),
         "left_at_utc": text(node.left),

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
     from noonmark.core.targets.permissions import TargetPermissions
+    from noonmark.operations.diagnosis import Conflict as SettingConflict
+    from noonmark.operations.diagnosis import Disk
     from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.models.arguments import AuditQuery
     from noonmark.ports.events import DriverEvent
@@ -97,6 +99,12 @@ class Service:
     """Notifies the driver of this process that a run was asked to stop."""
     machine_clock: Callable[[], Micros] | None = None
     """The clock of the machine, to compare with the store's; None if there is no other."""
+    zone_data: str = ""
+    """The version of the time zone data of this process."""
+    disks: Callable[[], Sequence[Disk]] = field(default=lambda: ())
+    """Reads the space on the file systems that the store and the uploads use."""
+    conflicts: Sequence[SettingConflict] | None = None
+    """Settings of this server that contradict each other; None if this is no server."""
     worker: Worker | None = None
     limits: Limits = UNLIMITED
     """The limits of callers, but for administrators of all tenants."""

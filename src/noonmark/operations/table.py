@@ -478,6 +478,7 @@ _ROWS = (
     Operation("limits/get", "limits.get_limits", None, "GET /limits", takes.NoArguments, answers.LimitList),
     Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList, is_global=True),
     Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis, is_global=True),
+    Operation("workload", "workload.get_workload", READ, "GET /workload", takes.WorkloadQuery, answers.Workload),
     Operation("audit/list", "service.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
     Operation(
         "worker/status",

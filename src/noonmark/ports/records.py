@@ -246,6 +246,7 @@ class Heartbeat:
     capacity: int = 0
     load: int = 0
     version: str = ""
+    zone_data: str = ""
     started: Micros = 0
     lease: Micros = 0
 
@@ -273,6 +274,8 @@ class NodeRecord:
     """It is the leader, which does the maintenance."""
     is_missed: bool = False
     """It is reported lost."""
+    zone_data: str = ""
+    """The version of its time zone data, such as 2026a; empty if that is unknown."""
 
     @property
     def is_lost(self) -> bool:
@@ -309,6 +312,7 @@ def node_record(beat: Heartbeat, *, seen: Micros, left: Micros | None, is_leader
         is_alive=left is None and now < seen + LEASES_OF_SILENCE * beat.lease,
         is_leader=is_leader,
         is_missed=beat.lease == MISSED,
+        zone_data=beat.zone_data,
     )
 
 
@@ -379,3 +383,30 @@ class Backlog:
     """Occurrences that wait for the slot, for a place under a concurrency key, or for upstreams."""
     log_bytes: int | None = field(default=None, compare=False)
     """The size of the write-ahead log, if the store has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrenceGroup:
+    """Some occurrences, and how many there are."""
+
+    occurrences: list[Occurrence] = field(default_factory=list)
+    """The first of them."""
+    count: int = 0
+    is_complete: bool = True
+    """Whether all were counted; the count stops at a limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """The occurrences that have not ended, by what they do."""
+
+    running: OccurrenceGroup = field(default_factory=OccurrenceGroup)
+    """Dispatching or awaiting completion, earliest start first."""
+    due: OccurrenceGroup = field(default_factory=OccurrenceGroup)
+    """Claimable now, earliest first."""
+    waiting: OccurrenceGroup = field(default_factory=OccurrenceGroup)
+    """In line for a slot or a concurrency key, or waiting for upstreams, earliest due time first."""
+    upcoming: OccurrenceGroup = field(default_factory=OccurrenceGroup)
+    """Claimable later, earliest first."""
+    overdue: OccurrenceGroup = field(default_factory=OccurrenceGroup)
+    """Running with a deadline that has passed, earliest deadline first."""

@@ -81,4 +81,6 @@ class Runtime:
     """Records what happens to occurrences."""
     version: str = ""
     """The version of Noonmark, as shown to other nodes."""
+    zone_data: str = ""
+    """The version of the time zone data, as shown to other nodes."""
     timing: Timing = field(default_factory=Timing)

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         Shares,
         StoredSchedule,
         StoreTraits,
+        Workload,
     )
 
 
@@ -185,6 +186,14 @@ class Reads(Protocol):
 
         Due means that a claim could take it now, on any route; rows held by a pause are not due. A waiting row may have
         a later time at which it is decided again. The cost follows what is counted, not what is stored.
+        """
+
+    def workload(self, *, now: Micros, limit: int, tenant: str | None = None) -> Workload:
+        """The occurrences of a tenant, or of all, that run, are due, wait, come next or are overdue.
+
+        At most `limit` of each kind, and how many there are. One call reads a bounded number of rows, also those of
+        other tenants, so a kind may be incomplete, and says so. What a pause holds and what a node has claimed but not
+        started is left out; a claim whose lease ended is due. Damaged rows are left out, too. Changes nothing.
         """
 
 

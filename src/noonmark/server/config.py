@@ -19,6 +19,7 @@ from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
 from noonmark.core.targets.egress import open_place
+from noonmark.operations.diagnosis import Conflict
 from noonmark.secret_cipher import read_keys
 
 if TYPE_CHECKING:
@@ -593,6 +594,50 @@ class Settings:
 
 
 SETTINGS: Mapping[str, Setting] = {one.name: Setting(name=one.name, **one.metadata) for one in fields(Settings)}
+
+
+def setting_conflicts(settings: Settings, *, max_connections: int) -> list[Conflict]:
+    """Settings that contradict each other, or have no effect beside each other.
+
+    `max_connections` is what the process can really have open.
+    """
+    found = {
+        f"max_upload_bytes ({settings.max_upload_bytes:,}) is larger than upload_quota_bytes"
+        f" ({settings.upload_quota_bytes:,}), so no file of that size fits": (
+            settings.max_upload_bytes > settings.upload_quota_bytes,
+            "Raise upload_quota_bytes, or lower max_upload_bytes",
+        ),
+        f"max_connections is {settings.max_connections:,}, but the process may open only {max_connections:,}": (
+            max_connections < settings.max_connections,
+            "Raise the limit of open files (ulimit -n, LimitNOFILE), or lower max_connections",
+        ),
+        f"max_connections_per_address ({settings.max_connections_per_address:,}) is larger than all connections"
+        f" together ({max_connections:,}), so one client can use all of them": (
+            settings.max_connections_per_address > max_connections,
+            "Lower max_connections_per_address",
+        ),
+        "public_url is set for a server behind a proxy, but max_connections_per_address limits the proxy itself": (
+            settings.public_url is not None and 0 < settings.max_connections_per_address < max_connections,
+            "Leave max_connections_per_address out, and limit clients in the proxy",
+        ),
+        "allow_env or allow_cwd is set, but allow_commands allows no program": (
+            bool(settings.allow_env or settings.allow_cwd) and not settings.allow_commands,
+            "Set allow_commands, or leave allow_env and allow_cwd out",
+        ),
+        "allow_hosts has no effect, because target_guard is off": (
+            bool(settings.allow_hosts) and settings.target_guard == "off",
+            "Set target_guard to strict, or leave allow_hosts out",
+        ),
+        "functions or allow_commands are set, but the worker is off, so this server runs none of them": (
+            bool(settings.functions or settings.allow_commands) and not settings.worker,
+            "Start the worker, or leave them out",
+        ),
+        "reload is on, for development, although public_url says that others use this server": (
+            settings.reload and settings.public_url is not None,
+            "Turn reload off",
+        ),
+    }
+    return [Conflict(sentence=sentence, advice=advice) for sentence, (holds, advice) in found.items() if holds]
 
 
 DEFAULT_FILE = "noonmark.toml"

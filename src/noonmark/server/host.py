@@ -34,7 +34,7 @@ from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
-from noonmark.server.config import FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS
+from noonmark.server.config import FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS, setting_conflicts
 from noonmark.server.metrics_listener import MetricsListener
 from noonmark.server.rate_limits import RateLimiter, RateLimits
 from noonmark.server.requests import HttpSettings
@@ -51,6 +51,7 @@ from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics, ScheduleTimesReader
 from noonmark.wiring import (
+    disk_space,
     file_of,
     fresh_id,
     make_pinger,
@@ -62,6 +63,7 @@ from noonmark.wiring import (
     make_uploads,
     node_name,
     upload_folder,
+    zone_data_version,
 )
 
 if TYPE_CHECKING:
@@ -298,6 +300,7 @@ def _create_worker(
         traces=traces,
         pinger=make_pinger(outbound),
         version=__version__,
+        zone_data=zone_data_version(),
         timing=timing,
     )
     return Worker(
@@ -407,6 +410,9 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         lookahead=Timing().lookahead,
         fresh_id=lambda: fresh_id(clock),
         machine_clock=clock.micros,
+        zone_data=zone_data_version(),
+        disks=lambda: disk_space(settings.store, upload_folder(settings.upload_dir, settings.store)),
+        conflicts=setting_conflicts(settings, max_connections=max_connections(settings.max_connections)),
         node=node,
         wake=worker.wake,
         check_stop_requests=worker.check_stop_requests,

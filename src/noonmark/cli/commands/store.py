@@ -110,17 +110,22 @@ def doctor(
     rows: Annotated[int | None, Parameter(show_default=False, help="How many rows to check; default: 100,000.")] = None,
     connection: Connection = Connection(),
 ) -> int:
-    """Check the rows of a store, its schema and the clocks. Changes nothing."""
+    """Check a store, its rows, the clocks, the nodes, the disk and the settings. Changes nothing.
+
+    The exit code is 1 if there is a problem; a warning alone leaves it 0.
+    """
     with connect(connection) as remote:
         answer = remote.call("doctor", present(rows=rows))
     if connection.as_json:
         print_json(answer)
     else:
         for check in answer["checks"]:
-            sys.stdout.write(f"{check['check']:<8}{check['status']:<9}{one_line(check['detail'])}\n")
+            sys.stdout.write(f"{check['check']:<10}{check['status']:<9}{one_line(check['detail'])}\n")
+            if check.get("advice"):  # an older server has none
+                sys.stdout.write(f"{'':<19}{one_line(check['advice'])}.\n")
         for row in answer["damaged_rows"]:
             print_line("")
             of = "" if row["schedule_id"] is None else f" (schedule {row['schedule_id']})"
             print_line(f"{row['table']} {row['key']}, {row['column']}: {row['problem']}{of}")
             sys.stdout.write(f"    {one_line(row['advice'])}\n")
-    return 0 if answer["status"] == "ok" else EXIT_FAILED
+    return EXIT_FAILED if answer["status"] == "problems" else 0

@@ -103,16 +103,17 @@ class Console:
         """Print text, folded to the width, or a table; `more` continues the line."""
         if isinstance(content, Table):
             for line in content.lines(self.width):
-                self._write(line)
+                self.print_line(line)
             return
         first = content if isinstance(content, Text) else Text(content)
         if more:
-            self._write([first, *more])
+            self.print_line([first, *more])
             return
         for part in fold(first.plain, self.width):
-            self._write([Text(part, first.style)])
+            self.print_line([Text(part, first.style)])
 
-    def _write(self, line: Sequence[Text]) -> None:
+    def print_line(self, line: Sequence[Text]) -> None:
+        """Print one line as it is."""
         if self._has_styles:
             sys.stdout.write("".join(map(_styled, line)) + "\n")
         else:

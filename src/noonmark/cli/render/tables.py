@@ -215,7 +215,7 @@ def show_nodes(nodes: Sequence[dict[str, Any]]) -> None:
     rows = [
         [
             node["node"],
-            _node_state(node),
+            node_state(node),
             *times.cells(node["seen_at_utc"]),
             f"{node['load']:,} of {node['capacity']:,}",
             ", ".join(node["routes"]) or "-",
@@ -378,7 +378,8 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _node_state(node: dict[str, Any]) -> str:
+def node_state(node: Mapping[str, Any]) -> str:
+    """The state of a node in one word."""
     if node["left_at_utc"] is not None:
         return "left"
     return ("leader" if node["is_leader"] else "alive") if node["is_alive"] else "silent"

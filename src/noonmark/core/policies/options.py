@@ -54,25 +54,25 @@ class OverlapDocument(TypedDict, total=False):
 
     type: Required[OverlapName]
     queue_limit: int
-    cancel_grace_seconds: float
+    cancel_grace_seconds: Seconds
 
 
 class MisfireDocument(TypedDict, total=False):
     """A misfire policy as a document."""
 
     type: Required[MisfireName]
-    grace_seconds: float
+    grace_seconds: Seconds
     limit: int
-    window_seconds: float
+    window_seconds: Seconds
 
 
 class RetryDocument(TypedDict, total=False):
     """A retry policy as a document."""
 
     max_attempts: int
-    backoff_seconds: float
+    backoff_seconds: Seconds
     multiplier: float
-    max_backoff_seconds: float
+    max_backoff_seconds: Seconds
     on: list[str]
     not_on: list[str]
 
@@ -80,7 +80,7 @@ class RetryDocument(TypedDict, total=False):
 class WindowDocument(TypedDict, total=False):
     """A window as a document."""
 
-    duration_seconds: Required[float]
+    duration_seconds: Required[Seconds]
     end_action: Literal["cancel", "pause", "none"]
 
 

@@ -32,6 +32,7 @@ async def beat_once(node: Node) -> None:
         capacity=node.timing.capacity,
         load=node.load,
         version=node.runtime.version,
+        zone_data=node.runtime.zone_data,
         started=node.started,
         lease=node.timing.lease,
     )

@@ -425,6 +425,7 @@ class Node:
     capacity: int
     load: int
     version: str
+    zone_data: str
     started_at_utc: datetime
     seen_at_utc: datetime
     left_at_utc: datetime | None
@@ -466,11 +467,12 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check of the doctor: of the store, its schema, its rows, or the clocks."""
+    """One check of the doctor: `ok`, `warning` or `problem`; unless it is ok, `advice` says what to do."""
 
     check: str
     status: str
     detail: str
+    advice: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,13 +489,38 @@ class DamagedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The state of the store: `ok`, or `problems`."""
+    """The state of the store, its nodes and its server: `ok`, `warnings` or `problems`."""
 
     status: str
     checks: list[Check]
     damaged_rows: list[DamagedRow]
     rows_checked: int
     is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrenceGroup:
+    """The first occurrences of a kind, and how many there are; if they are not all counted, at least so many."""
+
+    count: int
+    is_complete: bool
+    occurrences: list[Occurrence]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What runs, is due, waits, comes next and is overdue, and what failed within the last hour, latest end first.
+
+    `runs` are the runs in progress, with their progress and without results.
+    """
+
+    running: OccurrenceGroup
+    due: OccurrenceGroup
+    waiting: OccurrenceGroup
+    upcoming: OccurrenceGroup
+    overdue: OccurrenceGroup
+    failed: list[Occurrence]
+    runs: list[Run]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ USUAL_SELECTED, MAX_SELECTED = 1_000, 10_000
 MAX_CHECKED = 100
 """How many schedules one request checks."""
 USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
+USUAL_WORKLOAD, MAX_WORKLOAD = 20, 100
 MAX_OFFSET = 10_000
 MAX_KEY = 255
 KINDS = {
@@ -549,6 +550,12 @@ class OneUpload(Arguments):
     """An upload by its id."""
 
     upload_id: Id
+
+
+class WorkloadQuery(Arguments):
+    """How many occurrences of each kind to list."""
+
+    limit: Annotated[int, integer(1, MAX_WORKLOAD)] = USUAL_WORKLOAD
 
 
 class DoctorRequest(Arguments):

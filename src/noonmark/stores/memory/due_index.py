@@ -8,7 +8,7 @@ room than one that was never renewed.
 from __future__ import annotations
 
 import sys
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace, merge
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -74,6 +74,18 @@ class DueIndex(Generic[K]):
                 places += (2 * place + 1, 2 * place + 2)
         return found
 
+    def in_order(self) -> Iterator[Entry[K]]:
+        """The entries, earliest first; of later ones, this reads only the next."""
+        heap, entries = self._heap, self._entries
+        places = [(heap[0], 0)] if heap else []
+        while places:
+            entry, place = heappop(places)
+            if entries.get(entry[2]) is entry:  # of a key that was put twice, only the last entry counts
+                yield entry
+            for child in (2 * place + 1, 2 * place + 2):
+                if child < len(heap):
+                    heappush(places, (heap[child], child))
+
     def until(self, time: Micros) -> list[Entry[K]]:
         """The entries up to a time, in order; unlike taking them, this reads every key."""
         return sorted(entry for entry in self._entries.values() if entry[0] <= time)
@@ -115,6 +127,10 @@ class WaitQueues:
             if entry is not None and entry[0] <= until:
                 found[owner] = self._lines[owner]
         return found
+
+    def in_order(self) -> Iterator[Entry[str]]:
+        """The entries, earliest first; of later ones, this reads only the next of each owner."""
+        return merge(*(line.in_order() for line in self._lines.values()))
 
     def until(self, time: Micros) -> list[Entry[str]]:
         """The entries up to a time, in order."""

@@ -10,7 +10,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.pipeline_ownership import PREFIX
 from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
 from noonmark.stores import fork_safety
-from noonmark.stores.memory import claims, clock_repair, history, schedule_lists
+from noonmark.stores.memory import claims, clock_repair, history, schedule_lists, workload
 from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         ScheduleFilter,
         Shares,
         StoredSchedule,
+        Workload,
     )
     from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 
@@ -319,6 +320,10 @@ class MemoryStore:
     @atomic
     def backlog(self, now: Micros, limit: int) -> Backlog:
         return claims.backlog(self._uow, now=now, limit=limit)
+
+    @atomic
+    def workload(self, *, now: Micros, limit: int, tenant: str | None = None) -> Workload:
+        return workload.workload(self._uow, now=now, limit=limit, tenant=tenant)
 
     @atomic
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:

@@ -89,6 +89,7 @@ CREATE TABLE nodes (
     lease BIGINT NOT NULL,
     seen BIGINT NOT NULL,
     left_at BIGINT,
+    zone_data TEXT COLLATE "C" DEFAULT '' NOT NULL,
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);

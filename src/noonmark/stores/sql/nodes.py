@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import NodeRecord
     from noonmark.stores.sql.session import Session
 
-_COLUMNS = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
+_COLUMNS = ("name", "routes", "capacity", "load", "version", "zone_data", "started", "lease", "seen", "left_at")
 _JUDGE = RowCheck("nodes", _COLUMNS)
 _HEARD = f"""
     SELECT {", ".join(_COLUMNS)} FROM nodes
@@ -54,6 +54,7 @@ def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
         heartbeat.capacity,
         heartbeat.load,
         heartbeat.version,
+        heartbeat.zone_data,
         heartbeat.started,
         heartbeat.lease,
         now,
@@ -96,7 +97,7 @@ def records(session: Session, *, now: Micros) -> list[NodeRecord]:
 def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Iterator[NodeRecord]:
     """The records that can be read; damaged ones are left out."""
     for columns in rows:
-        name, routes, capacity, load, version, started, lease, seen, left = columns
+        name, routes, capacity, load, version, zone_data, started, lease, seen, left = columns
         if _JUDGE.problems(columns) or seen > now + NODE_LISTED:
             continue
         try:
@@ -110,6 +111,7 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
                 capacity=capacity,
                 load=load,
                 version=version,
+                zone_data=zone_data,
                 started=started,
                 lease=lease,
             )

@@ -178,8 +178,8 @@ _WRITTEN = {
     """,
     "rate_buckets": "name:text full_at:instant",
     "nodes": """
-        name:text routes:array capacity:count load:count version:text started:instant lease:instant seen:instant
-        left_at:instant?
+        name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant
+        seen:instant left_at:instant?
     """,
     "leadership": "key:key term:number node:text? until:instant",
     "served_routes": "route:text seen:instant",

@@ -17,7 +17,7 @@ from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql.dependencies import graph
-from noonmark.stores.sql.reads import history, inspection, runs, schedules, search
+from noonmark.stores.sql.reads import history, inspection, runs, schedules, search, workload
 from noonmark.stores.sql.reads.history import count as count_backlog
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         ScheduleFilter,
         Shares,
         StoredSchedule,
+        Workload,
     )
     from noonmark.stores.sql.schedule_documents import ScheduleCache
     from noonmark.stores.sql.unit_of_work import UnitOfWork
@@ -384,6 +385,9 @@ class SqlStore(ABC):
 
     def backlog(self, now: Micros, limit: int) -> Backlog:
         return self._read(lambda uow: count_backlog(uow.session, now, limit))
+
+    def workload(self, *, now: Micros, limit: int, tenant: str | None = None) -> Workload:
+        return self._read(lambda uow: workload.workload(uow, now=now, limit=limit, tenant=tenant))
 
     def newest_time(self, before: Micros | None = None) -> Micros | None:
         return self._read(lambda uow: clock_repair.newest_time(uow.session, before))

@@ -15,7 +15,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Accepted, settle
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.ports.records import Activity, OccurrenceFilter
+from noonmark.ports.records import Activity, Admitted, OccurrenceFilter, OccurrenceGroup, Workload
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
@@ -592,3 +592,43 @@ def a_search_continues_where_it_ended(bench: Bench) -> None:
                 if after is None:
                     break
             assert pages == fit
+
+
+@case
+def the_workload_has_what_runs_is_due_waits_comes_next_and_is_overdue(bench: Bench) -> None:
+    assert bench.store.workload(now=bench.now, limit=5) == Workload()
+    running, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
+    first = bench.run(running, "runs")
+    waits = bench.add(running, "waits")
+    [claim] = bench.claim()
+    assert isinstance(bench.admit(Wait(claim=claim, waiting_for=Reason.QUEUED)), Admitted)
+    bench.advance(SECOND)
+    due = [bench.add(other, f"due{n}", n) for n in range(3)]
+    later = [bench.add(other, f"later{n}", (60 + n) * SECOND) for n in range(3)]
+    found = bench.store.workload(now=bench.now, limit=2)
+    assert [one.id for one in found.running.occurrences] == [first.id]
+    assert [one.id for one in found.due.occurrences] == [one.id for one in due[:2]]
+    assert (found.due.count, found.due.is_complete) == (3, True)
+    assert [one.id for one in found.waiting.occurrences] == [waits.id]
+    assert [one.id for one in found.upcoming.occurrences] == [one.id for one in later[:2]]
+    assert found.overdue == OccurrenceGroup()
+    assert bench.store.workload(now=bench.now, limit=2, tenant="acme").due == found.due
+    assert bench.store.workload(now=bench.now, limit=2, tenant="other") == Workload()
+    settled = bench.settlement(
+        first, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=bench.now + SECOND
+    )
+    assert bench.store.settle([settled]) == [True]
+    bench.advance(2 * SECOND)
+    found = bench.store.workload(now=bench.now, limit=2)
+    assert [one.id for one in found.running.occurrences] == [first.id]
+    assert [one.id for one in found.overdue.occurrences] == [first.id]
+
+
+@case
+def a_claim_whose_lease_ended_is_due(bench: Bench) -> None:
+    made = bench.create_quiet("uid-1")
+    one = bench.add(made, "one")
+    bench.claim()
+    assert bench.store.workload(now=bench.now, limit=2) == Workload()
+    bench.advance(LEASE)
+    assert [row.id for row in bench.store.workload(now=bench.now, limit=2).due.occurrences] == [one.id]

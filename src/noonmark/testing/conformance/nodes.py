@@ -57,6 +57,7 @@ def a_node_is_read_as_its_last_heartbeat(bench: Bench) -> None:
         capacity=10,
         load=3,
         version="1.2",
+        zone_data="2026a",
         started=NOW - 5,
         lease=LEASE,
     )
@@ -68,6 +69,7 @@ def a_node_is_read_as_its_last_heartbeat(bench: Bench) -> None:
         capacity=10,
         load=3,
         version="1.2",
+        zone_data="2026a",
         started=NOW - 5,
         seen=NOW,
         left=None,

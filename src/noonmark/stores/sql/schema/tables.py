@@ -428,6 +428,7 @@ nodes = Table(
     instant("lease", required=True),
     instant("seen", required=True),
     instant("left_at"),
+    Column("zone_data", Text, nullable=False, server_default=text("''")),
 )
 index("nodes_seen", nodes, "seen")
 

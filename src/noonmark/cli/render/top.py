@@ -1,0 +1,189 @@
+"""One frame of `noonmark top`: as many lines as fit, each cut to the width."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.cli.output import one_line
+from noonmark.cli.render.console import Text, text_width
+from noonmark.cli.render.tables import node_state
+from noonmark.cli.render.times import duration_text
+from noonmark.core.instants import from_micros, parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from noonmark.cli.render.times import Times
+
+    Line = list[Text]
+
+GAP = "  "
+MAX_CELL = 28
+NARROW, NARROW_CELL = 70, 16
+"""Below this width, cells are shorter."""
+MIN_ROWS = 2
+STYLES = {"dead": "bold red", "overdue": "bold red", "leader": "green", "failed": "red", "timed_out": "red"}
+
+
+def frame(
+    answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | None, times: Times, *, width: int, height: int
+) -> list[Line]:
+    """The lines of a frame. `nodes` is None where the caller may not see them."""
+    sections = list(_sections(answer, nodes, times))
+    summary = _summary(answer, nodes)
+    rows = _shares([len(cells) for _, _, cells in sections], height - len(summary) - 3 * len(sections))
+    lines = summary
+    for (title, titles, cells), count in zip(sections, rows, strict=True):
+        lines.append([])
+        hidden = len(cells) - count
+        lines.append([Text(title, "bold"), Text(f"  {hidden} more below" if hidden > 0 else "", "dim")])
+        lines += _table(titles, cells[:count], NARROW_CELL if width < NARROW else MAX_CELL)
+    return [_cut(line, width) for line in lines[:height]]
+
+
+def _summary(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | None) -> list[Line]:
+    failed = len(answer["failed"])
+    line = [
+        Text(f"{_count(answer['running'])} running  {_count(answer['due'])} due  {_count(answer['waiting'])} waiting  ")
+    ]
+    overdue = answer["overdue"]["count"]
+    line.append(Text(f"{_count(answer['overdue'])} overdue", "bold red" if overdue else ""))
+    line.append(Text(f"  {failed} failed", "red" if failed else ""))
+    if nodes is not None:
+        alive = sum(1 for node in nodes if node["is_alive"])
+        line.append(Text(f"  {alive} {'node' if alive == 1 else 'nodes'} alive", "" if alive else "bold red"))
+    return [line]
+
+
+def _sections(
+    answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | None, times: Times
+) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """What needs attention first: failures above what comes next."""
+    running, now = answer["running"]["occurrences"], times.now
+    if nodes is not None:
+        on = [row["node"] for row in running]
+        yield (
+            "Nodes",
+            ["Node", "State", "Running", "Load", "Seen"],
+            [
+                [
+                    node["node"],
+                    "dead" if node_state(node) == "silent" else node_state(node),
+                    str(on.count(node["node"])),
+                    f"{node['load']:,} of {node['capacity']:,}",
+                    times.relative(node["seen_at_utc"]),
+                ]
+                for node in nodes
+                if node["left_at_utc"] is None
+            ],
+        )
+    progress = {run["occurrence_id"]: run["progress"] for run in answer["runs"]}
+    overdue = {row["occurrence_id"] for row in answer["overdue"]["occurrences"]}
+    yield (
+        f"Running: {_count(answer['running'])}",
+        ["Schedule", "For", "Progress", "Node", "Occurrence"],
+        [
+            [
+                row["schedule_id"],
+                duration_text(max(0, (now - from_micros(parse_instant(row["started_at_utc"]))).total_seconds() // 1)),
+                "overdue" if row["occurrence_id"] in overdue else _progress(row, progress.get(row["occurrence_id"])),
+                row["node"] or "-",
+                row["occurrence_id"],
+            ]
+            for row in running
+        ],
+    )
+    queued = [*answer["due"]["occurrences"], *answer["waiting"]["occurrences"]]
+    count = f"{_count(answer['due'])} due, {_count(answer['waiting'])} waiting"
+    yield (
+        f"Queued: {count}",
+        ["Schedule", "Due", "Waits for", "Occurrence"],
+        [
+            [
+                row["schedule_id"],
+                times.relative(row["due_at_utc"]),
+                row["waiting_for"] or "a node",
+                row["occurrence_id"],
+            ]
+            for row in queued
+        ],
+    )
+    yield (
+        "Failed within the last hour",
+        ["Schedule", "Ended", "Phase", "Why"],
+        [
+            [
+                row["schedule_id"],
+                times.relative(row["completed_at_utc"]),
+                row["phase"],
+                row["failure_detail"] or row["why"] or row["reason"] or "-",
+            ]
+            for row in answer["failed"]
+        ],
+    )
+    yield (
+        "Next",
+        ["Schedule", "Starts", times.titles("At")[0]],
+        [
+            [row["schedule_id"], times.relative(row["due_at_utc"]), times.local(row["due_at_utc"])]
+            for row in answer["upcoming"]["occurrences"]
+        ],
+    )
+
+
+def _progress(row: Mapping[str, Any], progress: Mapping[str, Any] | None) -> str:
+    if progress is None:
+        return "accepted" if row["phase"] == "awaiting_completion" else "-"
+    return f"{progress['fraction']:.0%} {progress['message'] or ''}".strip()
+
+
+def _count(group: Mapping[str, Any]) -> str:
+    return f"{group['count']:,}" + ("" if group["is_complete"] else "+")
+
+
+def _shares(wanted: Sequence[int], room: int) -> list[int]:
+    """How many rows each section shows: a few of each, then more of the first ones."""
+    shares = [min(count, MIN_ROWS) for count in wanted]
+    for place, count in enumerate(wanted):
+        shares[place] += max(0, min(count - shares[place], room - sum(shares)))
+    return shares
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> list[Line]:
+    """A table whose last column may be long; the others are cut."""
+    if not rows:
+        return [[Text("  none", "dim")]]
+    cells = [[_short(cell, most) for cell in row[:-1]] + [one_line(row[-1])] for row in rows]
+    widths = [max(map(text_width, column)) for column in zip(titles, *cells, strict=True)]
+    lines = [[Text("  " + GAP.join(_padded(*pair) for pair in zip(titles, widths, strict=True)), "dim")]]
+    lines += [
+        [Text(GAP + _padded(cell, size), STYLES.get(cell, "")) for cell, size in zip(row, widths, strict=True)]
+        for row in cells
+    ]
+    return lines
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - text_width(text))
+
+
+def _short(text: object, most: int) -> str:
+    line = one_line(text)
+    return line if text_width(line) <= most else f"{_fitting(line, most - 1)}…"
+
+
+def _cut(line: Line, width: int) -> Line:
+    """A line without what is beyond the width."""
+    cut: Line = []
+    for text in line:
+        plain = _fitting(text.plain, width)
+        cut.append(Text(plain, text.style))
+        width -= text_width(plain)
+    return cut
+
+
+def _fitting(text: str, width: int) -> str:
+    text = text[: max(0, width)]
+    while text_width(text) > max(0, width):
+        text = text[:-1]
+    return text

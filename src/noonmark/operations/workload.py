@@ -1,0 +1,55 @@
+"""The workload: what runs, is due, waits, comes next and failed lately, across the schedules of a tenant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import FAILURES, Phase
+from noonmark.core.settlement import run_id
+from noonmark.operations.history import ScheduleReader
+from noonmark.operations.serializers import run_document
+from noonmark.ports.records import OccurrenceFilter
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.operations.models.arguments import WorkloadQuery
+    from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import OccurrenceGroup
+
+LATELY: Micros = 3_600 * SECOND
+"""How long ago a failure may be."""
+
+
+def get_workload(service: Service, caller: Caller, arguments: WorkloadQuery) -> dict[str, Any]:
+    """Get what runs, is due, waits, comes next, is overdue, and failed within the last hour.
+
+    The cost follows what is shown, not what is stored.
+    """
+    store, tenant = service.store, caller.owner.tenant
+    now = store.clock()
+    found = store.workload(now=now, limit=arguments.limit, tenant=tenant)
+    wanted = OccurrenceFilter(phases=FAILURES, since=now - LATELY)
+    failed = store.search(tenant, wanted, arguments.limit)
+    schedules = ScheduleReader(service)
+
+    def group(part: OccurrenceGroup) -> dict[str, Any]:
+        listed = schedules.documents(part.occurrences)
+        return {"count": part.count, "is_complete": part.is_complete, "occurrences": listed}
+
+    return {
+        "running": group(found.running),
+        "due": group(found.due),
+        "waiting": group(found.waiting),
+        "upcoming": group(found.upcoming),
+        "overdue": group(found.overdue),
+        "failed": schedules.documents(failed.occurrences),
+        "runs": [run for row in found.running.occurrences if (run := _open_run(service, row)) is not None],
+    }
+
+
+def _open_run(service: Service, row: Occurrence) -> dict[str, Any] | None:
+    """The run in progress, for its progress; without its output, which may be large."""
+    found = service.store.run(run_id(row)) if row.phase is Phase.DISPATCHING else None
+    return None if found is None else run_document(found[1], row.schedule_id) | {"result": None}

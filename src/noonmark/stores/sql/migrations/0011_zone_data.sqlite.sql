@@ -1,0 +1,1 @@
+ALTER TABLE nodes ADD COLUMN zone_data TEXT DEFAULT '' NOT NULL;
