@@ -18,7 +18,7 @@ from noonmark.operations.models.answers import (
     Event,
     Explanation,
     Identity,
-    Limit,
+    LimitList,
     Matched,
     Node,
     Occurrence,
@@ -597,9 +597,9 @@ def whoami() -> Request[Identity]:
     return ask("whoami", _one(Identity), {})
 
 
-def limits() -> Request[list[Limit]]:
+def limits() -> Request[LimitList]:
     """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
-    return ask("limits/get", _all("limits", Limit), {})
+    return ask("limits/get", _one(LimitList), {})
 
 
 def nodes() -> Request[list[Node]]:
