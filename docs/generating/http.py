@@ -26,6 +26,7 @@ TITLES = {
     "ping": "Pings",
     "key": "API keys",
     "whoami": "The caller",
+    "limits": "Limits",
     "signing": "Signatures",
     "node": "Nodes",
     "workload": "The workload",

@@ -13,7 +13,8 @@ import uvicorn
 from noonmark import Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
-from noonmark.operations.service import LOCAL, Limits, Service
+from noonmark.core.quotas import UNLIMITED
+from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.table import perform
 from noonmark.server.app import create_app
 from noonmark.server.requests import HttpSettings
@@ -96,6 +97,7 @@ def serving(
     uploads=None,
     keyed=False,
     tokens=None,
+    rates=None,
     **settings,
 ):
     """Serve until the block ends. If it is `keyed`, the client has a key that rules everything."""
@@ -114,13 +116,15 @@ def serving(
         wake=lambda _: scheduler._runners.wake(),
         check_stop_requests=scheduler._runners.check_stop_requests,
         worker=driver,
-        limits=limits or Limits(),
+        task_limits=limits or UNLIMITED,
         uploads=uploads,
         seal=make_seal(SEALING_KEY),
     )
     try:
         key = new_key(service, opens_store=True) if keyed else None
-        with hosting(service, health=health, metrics=metrics, key=key, tokens=tokens, **settings) as served:
+        with hosting(
+            service, health=health, metrics=metrics, key=key, tokens=tokens, rates=rates, **settings
+        ) as served:
             yield served
     finally:
         scheduler.close()
@@ -152,9 +156,10 @@ class Keyed:
 
 
 @contextmanager
-def hosting(service, *, health=None, metrics=None, key=None, tokens=None, **settings):
+def hosting(service, *, health=None, metrics=None, key=None, tokens=None, rates=None, **settings):
     """Serve a service that has its own driver, or none."""
-    app = create_app(service, HttpSettings(**settings), metrics, health=health, tokens=tokens)
+    limits = None if rates is None else rates(service.store)
+    app = create_app(service, HttpSettings(**settings), metrics, health=health, tokens=tokens, rates=limits)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from noonmark.core.instants import SECOND
+from noonmark.core.quotas import Limits, Resource
 from noonmark.operations import nodes
-from noonmark.operations.service import Limits
 from noonmark.server.app import API_THREADS
 from tests.embedded.waiting import SOON, together
 from tests.server.live_server import GREET, NOON, serving
@@ -19,7 +19,7 @@ from tests.server.test_routes import problem
 def served(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
     url = "memory://" if request.param == "memory" else f"sqlite:///{folder}/noonmark.db"
-    limits = Limits(max_per_user=3, min_interval=3_600 * SECOND, max_budget_usd=10)
+    limits = Limits(per_user={Resource.TASKS: {"*": 3}}, per_tenant={}, min_interval=3_600 * SECOND, max_budget_usd=10)
     with serving(url, limits=limits) as server:
         yield server
 

@@ -4,42 +4,16 @@ from itertools import count
 
 import pytest
 
-from noonmark.core.errors import InvalidSchedule, InvalidTrigger, NotFound, Problem
+from noonmark.core.errors import InvalidSchedule, NotFound, Problem
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Accepted
 from noonmark.operations.service import Service
-from noonmark.server.dialects import cron_service, tasks
+from noonmark.server.dialects import cron_service
 from noonmark.server.problems import rename_fields
 from tests.driver.rig import Rig
 from tests.server.live_server import hosting
 from tests.server.test_routes import problem
-
-MINUTES = 60 * SECOND
-GAPS = [
-    ("* * * * *", 1),
-    ("*/30 * * * *", 30),
-    ("0 * * * *", 60),
-    ("0 9 * * 1-5", 24 * 60),
-    ("0,30 0 1 1 *", 30),
-    ("0 9,17 * * *", 8 * 60),
-    ("59 23,0 * * *", 60),
-    ("5,50 23 * * *", 45),
-    ("0 0 29 2 *", 1_461 * 24 * 60),
-    ("0 0 31,1 * *", 24 * 60),
-    ("0 0 1 * 1", 24 * 60),
-    ("0 12 13 * 5", 24 * 60),
-]
-
-
-@pytest.mark.parametrize(("expression", "minutes"), GAPS)
-def test_the_smallest_gap_is_that_of_all_fires(expression, minutes):
-    assert tasks.smallest_gap(expression) == minutes * MINUTES
-
-
-def test_an_invalid_expression_has_no_gap():
-    with pytest.raises(InvalidTrigger):
-        tasks.smallest_gap("61 * * * *")
 
 
 def test_errors_use_the_field_names_of_the_client():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.operations.service import Limits
+from noonmark.core.quotas import Limits, Resource
 from noonmark.telemetry.metrics import Metrics
 from noonmark.testing import FakeClock
 from tests.operations.harness import START
@@ -14,7 +14,7 @@ from tests.server.live_server import serving
 from tests.server.test_documented_jsonrpc import has
 
 TABLES = Path(__file__).parent / "documented"
-LIMITS = Limits(max_per_user=3, min_interval=3_600 * SECOND, max_budget_usd=10)
+LIMITS = Limits(per_user={Resource.TASKS: {"*": 3}}, per_tenant={}, min_interval=3_600 * SECOND, max_budget_usd=10)
 
 
 def table(name):

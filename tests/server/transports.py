@@ -168,6 +168,7 @@ METHODS = {
     "key/revoke": Method("revoke_key", ("key_id",)),
     "key/rotate": Method("rotate_key", ("key_id",)),
     "whoami": Method("whoami"),
+    "limits/get": Method("limits"),
     "node/list": Method("nodes", (), "nodes"),
     "workload": Method("workload"),
     "doctor": Method("doctor"),

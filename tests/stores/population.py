@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from noonmark.core import edits
+from noonmark.core.api_key import ApiKey, Scope
 from noonmark.core.event import Event
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.occurrence import Overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.rate_limit import RateLimit
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.secret import Secret
@@ -90,6 +92,12 @@ def populate(make_store):
             store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE)
             secret = Secret(name=f"s{number}", hosts=("example.com",), sealed="sealed", created=now, updated=now)
             store.put_secret(tenant, secret, most=9)
+            key_id = f"nm_live_{tenant[:4]}{number}"
+            scopes = frozenset({Scope.READ})
+            store.keep_api_key(
+                ApiKey(key_id=key_id, digest="", tenant=tenant, user="ada", scopes=scopes, created=now), most=9
+            )
+            store.take_tokens(f"key {key_id}", RateLimit(10, SECOND, 5), 1)
     store.own_key()
     rig.lead_once()
     store.close()

@@ -63,7 +63,7 @@ LEFT_OUT = {"alembic_version"}
 """Whoever opens a store sees to the version of its schema."""
 NOBODYS = {
     "events", "event_streams", "nodes", "leadership", "served_routes", "notes", "idempotency_keys", "secrets",
-    "api_keys", "dependency_graphs",
+    "api_keys", "rate_buckets", "dependency_graphs",
 }  # fmt: skip
 """These belong to no schedule: every one must go on."""
 TABLES = [table for table in metadata.tables if table not in LEFT_OUT]

@@ -39,6 +39,7 @@ COMMANDS = {
     "login": ("key:login", "Store your key of a server.", "[OPTIONS]"),
     "logout": ("key:logout", "Remove your stored key of a server.", "[OPTIONS]"),
     "whoami": ("key:whoami", "Show the tenant, the user and the scopes of your key.", "[OPTIONS]"),
+    "limits": ("key:limits", "Show your limits and how much of each is used.", "[OPTIONS]"),
     "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
     "completion": (
         "completion:completion",

@@ -18,6 +18,7 @@ from noonmark.operations.models.answers import (
     Event,
     Explanation,
     Identity,
+    Limit,
     Matched,
     Node,
     Occurrence,
@@ -594,6 +595,11 @@ def rotate_key(
 def whoami() -> Request[Identity]:
     """Get who the caller is: the tenant and the user that it acts for, and the scopes of its key."""
     return ask("whoami", _one(Identity), {})
+
+
+def limits() -> Request[list[Limit]]:
+    """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
+    return ask("limits/get", _all("limits", Limit), {})
 
 
 def nodes() -> Request[list[Node]]:

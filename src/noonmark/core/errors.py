@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 MAIN_ALIASES = {"__mp_main__": "__main__"}
 """A worker process loads the main program under another name."""
@@ -170,6 +170,13 @@ class QuotaExceeded(NoonmarkError):
     """The owner's limit is reached."""
 
     code = "quota_exceeded"
+
+    def __init__(
+        self, message: str, *, field: str = "", limit: Mapping[str, str | int] | None = None, wait: float | None = None
+    ) -> None:
+        """Take the limit's name, scope, value and use, and after how many seconds to try again, if that is known."""
+        super().__init__(message, field=field)
+        self.limit, self.wait = limit, wait
 
 
 class Unauthenticated(NoonmarkError):

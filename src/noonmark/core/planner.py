@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.policies.expected_rate import RateAlert, RateWindow
     from noonmark.core.policies.jitter import Fires
+    from noonmark.core.quotas import Quota
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.triggers import Trigger
 
@@ -136,6 +137,8 @@ class Plan:
     """Written only while this is the version of what depends on what, where the plan was checked against that."""
     catch_up: CatchUp | None = None
     """The decision about what was overdue, for those who ask why."""
+    quotas: tuple[Quota, ...] = ()
+    """How many schedules the owner may have; counted when the plan adds one or reopens a completed one."""
     note: AuditEntry | None = None
     """The caller's audit entry, if any, written with the plan."""
     rewound: Rewound | None = None

@@ -85,6 +85,8 @@ def error_document(error: errors.NoonmarkError) -> dict[str, object]:
         document["problems"] = [
             {"field": one.field, "code": one.code, "detail": one.message} for one in error.problems[:MAX_PROBLEMS]
         ]
+    if isinstance(error, errors.QuotaExceeded) and error.limit is not None:
+        document["limit"] = dict(error.limit)
     return document
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence, Overrides
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.limits import Dependency
+    from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
     from noonmark.operations.service import AuditEntryMaker, Caller
@@ -89,10 +90,17 @@ def find_by_name(store: Store, tenant: str, name: str, *, field: str = "schedule
     return found[0] if found else None
 
 
-def create(store: Store, schedule: Schedule, *, lookahead: Micros, audit: AuditEntryMaker | None = None) -> bool:
-    """Store a new schedule with its first plan; False if its id is taken."""
+def create(
+    store: Store,
+    schedule: Schedule,
+    *,
+    lookahead: Micros,
+    audit: AuditEntryMaker | None = None,
+    quotas: tuple[Quota, ...] = (),
+) -> bool:
+    """Store a new schedule with its first plan; False if its id is taken, QuotaExceeded if the owner has too many."""
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
-    plan = first_plan(schedule, lookahead=lookahead)
+    plan = replace(first_plan(schedule, lookahead=lookahead), quotas=quotas)
     if audit is not None:
         plan = replace(plan, note=audit(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
@@ -210,7 +218,7 @@ def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros)
     return declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
 
 
-def declare(
+def declare(  # noqa: PLR0913 - each is a part of the request
     store: Store,
     uid: str,
     read: Callable[[Schedule, Micros], Declaration],
@@ -218,6 +226,7 @@ def declare(
     lookahead: Micros,
     audit: AuditEntryMaker | None = None,
     source: str | None = None,
+    quotas: tuple[Quota, ...] = (),
 ) -> Schedule:
     """Replace the declaration by what `read` makes of the schedule; the same declaration again changes nothing.
 
@@ -229,7 +238,8 @@ def declare(
         declaration = read(snapshot.schedule, now)
         if snapshot.schedule.declaration == declaration and source in {None, snapshot.schedule.source}:
             return None
-        return edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
+        plan = edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
+        return replace(plan, quotas=quotas)
 
     return change(store, uid, decide, audit)
 

@@ -34,6 +34,7 @@ from noonmark.operations.pings import url_of
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import read_page, schedule_document
+from noonmark.operations.service import schedule_quotas
 from noonmark.operations.target_policy import check_declaration, schedule_warnings
 from noonmark.ports.records import ScheduleFilter
 
@@ -97,12 +98,18 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         source=caller.source,
         now=now,
     )
-    if not schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
+    if not _create(service, caller, schedule):
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
         return _with_ping_url(service, taken.schedule, _document(service, taken, now=now))
     return _with_ping_url(service, schedule, _written(service, schedule))
+
+
+def _create(service: Service, caller: Caller, schedule: Schedule) -> bool:
+    """Store a new schedule; False if its id is taken."""
+    quotas, audit = schedule_quotas(service, caller), caller.audit()
+    return schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=audit, quotas=quotas)
 
 
 def _with_ping_url(service: Service, schedule: Schedule, document: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +154,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         schedule = schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
-        if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
+        if _create(service, caller, schedule):
             return _with_ping_url(service, schedule, _written(service, schedule))
 
 
@@ -218,7 +225,14 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         return check_declaration(service, caller, declare_again(document, schedule, now=from_micros(now)), schedule)
 
     audit = caller.audit()
-    edited = schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
+    edited = schedule_edits.declare(
+        service.store,
+        stored.schedule.uid,
+        read,
+        lookahead=service.lookahead,
+        audit=audit,
+        quotas=schedule_quotas(service, caller),
+    )
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
         if changes["enabled"] is False and not is_paused:
@@ -266,7 +280,14 @@ def _declare(service: Service, caller: Caller, stored: StoredSchedule, document:
         return check_declaration(service, caller, replace(declared, enabled=schedule.declaration.enabled), schedule)
 
     audit = caller.audit()
-    return schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
+    return schedule_edits.declare(
+        service.store,
+        stored.schedule.uid,
+        read,
+        lookahead=service.lookahead,
+        audit=audit,
+        quotas=schedule_quotas(service, caller),
+    )
 
 
 def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:

@@ -17,6 +17,7 @@ from noonmark.core.causation import (
 )
 from noonmark.core.errors import Conflict, NotAllowed, StoreUnavailable
 from noonmark.core.interruption import failure_line, rate_line
+from noonmark.core.quotas import UNLIMITED, Resource, check_declaration
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.signatures import KeySettings, chain_key, proven_occurrence
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.quotas import Limits, Quota
+    from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
@@ -83,15 +85,6 @@ class AuditEntryMaker(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The limits of a caller who is not an admin; None for unlimited."""
-
-    max_per_user: int | None = None
-    min_interval: Micros | None = None
-    max_budget_usd: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The parts of a process that performs operations."""
 
@@ -113,7 +106,10 @@ class Service:
     conflicts: Sequence[SettingConflict] | None = None
     """Settings of this server that contradict each other; None if this is no server."""
     worker: Worker | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = UNLIMITED
+    """The limits of callers, but for administrators of all tenants."""
+    task_limits: Limits = UNLIMITED
+    """The limits of all callers under `/api/v1`."""
     keys: KeySettings = field(default_factory=KeySettings)
     """The settings of the keys for signatures and tokens."""
     seal: Seal | None = field(default=None, repr=False)
@@ -185,6 +181,8 @@ class Caller:
     is_agent: bool = False
     operation: str = ""
     """The operation requested."""
+    limits: Limits = UNLIMITED
+    """The limits of the routes that it uses."""
     chain: str = field(default="", repr=False)
     """A proof of the occurrence whose work makes the request, if there is one."""
 
@@ -219,6 +217,23 @@ def _audit_entry(
         request_id=caller.request_id or None,
         key_id=caller.key_id,
     )
+
+
+def limits_of(service: Service, caller: Caller) -> tuple[Limits, ...]:
+    """The limits of a caller: those of the routes that it uses, and those of the server."""
+    return (caller.limits,) if caller.is_root else (caller.limits, service.limits)
+
+
+def schedule_quotas(service: Service, caller: Caller) -> tuple[Quota, ...]:
+    """How many schedules the caller may have."""
+    found = (one.quotas(caller.owner.tenant, Resource.SCHEDULES, Resource.TASKS) for one in limits_of(service, caller))
+    return tuple(quota for quotas in found for quota in quotas)
+
+
+def check_limits(service: Service, caller: Caller, declaration: Declaration, before: Declaration | None) -> None:
+    """Refuse a declaration that fires too often, or has too large a budget, for the caller."""
+    for limits in limits_of(service, caller):
+        check_declaration(limits, declaration, before)
 
 
 LOCAL = Caller(owner=Owner(tenant=DEFAULT_TENANT, user=DEFAULT_USER), name=DEFAULT_USER, source="local")

@@ -475,6 +475,7 @@ _ROWS = (
     Operation("upload/list", "uploads.list_uploads", READ, "GET /uploads", takes.PageQuery, answers.UploadPage),
     Operation("key/list", "keys.list_keys", ADMIN, "GET /keys", takes.KeyQuery, answers.KeyPage),
     Operation("whoami", "keys.who_am_i", None, "GET /whoami", takes.NoArguments, answers.Identity),
+    Operation("limits/get", "limits.get_limits", None, "GET /limits", takes.NoArguments, answers.LimitList),
     Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList, is_global=True),
     Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis, is_global=True),
     Operation("workload", "workload.get_workload", READ, "GET /workload", takes.WorkloadQuery, answers.Workload),

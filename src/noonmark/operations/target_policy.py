@@ -14,6 +14,7 @@ from noonmark.core.targets import CommandTarget, FunctionTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.core.urls import parse_url
+from noonmark.operations.service import check_limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -99,6 +100,7 @@ def check_declaration(
     service: Service, caller: Caller, declaration: Declaration, stored: Schedule | None
 ) -> Declaration:
     """Return the declaration if the caller may make it; an unchanged target is always allowed."""
+    check_limits(service, caller, declaration, None if stored is None else stored.declaration)
     _check_upstreams(service, caller, declaration, stored)
     if stored is not None and (refused := change_problem(stored, declaration, service.offered)) is not None:
         raise NotAllowed(refused[1], field=refused[0])

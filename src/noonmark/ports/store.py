@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
@@ -280,6 +281,13 @@ class ApiKeyStore(Protocol):
         """Store when keys were last used, by id, unless a later time is stored."""
 
 
+class RateBuckets(Protocol):
+    """Buckets of tokens, by name, which the nodes share."""
+
+    def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
+        """Take as many of the wanted tokens as a bucket has, by the store's time: see `core.rate_limit`."""
+
+
 class Inspection(Protocol):
     """The condition of a store, row by row and as a whole. Read-only, except `set_aside`."""
 
@@ -327,7 +335,7 @@ class ClockRepair(Protocol):
         """
 
 
-class Store(Reads, AuditLog, SecretStore, ApiKeyStore, Inspection, ClockRepair, Protocol):
+class Store(Reads, AuditLog, SecretStore, ApiKeyStore, RateBuckets, Inspection, ClockRepair, Protocol):
     """Every `now` is the store's time, as `clock` returns it; verbs without one read that clock themselves."""
 
     @property

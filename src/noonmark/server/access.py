@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.service import Service
+    from noonmark.server.rate_limits import RateLimits
 
 SOURCE = "rest"
 TENANT_HEADER = "noonmark-tenant"
@@ -46,6 +47,7 @@ MAX_CREDENTIAL = 16_384
 _BEARER = re.compile(r"bearer +([!-~]+) *", re.IGNORECASE | re.ASCII)
 _CALLBACK = re.compile(r"/occurrences/([A-Za-z0-9._:-]{1,128})/(?:complete|fail)", re.ASCII)
 _UNLIMITED = CapacityLimiter(math.inf)
+UNAUTHORIZED = 401
 _REALM = 'Bearer realm="noonmark"'
 
 
@@ -60,21 +62,44 @@ class Access:
     """Finds the caller of each request."""
 
     def __init__(
-        self, service: Service, keys: KeyCache, *, sees_own_only: bool = False, tokens: Tokens | None = None
+        self,
+        service: Service,
+        keys: KeyCache,
+        *,
+        sees_own_only: bool = False,
+        tokens: Tokens | None = None,
+        rates: RateLimits | None = None,
     ) -> None:
         """With `sees_own_only`, a user who is not an administrator sees the own schedules, not all of the tenant."""
         self._service, self._keys, self._tokens = service, keys, tokens
-        self._sees_own_only = sees_own_only
+        self._sees_own_only, self._rates = sees_own_only, rates
 
     async def caller(self, request: Request) -> Caller:
         """The caller of a request; 401 if the request has no good key."""
-        credential = _credential(request)
-        caller = self._find_cached(credential)
-        if caller is None:
-            caller = await to_thread.run_sync(self._find, credential, limiter=_UNLIMITED)
+        rates = self._rates
+        if rates is not None:
+            await rates.check_address(request)
+        caller = await self._authenticate(request)
+        if rates is not None:
+            await rates.check_key(request, caller)
         if self._keys.is_write_due:
             await to_thread.run_sync(self._keys.write, limiter=_UNLIMITED)
         return self._for_tenant(caller, request.headers.getlist(TENANT_HEADER))
+
+    async def _authenticate(self, request: Request) -> Caller:
+        """Find the caller; an address that sends many bad keys is slowed down, but not its keys that are good."""
+        credential, rates = _credential(request), self._rates
+        try:
+            caller = self._find_cached(credential)
+            if caller is None:
+                if rates is not None and credential is not None:
+                    rates.check_failures(request)
+                caller = await to_thread.run_sync(self._find, credential, limiter=_UNLIMITED)
+        except HttpError as error:
+            if rates is not None and credential is not None and error.status == UNAUTHORIZED:
+                await rates.count_failure(request)
+            raise
+        return caller
 
     def is_callback(self, request: Request) -> bool:
         """Whether a request without a key may be the report of a receiver, with the token of its delivery."""

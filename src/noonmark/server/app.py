@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
     from noonmark.server.access import Tokens
     from noonmark.server.health import Health, Metrics
+    from noonmark.server.rate_limits import RateLimits
     from noonmark.server.requests import Handler, HttpSettings
 
 VERSION = version("noonmark")
@@ -57,12 +58,14 @@ def create_app(
     *,
     health: Health | None = None,
     tokens: Tokens | None = None,
+    rates: RateLimits | None = None,
 ) -> Starlette:
     """Create the application that serves everything over HTTP. With `tokens`, callers may send signed tokens too."""
     if service.key_cache is None:
         service = replace(service, key_cache=KeyCache(service.store, SystemClock().monotonic))
     assert service.key_cache is not None  # noqa: S101 - see above
-    access = Access(service, service.key_cache, sees_own_only=settings.visibility == "owner", tokens=tokens)
+    sees_own_only = settings.visibility == "owner"
+    access = Access(service, service.key_cache, sees_own_only=sees_own_only, tokens=tokens, rates=rates)
     api: dict[tuple[str, str], Handler | StreamHandler] = {
         **routes.handlers(),
         **cron_service.handlers(),

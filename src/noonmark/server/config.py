@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from noonmark.core.api_key import tenant_or_all
+from noonmark.core.api_key import EVERY_TENANT, tenant_or_all
 from noonmark.core.errors import InvalidSchedule, Problem
+from noonmark.core.instants import SECOND
+from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
 from noonmark.core.targets.egress import open_place
@@ -35,6 +37,8 @@ _COMMAND = re.compile(r"[^\s,\0]{1,200}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}|\*", re.ASCII)
 _NETWORK = re.compile(r"[0-9a-fA-F.:/]{2,50}", re.ASCII)
 _ANY_NAME = re.compile(r"[^,;\0]{1,500}")
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
+_LENGTHS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _FOLDER = re.compile(r"/[^,\0\n]{0,4095}")
 
 
@@ -212,6 +216,35 @@ def _names_of_tenant(part: str, allowed: str) -> tuple[str, str]:
     if not sign:
         raise ValueError(_message(allowed, part))
     return tenant.strip(), names
+
+
+def counts_by_tenant(value: object) -> dict[str, int]:
+    """A whole number for every tenant, or by tenant: TENANT=N,TENANT=N."""
+    allowed = "a whole number, or numbers by tenant as TENANT=N, with commas between them; * is every other tenant"
+    read = integer(0, 2**50)
+    try:
+        if isinstance(value, list | tuple):
+            value = ",".join(str(one) for one in value)
+        if isinstance(value, str) and "=" in value:
+            value = {name.strip(): count for name, _, count in (part.partition("=") for part in value.split(","))}
+        found = value if isinstance(value, Mapping) else {EVERY_TENANT: value}
+        return {tenant_or_all(tenant): read(count) for tenant, count in found.items()}
+    except ValueError:
+        raise ValueError(_message(allowed, value)) from None
+
+
+def duration(value: object) -> int:
+    """A length of time, in microseconds."""
+    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(_message("a length of time such as 30s, 5m or 1h", value))
+    return int(found[1]) * _LENGTHS[found[2]] * SECOND
+
+
+def rate(value: object) -> str:
+    """A rate, such as 100/s."""
+    parse_rate(value)
+    return str(value)
 
 
 def functions(value: object) -> dict[str, str]:
@@ -505,6 +538,34 @@ class Settings:
         one_of("auto", "json", "text"),
         "the format of log lines: `json`, `text`, or `auto`, which is text on a terminal and JSON otherwise",
         default="auto",
+    )
+    limit_schedules: Mapping[str, int] = _setting(
+        counts_by_tenant,
+        "maximum number of schedules of each user that are active or paused; or by tenant, as TENANT=N,*=N. This limit"
+        " and the following do not apply to keys of tenant `*`, nor on a server without keys",
+        default={},
+    )
+    tenant_limit_schedules: Mapping[str, int] = _setting(
+        counts_by_tenant, "the same for all users of a tenant together", default={}
+    )
+    min_interval: int | None = _setting(
+        duration,
+        "minimum time between any two fires of a trigger, such as 60s, over its whole pattern",
+        default=None,
+    )
+    limit_budget: float | None = _setting(
+        number(0, 1_000_000), "maximum budget of a run (`max_cost_usd`) in US dollars", default=None
+    )
+    rate_limit: str | None = _setting(
+        rate,
+        "maximum rate of requests of each key, on all nodes together, such as 100/s or 600/m",
+        default=None,
+    )
+    rate_limit_address: str | None = _setting(rate, "the same for each address", default=None)
+    auth_failures: str = _setting(
+        rate,
+        "maximum rate of requests with a bad key from each address; beyond that, they are refused unseen",
+        default="60/m",
     )
     max_per_user: int = _setting(
         integer(0, 1_000_000),

@@ -16,6 +16,7 @@ from noonmark.core.errors import NotAllowed
 from noonmark.core.json_values import shown
 from noonmark.core.redaction import redact, redact_ping
 from noonmark.server.problems import internal_error_response, problem_response
+from noonmark.server.rate_limits import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,7 @@ class Guard:
                 has_started = True
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
+                headers.update(scope["state"].get(HEADERS, {}))
                 if scope["scheme"] == "https":
                     headers["Strict-Transport-Security"] = HSTS
             await send(message)

@@ -18,6 +18,8 @@ from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.json_values import shown
+from noonmark.core.quotas import EVERY_OTHER, Limits, Resource
+from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
@@ -28,12 +30,13 @@ from noonmark.embedded.worker import Worker
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
-from noonmark.operations.service import LOCAL, Limits, Service
+from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
 from noonmark.server.config import FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS, setting_conflicts
 from noonmark.server.metrics_listener import MetricsListener
+from noonmark.server.rate_limits import RateLimiter, RateLimits
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
@@ -376,6 +379,16 @@ def _permissions(settings: Settings) -> TargetPermissions | None:
     return TargetPermissions(functions=settings.tenant_functions, commands=settings.tenant_commands)
 
 
+def _limits(settings: Settings) -> Limits:
+    """The limits of callers whose key is of one tenant."""
+    return Limits(
+        per_user={Resource.SCHEDULES: settings.limit_schedules},
+        per_tenant={Resource.SCHEDULES: settings.tenant_limit_schedules},
+        min_interval=settings.min_interval,
+        max_budget_usd=settings.limit_budget,
+    )
+
+
 def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
     return HttpSettings(
         host=settings.host,
@@ -415,8 +428,10 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         report=parts.metrics.report,
         traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
-        limits=Limits(
-            max_per_user=settings.max_per_user,
+        limits=_limits(settings),
+        task_limits=Limits(
+            per_user={Resource.TASKS: {EVERY_OTHER: settings.max_per_user}},
+            per_tenant={},
             min_interval=settings.min_interval_minutes * 60 * SECOND,
             max_budget_usd=settings.max_budget_usd,
         ),
@@ -426,6 +441,12 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
             max_bytes=settings.max_upload_bytes,
             quota=settings.upload_quota_bytes,
         ),
+    )
+    rates = RateLimits(
+        limiter=RateLimiter(store, clock.monotonic),
+        per_key=None if settings.rate_limit is None else parse_rate(settings.rate_limit),
+        per_address=None if settings.rate_limit_address is None else parse_rate(settings.rate_limit_address),
+        failures=parse_rate(settings.auth_failures, burst=None),
     )
     recover(service)
     warn_of_unreadable(service, LOCAL.owner.tenant)
@@ -437,7 +458,7 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
-    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens)
+    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens, rates=rates)
 
 
 class _Server(uvicorn.Server):

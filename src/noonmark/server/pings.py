@@ -13,6 +13,7 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import QuotaExceeded
 from noonmark.core.instants import SECOND
 from noonmark.core.pings import parse_ping
+from noonmark.core.rate_limit import RateLimit
 from noonmark.operations import pings
 from noonmark.operations.table import check_clock
 from noonmark.server.problems import HttpError
@@ -32,6 +33,7 @@ BURST = 60
 """Pings of one URL that are taken at once."""
 REFILL: Micros = SECOND
 """After them, one is taken in this time."""
+LIMIT = RateLimit(1, REFILL, BURST)
 MAX_URLS = 10_000
 """URLs whose pings are counted; beyond that, those that were quiet longest are forgotten."""
 
@@ -47,14 +49,12 @@ class PingLimiter:
     def take(self, token: str) -> None:
         """Count a ping; raises an error with status 429 if there were too many."""
         with self._lock:
-            now = self._monotonic()
-            full_at = max(now, self._full_at.pop(token, now)) + REFILL
-            is_allowed = full_at <= now + BURST * REFILL
-            self._full_at[token] = full_at if is_allowed else full_at - REFILL
+            taken = LIMIT.take(self._full_at.pop(token, None), 1, now=self._monotonic())
+            self._full_at[token] = taken.full_at
             if len(self._full_at) > MAX_URLS:
                 self._full_at.popitem(last=False)
-        if not is_allowed:
-            wait = -(-(full_at - now - BURST * REFILL) // SECOND)
+        if not taken.granted:
+            wait = -(-taken.wait // SECOND)
             message = f"too many pings of this URL: at most {BURST} at once, and one in {REFILL // SECOND} s after that"
             raise HttpError(429, QuotaExceeded.code, message, headers={"Retry-After": str(wait)})
 

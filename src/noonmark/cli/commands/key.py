@@ -101,6 +101,18 @@ def whoami(*, connection: Connection = Connection()) -> None:
     print_answer(answer, sentence, as_json=connection.as_json)
 
 
+def limits(*, connection: Connection = Connection()) -> None:
+    """Show your limits and how much of each is used. What is not listed is unlimited."""
+    with connect(connection) as remote:
+        answer = remote.call("limits/get", {})
+    lines = [
+        f"{one['name']} per {one['scope']}: {one['value']:,}"
+        + ("" if one["used"] is None else f", {one['used']:,} used")
+        for one in answer["limits"]
+    ]
+    print_answer(answer, "\n".join(lines) or "There are no limits.", as_json=connection.as_json)
+
+
 def login(*, connection: Connection = Connection()) -> None:
     """Store your key of a server, for all commands that call it. The key is read from standard input or --key-file.
 

@@ -103,6 +103,13 @@ class ServerOptions:
     keep_days: Annotated[str | None, _option("keep_days")] = None
     log_level: Annotated[str | None, _option("log_level")] = None
     log_format: Annotated[str | None, _option("log_format")] = None
+    limit_schedules: Annotated[list[str] | None, _list_option("limit_schedules")] = None
+    tenant_limit_schedules: Annotated[list[str] | None, _list_option("tenant_limit_schedules")] = None
+    min_interval: Annotated[str | None, _option("min_interval")] = None
+    limit_budget: Annotated[str | None, _option("limit_budget")] = None
+    rate_limit: Annotated[str | None, _option("rate_limit")] = None
+    rate_limit_address: Annotated[str | None, _option("rate_limit_address")] = None
+    auth_failures: Annotated[str | None, _option("auth_failures")] = None
     max_per_user: Annotated[str | None, _option("max_per_user")] = None
     min_interval_minutes: Annotated[str | None, _option("min_interval_minutes")] = None
     max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None

@@ -643,6 +643,26 @@ class KeyPage(_Page):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit of the caller."""
+
+    name: str
+    """`schedules` or `tasks`, those under `/api/v1`; or what each schedule must keep to."""
+    scope: str
+    """Whose use counts: `user`, `tenant`, or `schedule` for what each schedule must keep to."""
+    value: float
+    used: int | None
+    """How much is used; null where nothing is used up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitList:
+    """All limits of the caller; what is not listed is unlimited."""
+
+    limits: list[Limit]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Who the caller is, and what its key allows."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
@@ -15,12 +13,9 @@ from noonmark.core.errors import (
     InvalidTrigger,
     NoonmarkError,
     NotFound,
-    QuotaExceeded,
     RevisionConflict,
 )
-from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse_instant, to_micros
 from noonmark.core.json_values import boolean_value
-from noonmark.core.triggers import parse_trigger
 from noonmark.operations.table import check_scope
 from noonmark.server.dialects.models import NewTask, TaskChanges
 from noonmark.server.problems import rename_fields
@@ -29,9 +24,7 @@ from noonmark.server.requests import ApiResponse, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from noonmark.core.instants import Micros
     from noonmark.operations.models.fields import Arguments
-    from noonmark.operations.service import Limits
     from noonmark.server.requests import ApiRequest, Handler
 
 REQUIRED = ("name", "cron_expression", "task_query")
@@ -49,10 +42,6 @@ NAMES = {
 DEFAULT_TIMEOUT = 3_600
 STATUSES = {"active": "ACTIVE", "paused": "PAUSED", "completed": "COMPLETED", "deleted": "DELETED"}
 _OUTCOMES = {None: "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED"}
-_MAX_FIRES = 1_000
-_MAX_SPAN = 6 * 366 * DAY_SECONDS * SECOND
-"""Long enough to include a leap day, and every month starting on every day of the week."""
-_START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,22 +124,6 @@ def _timeout(seconds: Any) -> Any:  # noqa: ANN401 - the schedule checks it
     return DEFAULT_TIMEOUT if seconds is None or (seconds == 0 and not isinstance(seconds, bool)) else seconds
 
 
-def smallest_gap(expression: str) -> Micros | None:
-    """The shortest time between two fires of an expression; None if it fires at most once.
-
-    The search starts from a fixed day, so that the result does not depend on the current time.
-    """
-    trigger = parse_trigger({"type": "cron", "expression": expression}, now=_START)
-    start = time = to_micros(_START)
-    gaps: list[Micros] = []
-    previous: Micros | None = None
-    while len(gaps) < _MAX_FIRES and (fire := trigger.next_micros(time)) is not None and fire - start < _MAX_SPAN:
-        if previous is not None:
-            gaps.append(fire - previous)
-        previous = time = fire
-    return min(gaps, default=None)
-
-
 def is_task(schedule: Mapping[str, Any]) -> bool:
     """Whether a schedule is visible to these routes."""
     return bool(schedule["target"]["target_kind"] == "task")
@@ -215,8 +188,7 @@ RUNS_PER_READ = 1_000
 def handlers() -> dict[tuple[str, str], Handler]:
     """The handlers of these routes, by method and path."""
     table: dict[tuple[str, str], Callable[[ApiRequest], ApiResponse]] = {
-        # Creates run one at a time, so that concurrent ones on this server fill the quota exactly.
-        ("POST", BASE): partial(_create, Lock()),
+        ("POST", BASE): _create,
         ("GET", BASE): _list,
         ("GET", ONE): _get,
         ("PUT", ONE): _update,
@@ -234,25 +206,21 @@ def handlers() -> dict[tuple[str, str], Handler]:
 def _with_their_names(handler: Callable[[ApiRequest], ApiResponse], scope: Scope, request: ApiRequest) -> ApiResponse:
     check_scope("this route", scope, request.caller)
     # A change reads the schedule first, also for a key without the scope read.
-    request = replace(request, caller=replace(request.caller, scopes=request.caller.scopes | {Scope.READ}))
+    caller, limits = request.caller, request.service.task_limits
+    request = replace(request, caller=replace(caller, scopes=caller.scopes | {Scope.READ}, limits=limits))
     try:
         return handler(request)
     except NoonmarkError as error:
         raise rename_fields(error, NAMES) from None
 
 
-def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
+def _create(request: ApiRequest) -> ApiResponse:
     request.query({})
     document = request.document()
     arguments = to_arguments(document)
-    check_limits(request.service.limits, document)
     if (key := request.headers.get("idempotency-key")) is not None:
         arguments["idempotency_key"] = key
-    with lock:
-        started = request.service.store.clock()
-        schedule = request.perform("schedule/create", arguments)
-        if parse_instant(schedule["created_at_utc"]) >= started:  # else a repeated request found it
-            _enforce_quota(request, schedule)
+    schedule = request.perform("schedule/create", arguments)
     return ApiResponse(
         document={
             "schedule_id": schedule["schedule_id"],
@@ -262,33 +230,6 @@ def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
         status=201,
         headers={"Location": f"{BASE}/{schedule['schedule_id']}"},
     )
-
-
-def check_limits(limits: Limits, document: Mapping[str, Any]) -> None:
-    """Reject a task that fires too often or has too large a budget."""
-    expression, budget = document.get("cron_expression"), document.get("max_budget_per_run_usd")
-    if limits.min_interval and isinstance(expression, str):
-        gap = smallest_gap(expression)
-        if gap is not None and gap < limits.min_interval:
-            raise InvalidRequest(
-                f"can fire {gap / 60_000_000:g} minutes apart; at least"
-                f" {micros_to_seconds(limits.min_interval) / 60:g} minutes are allowed",
-                field="cron_expression",
-            )
-    limit = limits.max_budget_usd
-    if limit is not None and isinstance(budget, int | float) and budget > limit:
-        raise InvalidRequest(f"must be at most {limit:g}", field="max_budget_per_run_usd")
-
-
-def _enforce_quota(request: ApiRequest, schedule: Mapping[str, Any]) -> None:
-    """Delete the new schedule again if it exceeds the quota; this holds across any number of servers."""
-    limit = request.service.limits.max_per_user
-    if limit is None:
-        return
-    wanted = {"owner": schedule["owner"]["user"], "route": "task", "phase": ["active", "paused"]}
-    if request.perform("schedule/count", wanted)["count"] > limit:
-        request.perform("schedule/delete", {"schedule_id": schedule["schedule_id"], "reason": "quota exceeded"})
-        raise QuotaExceeded(f"the limit of {limit:,} schedules is reached; delete one that is no longer needed")
 
 
 def _list(request: ApiRequest) -> ApiResponse:
@@ -349,7 +290,6 @@ def _update(request: ApiRequest) -> ApiResponse:
     for _ in range(MAX_TRIES):
         stored = _find(request)
         changes = to_changes(document, stored)
-        check_limits(request.service.limits, document)
         try:
             changed = request.perform(
                 "schedule/update", {**changes, **request.path, "expected_revision": stored["revision"]}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     )
     from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 
+MAX_BUCKETS = 100_000
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -137,6 +139,15 @@ class MemoryStore:
         for entry in entries:
             uow.file_plan(entry)  # `take` removes, and reading must change nothing
         return snapshots.snapshots(uow, [(entry.state, entry.schedule) for entry in entries])
+
+    @atomic
+    def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
+        buckets = self._uow.buckets
+        taken = limit.take(buckets.pop(name, None), wanted, now=self._uow.now())
+        buckets[name] = taken.full_at
+        if len(buckets) > MAX_BUCKETS:
+            del buckets[next(iter(buckets))]
+        return taken
 
     @atomic
     def set_aside(self, uid: str, problem: str) -> None:

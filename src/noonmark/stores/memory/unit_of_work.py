@@ -109,6 +109,8 @@ class UnitOfWork(rules.UnitOfWork):
         """Schedules by the time to plan them."""
         self.by_age: DueIndex[str] = DueIndex()
         """Ended rows by their end."""
+        self.buckets: dict[str, Micros] = {}
+        """When each bucket of tokens is full again, those used last at the end."""
         self.failures: dict[str, Row] = {}
         """Rows that ended in a failure."""
         self.by_count: DueIndex[str] = DueIndex()
@@ -293,6 +295,15 @@ class UnitOfWork(rules.UnitOfWork):
 
     def known_ids(self, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
         return {one for one in identities if one in self.ids}, {one for one in identities if self._followers.get(one)}
+
+    def count_schedules(self, tenant: str, user: str | None, route: str | None) -> int:
+        found = [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
+        return sum(
+            entry.state.phase in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
+            and user in (None, entry.schedule.owner.user)
+            and route in (None, entry.schedule.declaration.target.route)
+            for entry in found
+        )
 
     def next_schedule_key(self, count: int) -> int:  # noqa: ARG002 - numbers cost nothing
         return len(self.entries) + 1

@@ -111,6 +111,12 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_age ON notes (noted);
 CREATE INDEX notes_in_order ON notes (tenant, key);
 CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, key);
+CREATE TABLE rate_buckets (
+    name TEXT COLLATE "C" NOT NULL,
+    full_at BIGINT NOT NULL,
+    PRIMARY KEY (name)
+);
+CREATE INDEX rate_buckets_by_age ON rate_buckets (full_at);
 CREATE TABLE schedules (
     key BIGSERIAL NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,
@@ -135,6 +141,7 @@ CREATE TABLE schedules (
 CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
 CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_listed = 1;
 CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
+CREATE INDEX schedules_by_owner ON schedules (tenant, username) WHERE is_listed = 1;
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
 CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;

@@ -13,7 +13,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 from noonmark.core.system_events import SystemEvent, change
 from noonmark.core.triggers import EventTrigger
-from noonmark.stores.rules import completion, dependencies, rate_windows, slots, snapshots
+from noonmark.stores.rules import completion, dependencies, quotas, rate_windows, slots, snapshots
 from noonmark.stores.rules.records import UNSTARTED, ScheduleState, Unreadable
 from noonmark.stores.rules.unit_of_work import Fact
 
@@ -105,12 +105,14 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
     identities = {(one.owner.tenant, one.schedule_id) for one in schedules}
     taken, followed = uow.known_ids(identities)
-    answers, accepted = [], []
+    answers: list[bool] = []
+    accepted: list[tuple[Plan, Schedule]] = []
     for plan, schedule in zip(plans, schedules, strict=True):
         identity = (schedule.owner.tenant, schedule.schedule_id)
         fits = identity not in taken and dependencies.is_graph_current(uow, schedule.owner.tenant, plan.graph)
         answers.append(fits)
         if fits:
+            quotas.check(uow, plan, schedule, [one for _, one in accepted])
             accepted.append((plan, schedule))
             if schedule.phase is not SchedulePhase.DELETED:
                 taken.add(identity)
@@ -233,6 +235,8 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
         return False
     if plan.schedule is not None and snapshots.readable(uow, state) != before:
         return False
+    if plan.schedule is not None and before.phase is SchedulePhase.COMPLETED:
+        quotas.check(uow, plan, plan.schedule)
     uow.tenants[state.schedule] = before.owner.tenant
     _write(uow, state, plan, before, plan.schedule or before)
     _audit(uow, plan)

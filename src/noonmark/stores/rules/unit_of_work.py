@@ -226,6 +226,10 @@ class UnitOfWork(ABC):
         """Those ids that are taken, and those that other schedules depend on."""
 
     @abstractmethod
+    def count_schedules(self, tenant: str, user: str | None, route: str | None) -> int:
+        """How many schedules are active or paused: of a tenant, or of one of its users, and perhaps of one route."""
+
+    @abstractmethod
     def next_schedule_key(self, count: int) -> int:
         """The key of a new schedule; `count` is how many are asked for in all."""
 

@@ -176,6 +176,7 @@ _WRITTEN = {
         key:key key_id:text digest:text tenant:text username:text scopes:array name:text? is_agent:flag created:instant
         expires:instant? revoked:instant? used:instant?
     """,
+    "rate_buckets": "name:text full_at:instant",
     "nodes": """
         name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant
         seen:instant left_at:instant?

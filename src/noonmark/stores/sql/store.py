@@ -13,7 +13,7 @@ from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
-from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, secret_store
+from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, rate_buckets, secret_store
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql.dependencies import graph
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
@@ -475,6 +476,9 @@ class SqlStore(ABC):
 
     def use_api_keys(self, used: Mapping[str, Micros]) -> None:
         self._write_unlocked(lambda uow: api_keys.use(uow.session, used))
+
+    def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
+        return self._write_locked({f"bucket {name}"}, lambda uow: rate_buckets.take(uow.session, name, limit, wanted))
 
     def set_aside(self, uid: str, problem: str) -> None:
         self._write_unlocked(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))

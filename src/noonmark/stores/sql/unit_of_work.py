@@ -80,6 +80,10 @@ _NAMED = """
     ON tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1
 """
 _TENANTS = "SELECT key, tenant FROM schedules WHERE key IN EACH(bigint)"
+COUNT_OF_OWNER = """
+    SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
+    WHERE tenant = ? AND is_listed = 1 AND phase IN ('active', 'paused') AND {more}
+"""
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 
@@ -247,6 +251,13 @@ class UnitOfWork(rules.UnitOfWork):
 
     def known_ids(self, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
         return dependencies.known_ids(self.session, identities)
+
+    def count_schedules(self, tenant: str, user: str | None, route: str | None) -> int:
+        self.write()
+        wanted = {"username = ?": user, "schedules.route = ?": route}
+        given = {condition: value for condition, value in wanted.items() if value is not None}
+        query = COUNT_OF_OWNER.format(more=" AND ".join(given) or "1 = 1")
+        return int(self.session.query(query, tenant, *given.values())[0][0])
 
     def next_schedule_key(self, count: int) -> int:
         return self._next_key("schedules", count)

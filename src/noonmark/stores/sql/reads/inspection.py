@@ -30,6 +30,7 @@ PRIMARY = {
     "idempotency_keys": ("key",),
     "secrets": ("key",),
     "api_keys": ("key",),
+    "rate_buckets": ("name",),
     "nodes": ("name",),
     "leadership": ("key",),
     "served_routes": ("route",),

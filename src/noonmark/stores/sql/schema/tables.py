@@ -106,6 +106,7 @@ schedules = Table(
 )
 index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
 index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
+index("schedules_by_owner", schedules, "tenant, username", "is_listed = 1")
 index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_listed = 1")
 index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
 index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
@@ -408,6 +409,12 @@ api_keys = Table(
 index("api_keys_by_id", api_keys, "key_id", unique=True)
 index("api_keys_of_tenant", api_keys, "tenant, created, key_id")
 index("api_keys_by_creation", api_keys, "created, key_id")
+
+# When each bucket of tokens is full again. One that is full is like one that is not here.
+rate_buckets = Table(
+    "rate_buckets", metadata, Column("name", Text, primary_key=True), instant("full_at", required=True)
+)
+index("rate_buckets_by_age", rate_buckets, "full_at")
 
 nodes = Table(
     "nodes",

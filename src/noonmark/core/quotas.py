@@ -1,0 +1,118 @@
+"""Quotas: how much an owner may have, and what is refused beyond that.
+
+A quota counts for one user or for a whole tenant. Stores count in the transaction that uses it, so that callers that
+race cannot pass it together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import InvalidSchedule, QuotaExceeded
+from noonmark.core.instants import micros_to_seconds
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.triggers.shortest_gap import shortest_gap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Declaration
+
+COUNTED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
+"""The phases of schedules that count."""
+TASK_ROUTE = "task"
+EVERY_OTHER = "*"
+"""As a tenant: every tenant that is not named."""
+
+
+class Scope(StrEnum):
+    """Whose use is counted."""
+
+    USER = "user"
+    TENANT = "tenant"
+
+
+class Resource(StrEnum):
+    """What is limited by a count."""
+
+    SCHEDULES = "schedules"
+    """Those that are active or paused."""
+    TASKS = "tasks"
+    """The same, with a target of kind task: those of the routes under `/api/v1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The most of a resource that a user or a tenant may have."""
+
+    resource: Resource
+    scope: Scope
+    limit: int
+
+    def check(self, used: int, wanted: int = 1) -> None:
+        """QuotaExceeded if there is not room for so many more."""
+        if used + wanted > self.limit:
+            raise self.exceeded(used)
+
+    def exceeded(self, used: int) -> QuotaExceeded:
+        """The error of a use that does not fit."""
+        message = (
+            f"the limit of {self.limit:,} schedules per {self.scope} is reached, {used:,} are used; delete one that is"
+            " no longer needed"
+        )
+        facts: dict[str, str | int] = {"name": self.resource, "scope": self.scope, "value": self.limit, "used": used}
+        return QuotaExceeded(message, limit=facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of callers that are not administrators of all tenants. None, and an absent tenant, is unlimited."""
+
+    per_user: Mapping[Resource, Mapping[str, int]]
+    """By resource and tenant; `*` is every other tenant."""
+    per_tenant: Mapping[Resource, Mapping[str, int]]
+    min_interval: Micros | None = None
+    max_budget_usd: float | None = None
+
+    def quotas(self, tenant: str, *resources: Resource) -> tuple[Quota, ...]:
+        """The quotas of a tenant and of each of its users."""
+        found = []
+        for resource in resources:
+            for scope, limits in ((Scope.USER, self.per_user), (Scope.TENANT, self.per_tenant)):
+                by_tenant = limits.get(resource, {})
+                limit = by_tenant.get(tenant, by_tenant.get(EVERY_OTHER))
+                if limit is not None:
+                    found.append(Quota(resource, scope, limit))
+        return tuple(found)
+
+
+UNLIMITED = Limits(per_user={}, per_tenant={})
+
+
+def check_declaration(limits: Limits, declaration: Declaration, before: Declaration | None) -> None:
+    """Refuse a trigger that fires too often, or too large a budget, unless it was declared before."""
+    min_interval, max_budget_usd = limits.min_interval, limits.max_budget_usd
+    if min_interval and (before is None or before.trigger != declaration.trigger):
+        gap = shortest_gap(declaration.trigger)
+        if gap is not None and gap < min_interval:
+            raise InvalidSchedule(
+                f"can fire {_span(gap)} apart; the limit min_interval is {_span(min_interval)}", field="trigger"
+            )
+    budget = None if declaration.budget is None else declaration.budget.max_cost_usd
+    known = None if before is None or before.budget is None else before.budget.max_cost_usd
+    if max_budget_usd is not None and budget is not None and budget != known and budget > max_budget_usd:
+        raise InvalidSchedule(
+            f"must be at most {max_budget_usd:g}, the limit of a budget per run, not {budget:g}",
+            field="budget.max_cost_usd",
+        )
+
+
+def _span(length: Micros) -> str:
+    """A length of time in the largest unit that fits."""
+    seconds = micros_to_seconds(length)
+    if seconds and seconds % 60 == 0:
+        return f"{seconds // 60:,} min"
+    return f"{seconds:,} s"

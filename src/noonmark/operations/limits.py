@@ -1,0 +1,47 @@
+"""Limits: how much the caller may have, and how much of it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import micros_to_seconds
+from noonmark.core.quotas import COUNTED, TASK_ROUTE, Resource, Scope
+from noonmark.operations.service import limits_of
+from noonmark.ports.records import ScheduleFilter
+
+if TYPE_CHECKING:
+    from noonmark.core.quotas import Limits, Quota
+    from noonmark.operations.models.arguments import NoArguments
+    from noonmark.operations.service import Caller, Service
+
+
+def get_limits(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+    """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
+    quotas = list(service.task_limits.quotas(caller.owner.tenant, Resource.TASKS))
+    found: list[dict[str, Any]] = []
+    for limits in limits_of(service, caller):
+        quotas += limits.quotas(caller.owner.tenant, Resource.SCHEDULES)
+        found += _fixed(limits, "")
+    found += _fixed(service.task_limits, "task_")
+    return {"limits": [*(_counted(service, caller, quota) for quota in quotas), *found]}
+
+
+def _counted(service: Service, caller: Caller, quota: Quota) -> dict[str, Any]:
+    wanted = ScheduleFilter(
+        user=caller.owner.user if quota.scope is Scope.USER else None,
+        phases=COUNTED,
+        target=TASK_ROUTE if quota.resource is Resource.TASKS else None,
+    )
+    used = service.store.count_schedules(caller.owner.tenant, wanted)
+    return {"name": str(quota.resource), "scope": str(quota.scope), "value": quota.limit, "used": used}
+
+
+def _fixed(limits: Limits, prefix: str) -> list[dict[str, Any]]:
+    """The limits of each schedule, which nothing uses up."""
+    interval = micros_to_seconds(limits.min_interval) if limits.min_interval else None
+    values = {"min_interval_seconds": interval, "max_budget_usd": limits.max_budget_usd}
+    return [
+        {"name": f"{prefix}{name}", "scope": "schedule", "value": value, "used": None}
+        for name, value in values.items()
+        if value is not None
+    ]

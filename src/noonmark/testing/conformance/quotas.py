@@ -1,0 +1,102 @@
+"""Quotas: how many schedules an owner may have is counted in the transaction that adds one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.edits import edit
+from noonmark.core.errors import QuotaExceeded
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.planner import first_plan
+from noonmark.core.quotas import Quota, Resource, Scope
+from noonmark.core.rate_limit import RateLimit
+from noonmark.core.schedule import Owner
+from noonmark.core.targets import TaskTarget
+from noonmark.core.triggers import IntervalTrigger
+from noonmark.testing import factories
+from noonmark.testing.conformance.bench import LOOKAHEAD, case
+from noonmark.testing.factories import MINUTE, NOW
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.schedule import Schedule
+    from noonmark.testing.conformance.bench import Bench
+
+PER_USER = Quota(Resource.SCHEDULES, Scope.USER, 2)
+PER_TENANT = Quota(Resource.SCHEDULES, Scope.TENANT, 3)
+TASKS = Quota(Resource.TASKS, Scope.USER, 1)
+BOB = Owner(tenant="acme", user="bob")
+ELSEWHERE = Owner(tenant="elsewhere", user="ada")
+
+
+def _refused(bench: Bench, schedules: list[Schedule], *quotas: Quota) -> dict[str, str | int] | None:
+    """Create schedules; what the refusal says, if they do not fit."""
+    plans = [replace(first_plan(one, lookahead=LOOKAHEAD), quotas=quotas) for one in schedules]
+    try:
+        assert all(bench.store.create(plans))
+    except QuotaExceeded as error:
+        return dict(error.limit or {})
+    return None
+
+
+@case
+def a_quota_counts_the_active_and_paused_schedules_of_a_user(bench: Bench) -> None:
+    paused = factories.schedule("b", phase=SchedulePhase.PAUSED)
+    assert _refused(bench, [factories.schedule("a"), paused], PER_USER) is None
+    said = {"name": "schedules", "scope": "user", "value": 2, "used": 2}
+    assert _refused(bench, [factories.schedule("c")], PER_USER) == said
+    assert bench.store.find_uid("c") is None
+    assert _refused(bench, [factories.schedule("d", owner=BOB)], PER_USER) is None
+    assert _refused(bench, [factories.schedule("e", owner=ELSEWHERE)], PER_USER) is None
+    assert _refused(bench, [factories.schedule("f")]) is None
+
+
+@case
+def a_quota_of_a_tenant_counts_all_of_its_users(bench: Bench) -> None:
+    assert _refused(bench, [factories.schedule("a"), factories.schedule("b", owner=BOB)], PER_TENANT) is None
+    many = [factories.schedule("c"), factories.schedule("d")]
+    assert _refused(bench, many, PER_TENANT) == {"name": "schedules", "scope": "tenant", "value": 3, "used": 3}
+    assert bench.store.find_uid("c") is None
+    assert _refused(bench, [factories.schedule("e", owner=ELSEWHERE)], PER_TENANT) is None
+
+
+@case
+def a_quota_of_tasks_counts_tasks_alone(bench: Bench) -> None:
+    task = TaskTarget(query="look")
+    assert _refused(bench, [factories.schedule("a"), factories.schedule("b", target=task)], TASKS) is None
+    assert _refused(bench, [factories.schedule("c")], TASKS) is None
+    assert _refused(bench, [factories.schedule("d", target=task)], TASKS) is not None
+
+
+@case
+def a_completed_schedule_needs_room_to_start_again(bench: Bench) -> None:
+    done = factories.schedule("done", phase=SchedulePhase.COMPLETED)
+    assert _refused(bench, [factories.schedule("a"), factories.schedule("b"), done], PER_USER) is None
+
+    def reopen(snapshot: Snapshot, now: Micros) -> Plan:
+        declared = factories.declaration(trigger=IntervalTrigger(120, start_at=from_micros(NOW + MINUTE)))
+        return replace(edit(snapshot, declared, now=now, lookahead=LOOKAHEAD), quotas=(PER_USER,))
+
+    used = None
+    try:
+        bench.store.change("done", reopen)
+    except QuotaExceeded as error:
+        used = (error.limit or {})["used"]
+    assert used == 2
+    found = bench.store.find_uid("done")
+    assert found is not None
+    assert found.schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+def a_bucket_of_tokens_is_shared_and_refills(bench: Bench) -> None:
+    limit = RateLimit(10, SECOND, 5)
+    assert bench.store.take_tokens("key a", limit, 3).granted == 3
+    assert bench.store.take_tokens("key b", limit, 3).granted == 3
+    assert bench.store.take_tokens("key a", limit, 3).granted == 2
+    refused = bench.store.take_tokens("key a", limit, 3)
+    assert (refused.granted, refused.left) == (0, 0)
+    assert 0 < refused.wait <= SECOND // 10

@@ -1,0 +1,62 @@
+"""Quotas and limits: which count for an owner, and what a refusal says."""
+
+import pytest
+
+from noonmark import IntervalTrigger
+from noonmark.core.errors import InvalidSchedule, QuotaExceeded
+from noonmark.core.instants import SECOND
+from noonmark.core.policies import Budget
+from noonmark.core.quotas import UNLIMITED, Limits, Quota, Resource, Scope, check_declaration
+from noonmark.testing import factories
+
+LIMITS = Limits(
+    per_user={Resource.SCHEDULES: {"acme": 5, "*": 2}},
+    per_tenant={Resource.SCHEDULES: {"acme": 50}},
+    min_interval=60 * SECOND,
+    max_budget_usd=10,
+)
+
+
+def test_a_tenant_has_its_own_quotas_or_those_of_every_other():
+    mine, theirs = (LIMITS.quotas(tenant, Resource.SCHEDULES, Resource.TASKS) for tenant in ("acme", "other"))
+    assert [(one.scope, one.limit) for one in mine] == [(Scope.USER, 5), (Scope.TENANT, 50)]
+    assert [(one.scope, one.limit) for one in theirs] == [(Scope.USER, 2)]
+    assert UNLIMITED.quotas("acme", *Resource) == ()
+
+
+def test_a_refusal_names_the_limit_its_value_and_its_use():
+    quota = Quota(Resource.SCHEDULES, Scope.USER, 50)
+    quota.check(49)
+    with pytest.raises(QuotaExceeded) as refused:
+        quota.check(50)
+    assert str(refused.value) == (
+        "the limit of 50 schedules per user is reached, 50 are used; delete one that is no longer needed"
+    )
+    assert refused.value.limit == {"name": "schedules", "scope": "user", "value": 50, "used": 50}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trigger": IntervalTrigger(59)}, "trigger: can fire 59 s apart; the limit min_interval is 1 min"),
+        (
+            {"budget": Budget(max_cost_usd=11)},
+            "budget.max_cost_usd: must be at most 10, the limit of a budget per run, not 11",
+        ),
+    ],
+)
+def test_what_is_too_much_is_refused_unless_it_was_declared_before(changes, message):
+    declared = factories.declaration(**changes)
+    for before in (None, factories.declaration(budget=Budget(max_cost_usd=3))):
+        with pytest.raises(InvalidSchedule) as refused:
+            check_declaration(LIMITS, declared, before)
+        assert str(refused.value) == message
+    check_declaration(LIMITS, declared, declared)
+    check_declaration(UNLIMITED, declared, None)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"trigger": None}, {"budget": Budget(max_cost_usd=10)}, {"budget": Budget(max_tokens=5)}]
+)
+def test_what_is_within_the_limits_is_allowed(changes):
+    check_declaration(LIMITS, factories.declaration(**changes), None)

@@ -1,0 +1,117 @@
+"""The limits of callers: which apply to whom, and what they see of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.errors import InvalidSchedule, QuotaExceeded
+from noonmark.core.instants import SECOND
+from noonmark.core.quotas import Limits, Resource
+from noonmark.core.schedule import Owner
+from noonmark.operations.service import LOCAL, Service
+from noonmark.operations.table import perform
+from noonmark.stores.memory import MemoryStore
+from noonmark.testing.conformance import HandClock
+
+LIMITS = Limits(
+    per_user={Resource.SCHEDULES: {"*": 2}},
+    per_tenant={Resource.SCHEDULES: {"acme": 3}},
+    min_interval=60 * SECOND,
+    max_budget_usd=5,
+)
+TASK_LIMITS = Limits(per_user={Resource.TASKS: {"*": 50}}, per_tenant={})
+TARGET = {"target_kind": "http", "url": "https://example.com/"}
+
+
+def caller(tenant, user):
+    return replace(LOCAL, owner=Owner(tenant=tenant, user=user), is_root=False)
+
+
+ADA, BOB, EVE = caller("acme", "ada"), caller("acme", "bob"), caller("other", "eve")
+
+
+@pytest.fixture
+def service():
+    numbers = iter(range(100))
+    return Service(
+        store=MemoryStore(HandClock()),
+        lookahead=2 * SECOND,
+        fresh_id=lambda: f"fresh{next(numbers)}",
+        limits=LIMITS,
+        task_limits=TASK_LIMITS,
+    )
+
+
+def create(service, who, **fields):
+    document = {"trigger": {"type": "interval", "every_seconds": 60}, "target": TARGET, **fields}
+    return perform(service, who, "schedule/create", document)
+
+
+def used(service, who):
+    return {(one["name"], one["scope"]): one["used"] for one in perform(service, who, "limits/get", {})["limits"]}
+
+
+def test_a_user_and_a_tenant_have_their_own_limits(service):
+    first = create(service, ADA)
+    create(service, ADA)
+    with pytest.raises(QuotaExceeded, match="limit of 2 schedules per user"):
+        create(service, ADA)
+    create(service, BOB)
+    with pytest.raises(QuotaExceeded, match="limit of 3 schedules per tenant"):
+        create(service, BOB)
+    create(service, EVE)
+    perform(service, ADA, "schedule/delete", {"schedule_id": first["schedule_id"]})
+    create(service, BOB)
+    assert used(service, BOB)["schedules", "user"] == 2
+    assert used(service, BOB)["schedules", "tenant"] == 3
+    assert used(service, EVE)["schedules", "user"] == 1
+
+
+def test_an_upsert_that_creates_is_limited_and_one_that_edits_is_not(service):
+    for name in ("a", "b"):
+        perform(
+            service,
+            ADA,
+            "schedule/upsert",
+            {"name": name, "trigger": {"type": "cron", "expression": "0 9 * * *"}, "target": TARGET},
+        )
+    edited = {"name": "a", "trigger": {"type": "cron", "expression": "0 8 * * *"}, "target": TARGET}
+    assert perform(service, ADA, "schedule/upsert", edited)["revision"] == 2
+    with pytest.raises(QuotaExceeded):
+        perform(service, ADA, "schedule/upsert", {**edited, "name": "c"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"trigger": {"type": "interval", "every_seconds": 59}}, "trigger"),
+        ({"trigger": {"type": "cron", "crons": ["0 9 * * *", "30 0 9 * * *"]}}, "trigger"),
+        ({"budget": {"max_cost_usd": 6}}, "budget.max_cost_usd"),
+    ],
+)
+def test_what_fires_too_often_or_costs_too_much_is_refused(service, fields, field):
+    with pytest.raises(InvalidSchedule) as refused:
+        create(service, ADA, **fields)
+    assert refused.value.field == field
+    made = create(service, ADA)
+    with pytest.raises(InvalidSchedule):
+        perform(service, ADA, "schedule/update", {"schedule_id": made["schedule_id"], **fields})
+    create(service, LOCAL, **fields)
+
+
+def test_an_administrator_of_all_tenants_has_no_limits_but_those_of_tasks(service):
+    for _ in range(4):
+        create(service, replace(LOCAL, owner=ADA.owner))
+    assert perform(service, LOCAL, "limits/get", {})["limits"] == [
+        {"name": "tasks", "scope": "user", "value": 50, "used": 0}
+    ]
+
+
+def test_all_limits_of_a_caller_are_listed(service):
+    assert perform(service, ADA, "limits/get", {})["limits"] == [
+        {"name": "tasks", "scope": "user", "value": 50, "used": 0},
+        {"name": "schedules", "scope": "user", "value": 2, "used": 0},
+        {"name": "schedules", "scope": "tenant", "value": 3, "used": 0},
+        {"name": "min_interval_seconds", "scope": "schedule", "value": 60, "used": None},
+        {"name": "max_budget_usd", "scope": "schedule", "value": 5, "used": None},
+    ]
