@@ -18,7 +18,7 @@ from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.table import perform
 from noonmark.server.app import create_app
 from noonmark.server.requests import HttpSettings
-from noonmark.wiring import make_seal
+from noonmark.wiring import make_seal, zone_data_version
 from tests.embedded.waiting import SOON, eventually
 
 NOON = {"type": "cron", "expression": "0 12 * * *", "timezone": "Europe/Stockholm"}
@@ -108,6 +108,7 @@ def serving(
     if begins:
         driver.start()
     service = Service(
+        zone_data=zone_data_version(),
         store=scheduler._store,
         lookahead=2 * SECOND,
         fresh_id=lambda: f"fresh{next(numbers):06}",

@@ -105,13 +105,20 @@ def history(stage, asked, answer):
     return [[entry[name] for name in told] for entry in entries]
 
 
+def comparable(answer):
+    """The answer without the free disk space, which changes by itself, and which not every process knows."""
+    if "checks" not in answer:
+        return answer
+    return answer | {"checks": [check for check in answer["checks"] if check["check"] != "disk"]}
+
+
 @pytest.mark.parametrize("row", LOOKS, ids=named)
 def test_reads_give_the_same_answer(stage, row):
     arguments = row.arguments(stage)
-    seen = stage.in_process.call(row, arguments)
+    seen = comparable(stage.in_process.call(row, arguments))
     for name, transport in transports_for(stage, row).items():
         assert row.arguments(stage) == arguments
-        assert transport.call(row, arguments) == seen, name
+        assert comparable(transport.call(row, arguments)) == seen, name
 
 
 @pytest.mark.parametrize("row", CHANGES, ids=named)

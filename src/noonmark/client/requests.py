@@ -638,7 +638,7 @@ def health() -> Request[Document]:
 
 
 def workload(*, limit: int | None = None) -> Request[Workload]:
-    """Get what runs, is due, waits, comes next, is overdue, and failed within the last hour; up to `limit` of each."""
+    """Get what runs, is due, waits, comes next, is overdue, and failed within the last hour."""
     return ask("workload", _one(Workload), given(limit=limit))
 
 

@@ -14,6 +14,7 @@ from noonmark.ports.records import OccurrenceFilter
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
     from noonmark.operations.models.arguments import WorkloadQuery
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import OccurrenceGroup
@@ -30,14 +31,20 @@ def get_workload(service: Service, caller: Caller, arguments: WorkloadQuery) -> 
     store, tenant = service.store, caller.owner.tenant
     now = store.clock()
     found = store.workload(now=now, limit=arguments.limit, tenant=tenant)
-    wanted = OccurrenceFilter(phases=FAILURES, since=now - LATELY)
+    user = caller.owner.user if caller.sees_own_only else None
+    wanted = OccurrenceFilter(phases=FAILURES, user=user, since=now - LATELY)
     failed = store.search(tenant, wanted, arguments.limit)
     schedules = ScheduleReader(service)
 
     def group(part: OccurrenceGroup) -> dict[str, Any]:
-        listed = schedules.documents(part.occurrences)
-        return {"count": part.count, "is_complete": part.is_complete, "occurrences": listed}
+        rows, count, is_complete = part.occurrences, part.count, part.is_complete
+        if caller.sees_own_only:
+            is_complete = is_complete and count == len(rows)
+            rows = [row for row in rows if _is_seen(caller, schedules.of(row))]
+            count = len(rows)
+        return {"count": count, "is_complete": is_complete, "occurrences": schedules.documents(rows)}
 
+    running = [row for row in found.running.occurrences if _is_seen(caller, schedules.of(row))]
     return {
         "running": group(found.running),
         "due": group(found.due),
@@ -45,8 +52,13 @@ def get_workload(service: Service, caller: Caller, arguments: WorkloadQuery) -> 
         "upcoming": group(found.upcoming),
         "overdue": group(found.overdue),
         "failed": schedules.documents(failed.occurrences),
-        "runs": [run for row in found.running.occurrences if (run := _open_run(service, row)) is not None],
+        "runs": [run for row in running if (run := _open_run(service, row)) is not None],
     }
+
+
+def _is_seen(caller: Caller, schedule: Schedule | None) -> bool:
+    """Whether a caller sees the occurrences of a schedule; those of an unreadable one have no known owner."""
+    return caller.sees(schedule) if schedule is not None else not caller.sees_own_only
 
 
 def _open_run(service: Service, row: Occurrence) -> dict[str, Any] | None:
