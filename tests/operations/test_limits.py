@@ -14,8 +14,8 @@ from noonmark.stores.memory import MemoryStore
 from noonmark.testing.conformance import HandClock
 
 LIMITS = Limits(
-    per_user={Resource.SCHEDULES: {"*": 2}},
-    per_tenant={Resource.SCHEDULES: {"acme": 3}},
+    per_user={Resource.SCHEDULES: {"*": 2}, Resource.EVENTS: {"acme": 2}},
+    per_tenant={Resource.SCHEDULES: {"acme": 3}, Resource.EVENTS: {"none": 0}},
     min_interval=60 * SECOND,
     max_budget_usd=5,
 )
@@ -31,10 +31,15 @@ ADA, BOB, EVE = caller("acme", "ada"), caller("acme", "bob"), caller("other", "e
 
 
 @pytest.fixture
-def service():
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def service(clock):
     numbers = iter(range(100))
     return Service(
-        store=MemoryStore(HandClock()),
+        store=MemoryStore(clock),
         lookahead=2 * SECOND,
         fresh_id=lambda: f"fresh{next(numbers)}",
         limits=LIMITS,
@@ -99,6 +104,27 @@ def test_what_fires_too_often_or_costs_too_much_is_refused(service, fields, fiel
     create(service, LOCAL, **fields)
 
 
+def emit(service, who, **fields):
+    return perform(service, who, "event/emit", {"event_type": "order", **fields})
+
+
+def test_events_beyond_the_rate_are_refused_and_not_stored(service, clock):
+    emit(service, ADA, event_id="one")
+    emit(service, ADA)
+    with pytest.raises(QuotaExceeded, match="limit of 2 events a minute per user is reached, 2 are used") as refused:
+        emit(service, ADA)
+    assert refused.value.wait == 30
+    assert emit(service, ADA, event_id="one") == {"event_id": "one"}
+    assert used(service, ADA)["events_per_minute", "user"] == 2
+    assert used(service, BOB)["events_per_minute", "user"] == 0
+    assert len(perform(service, ADA, "event/list", {})["events"]) == 2
+    clock.now += 30 * SECOND
+    emit(service, ADA)
+    with pytest.raises(QuotaExceeded, match="limit of 0 events a minute per tenant is reached"):
+        emit(service, caller("none", "eve"))
+    emit(service, replace(LOCAL, owner=Owner(tenant="none", user="eve")))
+
+
 def test_an_administrator_of_all_tenants_has_no_limits_but_those_of_tasks(service):
     for _ in range(4):
         create(service, replace(LOCAL, owner=ADA.owner))
@@ -112,6 +138,7 @@ def test_all_limits_of_a_caller_are_listed(service):
         {"name": "tasks", "scope": "user", "value": 50, "used": 0},
         {"name": "schedules", "scope": "user", "value": 2, "used": 0},
         {"name": "schedules", "scope": "tenant", "value": 3, "used": 0},
+        {"name": "events_per_minute", "scope": "user", "value": 2, "used": 0},
         {"name": "min_interval_seconds", "scope": "schedule", "value": 60, "used": None},
         {"name": "max_budget_usd", "scope": "schedule", "value": 5, "used": None},
     ]

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.quotas import Quota
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
@@ -427,8 +428,11 @@ class Store(Reads, AuditLog, SecretStore, ApiKeyStore, RateBuckets, Inspection, 
         False if the id exists, or the schedule is unknown or deleted.
         """
 
-    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+    def emit(self, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()) -> list[bool]:
         """Store events, each with an id; False if the tenant has one with that id, also earlier in this call.
+
+        QuotaExceeded, and nothing is stored or counted, if those that are new do not fit the limits of the user or of
+        the tenant. An event that is known counts nothing.
 
         The stored moment is the store's: now, or just after the tenant's last event, so that moments are unique and in
         the order of emission.

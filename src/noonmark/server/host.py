@@ -382,8 +382,14 @@ def _permissions(settings: Settings) -> TargetPermissions | None:
 def _limits(settings: Settings) -> Limits:
     """The limits of callers whose key is of one tenant."""
     return Limits(
-        per_user={Resource.SCHEDULES: settings.limit_schedules},
-        per_tenant={Resource.SCHEDULES: settings.tenant_limit_schedules},
+        per_user={
+            Resource.SCHEDULES: settings.limit_schedules,
+            Resource.EVENTS: settings.limit_events,
+        },
+        per_tenant={
+            Resource.SCHEDULES: settings.tenant_limit_schedules,
+            Resource.EVENTS: settings.tenant_limit_events,
+        },
         min_interval=settings.min_interval,
         max_budget_usd=settings.limit_budget,
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.quotas import Quota
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     )
     from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 
-MAX_BUCKETS = 100_000
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -142,12 +142,7 @@ class MemoryStore:
 
     @atomic
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
-        buckets = self._uow.buckets
-        taken = limit.take(buckets.pop(name, None), wanted, now=self._uow.now())
-        buckets[name] = taken.full_at
-        if len(buckets) > MAX_BUCKETS:
-            del buckets[next(iter(buckets))]
-        return taken
+        return self._uow.take_tokens(name, limit, wanted)
 
     @atomic
     def set_aside(self, uid: str, problem: str) -> None:
@@ -177,8 +172,8 @@ class MemoryStore:
         return plan_writes.add_all(self._uow, occurrences)
 
     @atomic
-    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        return event_rules.emit(self._uow, tenant, events)
+    def emit(self, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()) -> list[bool]:
+        return event_rules.emit(self._uow, tenant, events, user=user, limits=limits)
 
     @atomic
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:

@@ -1,4 +1,4 @@
-"""Quotas of schedules: counted in the transaction that adds one, or reopens one that has completed."""
+"""Quotas: counted in the transaction that adds a schedule, reopens one that has completed, or stores an event."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def check(uow: UnitOfWork, plan: Plan, schedule: Schedule, added: Sequence[Sched
             continue
         used = uow.count_schedules(schedule.owner.tenant, user, route)
         quota.check(used + sum(_counts(quota, schedule, one) for one in added))
+
+
+def take_events(uow: UnitOfWork, quotas: Sequence[Quota], tenant: str, user: str, count: int) -> None:
+    """Take the tokens of some events from every bucket; QuotaExceeded, and none taken, if one has too few."""
+    limits = [one for one in quotas if one.resource is Resource.EVENTS]
+    for quota in limits:
+        there = uow.take_tokens(quota.bucket(tenant, user), quota.rate, 0)
+        if there.left < count:
+            raise quota.exceeded(quota.limit - there.left, wait=there.wait if quota.limit else 0)
+    for quota in limits:
+        uow.take_tokens(quota.bucket(tenant, user), quota.rate, count)
 
 
 def _counts(quota: Quota, schedule: Schedule, other: Schedule) -> bool:

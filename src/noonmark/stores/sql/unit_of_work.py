@@ -14,7 +14,7 @@ from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
-from noonmark.stores.sql import dependencies, events, nodes, row_checks, schedule_documents, subscriptions
+from noonmark.stores.sql import dependencies, events, nodes, rate_buckets, row_checks, schedule_documents, subscriptions
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.records import (
     KEY_COLUMNS,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
+    from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.stores.rules.records import EventStream, Unreadable
@@ -258,6 +259,9 @@ class UnitOfWork(rules.UnitOfWork):
         given = {condition: value for condition, value in wanted.items() if value is not None}
         query = COUNT_OF_OWNER.format(more=" AND ".join(given) or "1 = 1")
         return int(self.session.query(query, tenant, *given.values())[0][0])
+
+    def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
+        return rate_buckets.take(self.session, name, limit, wanted)
 
     def next_schedule_key(self, count: int) -> int:
         return self._next_key("schedules", count)

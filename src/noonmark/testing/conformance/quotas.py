@@ -1,4 +1,4 @@
-"""Quotas: how many schedules an owner may have is counted in the transaction that adds one."""
+"""Quotas: what an owner may have is counted in the transaction that adds to it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.edits import edit
 from noonmark.core.errors import QuotaExceeded
+from noonmark.core.event import Event
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan
@@ -89,6 +90,31 @@ def a_completed_schedule_needs_room_to_start_again(bench: Bench) -> None:
     found = bench.store.find_uid("done")
     assert found is not None
     assert found.schedule.phase is SchedulePhase.COMPLETED
+
+
+def _emitted(bench: Bench, event_id: str, user: str, *limits: Quota) -> dict[str, str | int] | bool:
+    """Emit an event: whether it is new, or what the refusal says."""
+    event = Event(event_type="order", emitted=0, source="shop", payload=None, event_id=event_id)
+    try:
+        return bench.store.emit("acme", [event], user=user, limits=limits)[0]
+    except QuotaExceeded as error:
+        return dict(error.limit or {})
+
+
+@case
+def events_beyond_the_rate_of_a_user_or_a_tenant_are_not_stored(bench: Bench) -> None:
+    per_user, per_tenant = Quota(Resource.EVENTS, Scope.USER, 2), Quota(Resource.EVENTS, Scope.TENANT, 3)
+    said = {"name": "events_per_minute", "scope": "user", "value": 2, "used": 2}
+    assert _emitted(bench, "a", "ada", per_user, per_tenant) is True
+    assert _emitted(bench, "b", "ada", per_user, per_tenant) is True
+    assert _emitted(bench, "c", "ada", per_user, per_tenant) == said
+    assert _emitted(bench, "b", "ada", per_user, per_tenant) is False
+    assert _emitted(bench, "d", "bob", per_user, per_tenant) is True
+    full = {"name": "events_per_minute", "scope": "tenant", "value": 3, "used": 3}
+    assert _emitted(bench, "e", "bob", per_user, per_tenant) == full
+    # What was refused has taken nothing of the user's own.
+    assert _emitted(bench, "e", "bob", per_user) is True
+    assert [one.event_id for one in bench.store.events("acme", 9)] == ["e", "d", "b", "a"]
 
 
 @case
