@@ -55,6 +55,24 @@ def test_a_number_per_minute_may_come_at_once(limit, at_once):
     assert rate.take(taken.full_at, 1_000, now=60 * SECOND).granted == at_once
 
 
+@pytest.mark.parametrize(
+    ("used", "wanted", "message"),
+    [
+        (7, 3, None),
+        (10, 1, "is reached, 10 are used"),
+        (7, 4, "does not allow 4 more, 7 are used"),
+    ],
+)
+def test_a_queue_takes_all_that_is_wanted_or_nothing(used, wanted, message):
+    quota, refused = Quota(Resource.QUEUED, Scope.USER, 10), None
+    try:
+        quota.check(used, wanted)
+    except QuotaExceeded as error:
+        refused = str(error)
+    words = "the limit of 10 waiting occurrences per user {}; try again when some have started"
+    assert refused == (None if message is None else words.format(message))
+
+
 def test_a_user_and_a_tenant_have_their_own_buckets():
     names = [Quota(Resource.EVENTS, scope, 5).bucket("acme", user) for scope in Scope for user in ("ada", "bob")]
     assert names == [

@@ -46,12 +46,15 @@ class Resource(StrEnum):
     """The same, with a target of kind task: those of the routes under `/api/v1`."""
     EVENTS = "events_per_minute"
     """Events that callers emit: a bucket of tokens, which is full after a minute without events."""
+    QUEUED = "queued"
+    """Occurrences that are due or were requested, and have not started."""
 
 
 _WORDS = {
     Resource.SCHEDULES: ("schedules", "delete one that is no longer needed"),
     Resource.TASKS: ("schedules", "delete one that is no longer needed"),
     Resource.EVENTS: ("events a minute", "none are allowed"),
+    Resource.QUEUED: ("waiting occurrences", "try again when some have started"),
 }
 """What a refusal calls a resource, and what it advises."""
 
@@ -67,7 +70,7 @@ class Quota:
     def check(self, used: int, wanted: int = 1) -> None:
         """QuotaExceeded if there is not room for so many more."""
         if used + wanted > self.limit:
-            raise self.exceeded(used)
+            raise self.exceeded(used, wanted)
 
     @property
     def rate(self) -> RateLimit:
@@ -79,12 +82,16 @@ class Quota:
         owner = f"{tenant} {user}" if self.scope is Scope.USER else tenant
         return f"{self.resource} {self.scope} {owner}"
 
-    def exceeded(self, used: int, *, wait: Micros = 0) -> QuotaExceeded:
+    def exceeded(self, used: int, wanted: int = 1, *, wait: Micros = 0) -> QuotaExceeded:
         """The error of a use that does not fit; after `wait` there is room again, if that is known."""
         noun, advice = _WORDS[self.resource]
         seconds = -(-wait // SECOND)
         advice = f"try again in {seconds:,} s" if seconds else advice
-        message = f"the limit of {self.limit:,} {noun} per {self.scope} is reached, {used:,} are used; {advice}"
+        if wanted > 1:
+            reached = f"does not allow {wanted:,} more, {used:,} are used"
+        else:
+            reached = f"is reached, {used:,} are used"
+        message = f"the limit of {self.limit:,} {noun} per {self.scope} {reached}; {advice}"
         facts: dict[str, str | int] = {"name": self.resource, "scope": self.scope, "value": self.limit, "used": used}
         return QuotaExceeded(message, limit=facts, wait=seconds or None)
 

@@ -44,7 +44,7 @@ def emit_event(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
         event,
         fresh_id=f"evt_{service.fresh_id()}",
         user=caller.owner.user,
-        limits=quotas_of(service, caller, Resource.EVENTS),
+        limits=quotas_of(service, caller, Resource.EVENTS, Resource.QUEUED),
     )
     service.wake(None)
     return {"event_id": emitted.event_id} | ({"duplicate": True} if emitted.is_other else {})

@@ -385,10 +385,12 @@ def _limits(settings: Settings) -> Limits:
         per_user={
             Resource.SCHEDULES: settings.limit_schedules,
             Resource.EVENTS: settings.limit_events,
+            Resource.QUEUED: settings.limit_queued,
         },
         per_tenant={
             Resource.SCHEDULES: settings.tenant_limit_schedules,
             Resource.EVENTS: settings.tenant_limit_events,
+            Resource.QUEUED: settings.tenant_limit_queued,
         },
         min_interval=settings.min_interval,
         max_budget_usd=settings.limit_budget,

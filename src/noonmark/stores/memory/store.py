@@ -168,8 +168,8 @@ class MemoryStore:
         return plan_writes.commit_change(self._uow, uid, decide)
 
     @atomic
-    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
-        return plan_writes.add_all(self._uow, occurrences)
+    def add(self, occurrences: Sequence[Occurrence], *, limits: Sequence[Quota] = ()) -> list[bool]:
+        return plan_writes.add_all(self._uow, occurrences, limits)
 
     @atomic
     def emit(self, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()) -> list[bool]:
@@ -376,6 +376,10 @@ class MemoryStore:
     @atomic
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
+
+    @atomic
+    def count_waiting(self, tenant: str, user: str | None = None) -> int:
+        return self._uow.count_waiting(tenant, user)
 
     @atomic
     def occurrence(self, occurrence_id: str) -> Occurrence | None:

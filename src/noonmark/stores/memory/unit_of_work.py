@@ -309,6 +309,12 @@ class UnitOfWork(rules.UnitOfWork):
             for entry in found
         )
 
+    def count_waiting(self, tenant: str, user: str | None) -> int:
+        self.write()
+        now, found = self.now(), [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
+        owned = (entry for entry in found if user in (None, entry.schedule.owner.user))
+        return sum(row.waits(now) for entry in owned for row in entry.live.values())
+
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
         taken = limit.take(self.buckets.pop(name, None), wanted, now=self.now())
         self.buckets[name] = taken.full_at

@@ -257,6 +257,10 @@ class UnitOfWork(ABC):
     # Limits
 
     @abstractmethod
+    def count_waiting(self, tenant: str, user: str | None) -> int:
+        """How many occurrences wait (see `Row.waits`): of the schedules of a tenant, or of one of its users."""
+
+    @abstractmethod
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
         """Take as many of the wanted tokens as a bucket has."""
 

@@ -141,9 +141,9 @@ class SqlStore(ABC):
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
         return self._write_locked(tenants, lambda uow: plan_writes.commit_change(uow, uid, decide), notify=True)
 
-    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence], *, limits: Sequence[Quota] = ()) -> list[bool]:
         tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))
-        return self._write_locked(tenants, lambda uow: plan_writes.add_all(uow, occurrences), notify=True)
+        return self._write_locked(tenants, lambda uow: plan_writes.add_all(uow, occurrences, limits), notify=True)
 
     def emit(self, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()) -> list[bool]:
         return self._write_locked(
@@ -340,6 +340,9 @@ class SqlStore(ABC):
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         choice = schedules.choice(tenant, wanted, deleted=deleted)
         return 0 if choice is None else self._read(lambda uow: schedules.count(uow, choice))
+
+    def count_waiting(self, tenant: str, user: str | None = None) -> int:
+        return self._read(lambda uow: uow.count_waiting(tenant, user))
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         return self._read(lambda uow: history.one(uow, occurrence_id))

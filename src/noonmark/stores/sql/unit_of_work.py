@@ -85,6 +85,13 @@ COUNT_OF_OWNER = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
     WHERE tenant = ? AND is_listed = 1 AND phase IN ('active', 'paused') AND {more}
 """
+COUNT_WAITING = """
+    SELECT count(*) FROM schedules CROSS JOIN schedule_states AS s ON s.schedule = schedules.key
+        CROSS JOIN occurrences AS one ON one.schedule = schedules.key
+    WHERE tenant = ? AND is_listed = 1 AND {more} AND s.live > 0 AND one.ended IS NULL
+        AND one.phase IN ('pending', 'claimed') AND (one.due <= ? OR (one.origin <> 'trigger' AND one.attempt = 0))
+"""
+"""As `Row.waits` has it."""
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 
@@ -259,6 +266,12 @@ class UnitOfWork(rules.UnitOfWork):
         given = {condition: value for condition, value in wanted.items() if value is not None}
         query = COUNT_OF_OWNER.format(more=" AND ".join(given) or "1 = 1")
         return int(self.session.query(query, tenant, *given.values())[0][0])
+
+    def count_waiting(self, tenant: str, user: str | None) -> int:
+        self.write()
+        query = COUNT_WAITING.format(more="1 = 1" if user is None else "username = ?")
+        values = [tenant] if user is None else [tenant, user]
+        return int(self.session.query(query, *values, self.now())[0][0])
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
         return rate_buckets.take(self.session, name, limit, wanted)
