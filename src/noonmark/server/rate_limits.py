@@ -17,6 +17,7 @@ from anyio import CapacityLimiter, to_thread
 
 from noonmark.core.errors import QuotaExceeded
 from noonmark.core.instants import SECOND
+from noonmark.operations.service import has_key_rate
 from noonmark.server.problems import HttpError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class RateLimits:
 
     async def check_key(self, request: Request, caller: Caller) -> None:
         """Count a request of a key, or of the user of a token; 429 if there were too many."""
-        if self.per_key is not None and (caller.key_id is not None or not caller.is_root):
+        if self.per_key is not None and has_key_rate(caller):
             name = caller.key_id or f"{caller.owner.tenant}/{caller.owner.user}"
             await self._count(request, "key", name, self.per_key)
 
