@@ -6,7 +6,6 @@ import pytest
 
 from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.instants import to_micros
-from noonmark.core.signatures import MAIN_TENANT
 from noonmark.operations.serializers import next_run
 from noonmark.telemetry import metrics
 from noonmark.telemetry.metrics import LabelledSchedules, Metrics, ScheduleTimes, ScheduleTimesReader
@@ -24,7 +23,7 @@ class Kit:
         self.driver = ManualDriver(self.scheduler)
         self.is_broken = False
         store = self.scheduler._store
-        self.reader = ScheduleTimesReader(store, MAIN_TENANT, lambda stored, now: next_run(stored, now=now))
+        self.reader = ScheduleTimesReader(store, lambda stored, now: next_run(stored, now=now))
 
     def work(self):
         if self.is_broken:
@@ -104,7 +103,7 @@ def test_history_is_read_only_after_a_change(kit, monkeypatch):
 
 def test_series_are_exported_as_seconds():
     second = 1_000_000
-    found = LabelledSchedules((ScheduleTimes("s-1", 'a"b', 5 * second, None, 7_500_000),), 3)
+    found = LabelledSchedules((ScheduleTimes("acme", "s-1", 'a"b', 5 * second, None, 7_500_000),), 3)
     answers = [found, None]
     metrics = Metrics(schedules=lambda: answers.pop(0))
     text = metrics.render().decode()

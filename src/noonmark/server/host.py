@@ -238,7 +238,7 @@ def _backlog_probe(store: Store, clock: SystemClock) -> Callable[[], Backlog | N
 
 def _schedule_probe(store: Store, clock: SystemClock) -> Callable[[], LabelledSchedules | None]:
     """Reads the times of labelled schedules, at most every few seconds; None while the store does not answer."""
-    reader = ScheduleTimesReader(store, LOCAL.owner.tenant, lambda stored, now: next_run(stored, now=now))
+    reader = ScheduleTimesReader(store, lambda stored, now: next_run(stored, now=now))
     return CachedProbe(reader.read, monotonic=clock.monotonic, lifetime=SCHEDULE_TIMES_LIFETIME).read
 
 

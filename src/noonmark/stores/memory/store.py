@@ -383,6 +383,10 @@ class MemoryStore:
         return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
 
     @atomic
+    def tenants(self, limit: int) -> list[str]:
+        return sorted(tenant for tenant, listed in self._uow.listed.items() if listed)[:limit]
+
+    @atomic
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         row = self._uow.rows.get(occurrence_id)
         return None if row is None else self._uow.occurrence_of(row)

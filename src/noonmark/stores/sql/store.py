@@ -338,6 +338,9 @@ class SqlStore(ABC):
         choice = schedules.choice(tenant, wanted, deleted=deleted)
         return 0 if choice is None else self._read(lambda uow: schedules.count(uow, choice))
 
+    def tenants(self, limit: int) -> list[str]:
+        return self._read(lambda uow: schedules.tenants(uow, limit))
+
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         return self._read(lambda uow: history.one(uow, occurrence_id))
 
