@@ -3,11 +3,12 @@
 import pytest
 
 from noonmark.core.instants import SECOND
+from noonmark.core.quotas import Limits, Resource
 from noonmark.core.rate_limit import RateLimit, parse_rate
 from noonmark.server.rate_limits import RateLimiter, RateLimits
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing.conformance import HandClock
-from tests.server.live_server import serving
+from tests.server.live_server import Keyed, new_key, serving
 from tests.server.test_routes import problem
 
 SECONDS = 10
@@ -77,3 +78,14 @@ def test_bad_keys_of_an_address_are_slowed_down_and_good_ones_are_not(served):
     assert [one.status_code for one in answers] == [401, 401, 429, 429]
     assert "Retry-After" in answers[-1].headers
     assert served.client.get("/whoami").status_code == 200
+
+
+def test_an_event_beyond_the_rate_of_its_user_is_refused_with_the_time_to_wait():
+    with serving(keyed=True, server_limits=Limits(per_user={Resource.EVENTS: {"*": 1}}, per_tenant={})) as server:
+        ada = Keyed(server.client, new_key(server.service, opens_store=True, tenant="acme", user="ada"))
+        assert ada.post("/events", json={"event_type": "order"}).status_code == 202
+        answer = ada.post("/events", json={"event_type": "order"})
+        refused = problem(answer, 429, "quota_exceeded")
+        assert refused["limit"] == {"name": "events_per_minute", "scope": "user", "value": 1, "used": 1}
+        assert 1 <= int(answer.headers["Retry-After"]) <= 60
+        assert server.client.post("/events", json={"event_type": "order"}).status_code == 202

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
-from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem
+from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, QuotaExceeded
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.server.strict_json import write_json
 
@@ -45,6 +46,8 @@ def problem_response(error: NoonmarkError, request: Request) -> Response:
     status, headers = STATUS[error.code].http, {}
     if isinstance(error, HttpError):
         details["code"], status, headers = error.http_code, error.status, error.headers
+    if isinstance(error, QuotaExceeded) and error.wait is not None:
+        headers = {"Retry-After": str(math.ceil(error.wait))}
     code = str(details["code"])
     document = {
         "type": f"urn:noonmark:problem:{code}",
