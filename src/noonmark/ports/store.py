@@ -117,6 +117,9 @@ class Reads(Protocol):
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """The number of schedules on all pages, including those whose record is unreadable."""
 
+    def tenants(self, limit: int) -> list[str]:
+        """The tenants that have schedules which are not deleted, in order; up to the limit."""
+
     def count_waiting(self, tenant: str, user: str | None = None) -> int:
         """How many occurrences of the schedules of a tenant, or of one of its users, are to start and have not.
 

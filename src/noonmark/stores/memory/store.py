@@ -378,6 +378,10 @@ class MemoryStore:
         return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
 
     @atomic
+    def tenants(self, limit: int) -> list[str]:
+        return sorted(tenant for tenant, listed in self._uow.listed.items() if listed)[:limit]
+
+    @atomic
     def count_waiting(self, tenant: str, user: str | None = None) -> int:
         return self._uow.count_waiting(tenant, user)
 

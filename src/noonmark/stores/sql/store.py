@@ -341,6 +341,9 @@ class SqlStore(ABC):
         choice = schedules.choice(tenant, wanted, deleted=deleted)
         return 0 if choice is None else self._read(lambda uow: schedules.count(uow, choice))
 
+    def tenants(self, limit: int) -> list[str]:
+        return self._read(lambda uow: schedules.tenants(uow, limit))
+
     def count_waiting(self, tenant: str, user: str | None = None) -> int:
         return self._read(lambda uow: uow.count_waiting(tenant, user))
 
