@@ -1,5 +1,6 @@
 """Rate limits of requests: shared by nodes, told in headers, and bad keys are slowed down."""
 
+import httpx2
 import pytest
 
 from noonmark.core.instants import SECOND
@@ -77,3 +78,16 @@ def test_bad_keys_of_an_address_are_slowed_down_and_good_ones_are_not(served):
     assert [one.status_code for one in answers] == [401, 401, 429, 429]
     assert "Retry-After" in answers[-1].headers
     assert served.client.get("/whoami").status_code == 200
+
+
+def test_reports_of_receivers_are_limited_by_address():
+    """They have no key, so anyone can send them."""
+
+    def limits(store):
+        return RateLimits(limiter=RateLimiter(store, Monotonic()), per_address=RateLimit(2, 3_600 * SECOND, 2))
+
+    with serving(keyed=True, rates=limits) as server, httpx2.Client(base_url=server.url) as stranger:
+        path, guess = "/occurrences/occ_1/complete", {"token": "a guess"}
+        answers = [stranger.post(path, json=guess) for _ in range(4)]
+        assert [one.status_code for one in answers] == [401, 401, 429, 429]
+        assert "Retry-After" in answers[-1].headers

@@ -101,13 +101,17 @@ class Access:
             raise
         return caller
 
-    def is_callback(self, request: Request) -> bool:
-        """Whether a request without a key may be the report of a receiver, with the token of its delivery."""
-        return (
-            request.method == "POST"
-            and "authorization" not in request.headers
-            and _CALLBACK.fullmatch(request.scope["path"]) is not None
-        )
+    async def is_callback(self, request: Request) -> bool:
+        """Whether a request without a key may be the report of a receiver; its address is then checked."""
+        if (
+            request.method != "POST"
+            or "authorization" in request.headers
+            or _CALLBACK.fullmatch(request.scope["path"]) is None
+        ):
+            return False
+        if self._rates is not None:
+            await self._rates.check_address(request)
+        return True
 
     async def receiver(self, request: Request, body: bytes) -> Caller:
         """The receiver that reports the end of its work; 401 unless it has the token of the delivery."""

@@ -156,7 +156,7 @@ class Endpoint:
         access = self._access
         caller: Caller | None = LOCAL
         if access is not None:
-            caller = None if access.is_callback(request) else await access.caller(request)
+            caller = None if await access.is_callback(request) else await access.caller(request)
         if handler is None:
             raise _method_not_allowed(self._handlers)
         reads_body = request.method not in NO_BODY and not isinstance(handler, StreamHandler)
