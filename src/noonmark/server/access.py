@@ -101,6 +101,10 @@ class Access:
             raise
         return caller
 
+    def exceeded(self, request: Request, caller: Caller) -> str | None:
+        """Count another call of a request; which rate limit refuses it, or None. It may wait for the store."""
+        return None if self._rates is None else self._rates.exceeded(request, caller)
+
     async def is_callback(self, request: Request) -> bool:
         """Whether a request without a key may be the report of a receiver; its address is then checked."""
         if (

@@ -172,6 +172,7 @@ class Endpoint:
             query_string=request.scope["query_string"],
             headers=request.headers,
             body=body,
+            **({} if access is None else {"exceeded": partial(access.exceeded, request, caller)}),
         )
         if isinstance(handler, StreamHandler):
             check_scope(handler.name, handler.scope, caller)
