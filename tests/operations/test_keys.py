@@ -90,7 +90,8 @@ def test_revoking_again_changes_nothing(harness):
     harness.clock.advance(5)
     assert harness("key/revoke", key_id=made["key_id"]) == first
     entries = harness("audit/list")["entries"]
-    assert [one["operation"] for one in entries] == ["key/revoke", "key/create"]
+    assert [one["operation"] for one in entries] == ["key/revoke", "key/create", "key/create"]
+    assert entries[2]["reason"] == f"key {harness.first['key_id']}", "a key of all tenants"
     assert entries[0]["reason"] == f"key {made['key_id']}: lost"
 
 

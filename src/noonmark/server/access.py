@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from anyio import CapacityLimiter, to_thread
 
 from noonmark.core.api_key import (
-    DEFAULT_TENANT,
     EVERY_TENANT,
     ApiKey,
     Scope,
@@ -199,13 +198,12 @@ class Access:
 
 def caller_of(key: ApiKey) -> Caller:
     """The caller that a key stands for."""
-    is_root = key.tenant == EVERY_TENANT
     return Caller(
-        owner=Owner(tenant=DEFAULT_TENANT if is_root else key.tenant, user=key.user),
+        owner=Owner(tenant=key.acts_for, user=key.user),
         name=key.user,
         source=SOURCE,
         scopes=granted(key.scopes),
-        is_root=is_root,
+        is_root=key.tenant == EVERY_TENANT,
         key_id=key.key_id,
         expires=key.expires,
         is_agent=key.is_agent,
