@@ -396,6 +396,20 @@ def test_a_key_in_two_headers_or_in_the_query_is_refused(served, tenants):
     assert overridden.status_code == 403
 
 
+def test_a_key_in_the_wrong_place_is_not_repeated(served, tenants):
+    key, http = tenants[0].everything, tenants[0].http
+    call = {"jsonrpc": "2.0", "id": 1, "method": "schedule/get", "params": {"schedule_id": key}}
+    answers = [
+        http.get(f"/schedules/{key}"),
+        http.get(f"/whoami?{key}=1"),
+        http.post("/schedules", json={key: 1, "name": 7}),
+        http.post("/rpc", json=call),
+    ]
+    for answer in answers:
+        assert key.rpartition("_")[0] in answer.text
+        assert key not in answer.text
+
+
 def test_health_and_pings_need_no_key(served):
     for path in ("/health", "/health/live", "/health/ready"):
         assert served.stranger.get(f"{path}").status_code == 200

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError, QuotaExceeded
 from noonmark.core.json_values import key_path, shown
+from noonmark.core.redaction import redact_keys
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.operations.table import OPERATIONS, SETS_SECRET, perform
 from noonmark.server.requests import JSON, ApiResponse
@@ -191,7 +192,7 @@ def _arguments(call: _Call) -> dict[str, Any]:
 
 
 def _failure(caller: Caller, call_id: str | float | None, error: NoonmarkError, code: int) -> dict[str, Any]:
-    message = MESSAGES.get(code) or str(error)
+    message = MESSAGES.get(code) or redact_keys(str(error))
     data = {**error_document(error), "request_id": caller.request_id}
     return {"jsonrpc": "2.0", "error": {"code": code, "message": message, "data": data}, "id": call_id}
 
