@@ -108,7 +108,7 @@ def _measure(url: str, count: int, fill: Callable[[str], None], analyse: Callabl
             found = OccurrenceFilter(phases=frozenset({Phase.FAILED}), **wanted)
             return median(_timed(lambda: store.search(tenant, found, limit=PAGE)) for _ in range(ROUNDS))
 
-        reader = ScheduleTimesReader(store, tenant, lambda stored, _: stored.next_due)
+        reader = ScheduleTimesReader(store, lambda stored, _: stored.next_due)
         return dict(
             zip(
                 _BARS,

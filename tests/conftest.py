@@ -20,6 +20,8 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.servers.postgres import QUICK, Database, running
 from tests.soak import examples
 
+# The suite ships in the package; pytest explains its assertions only when it is told to, before any import of it.
+pytest.register_assert_rewrite("noonmark.testing.conformance")
 # The same examples every time, so that a change is judged by what it changes. A busy machine must not fail a test: no
 # deadline, and no complaint about slow generation. A failure prints the blob that replays it.
 settings.register_profile(

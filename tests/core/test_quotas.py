@@ -36,6 +36,54 @@ def test_a_refusal_names_the_limit_its_value_and_its_use():
 
 
 @pytest.mark.parametrize(
+    ("limit", "wait", "message", "seconds"),
+    [
+        (600, 1_500_000, "the limit of 600 events a minute per tenant is reached, 600 are used; try again in 2 s", 2),
+        (0, 0, "the limit of 0 events a minute per tenant is reached, 0 are used; none are allowed", None),
+    ],
+)
+def test_a_refusal_of_events_says_when_to_try_again(limit, wait, message, seconds):
+    refused = Quota(Resource.EVENTS, Scope.TENANT, limit).exceeded(limit, wait=wait)
+    assert (str(refused), refused.wait) == (message, seconds)
+
+
+@pytest.mark.parametrize(("limit", "at_once"), [(600, 600), (1, 1), (0, 0)])
+def test_a_number_per_minute_may_come_at_once(limit, at_once):
+    rate = Quota(Resource.EVENTS, Scope.USER, limit).rate
+    taken = rate.take(None, 1_000, now=0)
+    assert (taken.granted, taken.left) == (at_once, 0)
+    assert rate.take(taken.full_at, 1_000, now=60 * SECOND).granted == at_once
+
+
+@pytest.mark.parametrize(
+    ("used", "wanted", "message"),
+    [
+        (7, 3, None),
+        (10, 1, "is reached, 10 are used"),
+        (7, 4, "does not allow 4 more, 7 are used"),
+    ],
+)
+def test_a_queue_takes_all_that_is_wanted_or_nothing(used, wanted, message):
+    quota, refused = Quota(Resource.QUEUED, Scope.USER, 10), None
+    try:
+        quota.check(used, wanted)
+    except QuotaExceeded as error:
+        refused = str(error)
+    words = "the limit of 10 waiting occurrences per user {}; try again when some have started"
+    assert refused == (None if message is None else words.format(message))
+
+
+def test_a_user_and_a_tenant_have_their_own_buckets():
+    names = [Quota(Resource.EVENTS, scope, 5).bucket("acme", user) for scope in Scope for user in ("ada", "bob")]
+    assert names == [
+        "events_per_minute user acme ada",
+        "events_per_minute user acme bob",
+        "events_per_minute tenant acme",
+        "events_per_minute tenant acme",
+    ]
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"trigger": IntervalTrigger(59)}, "trigger: can fire 59 s apart; the limit min_interval is 1 min"),

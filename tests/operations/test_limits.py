@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.errors import InvalidSchedule, QuotaExceeded
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, to_text
 from noonmark.core.quotas import Limits, Resource
 from noonmark.core.schedule import Owner
 from noonmark.operations.service import LOCAL, Service
@@ -14,8 +14,8 @@ from noonmark.stores.memory import MemoryStore
 from noonmark.testing.conformance import HandClock
 
 LIMITS = Limits(
-    per_user={Resource.SCHEDULES: {"*": 2}},
-    per_tenant={Resource.SCHEDULES: {"acme": 3}},
+    per_user={Resource.SCHEDULES: {"*": 2}, Resource.EVENTS: {"acme": 2}, Resource.QUEUED: {"*": 2}},
+    per_tenant={Resource.SCHEDULES: {"acme": 3}, Resource.EVENTS: {"none": 0}},
     min_interval=60 * SECOND,
     max_budget_usd=5,
 )
@@ -31,10 +31,15 @@ ADA, BOB, EVE = caller("acme", "ada"), caller("acme", "bob"), caller("other", "e
 
 
 @pytest.fixture
-def service():
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def service(clock):
     numbers = iter(range(100))
     return Service(
-        store=MemoryStore(HandClock()),
+        store=MemoryStore(clock),
         lookahead=2 * SECOND,
         fresh_id=lambda: f"fresh{next(numbers)}",
         limits=LIMITS,
@@ -99,6 +104,50 @@ def test_what_fires_too_often_or_costs_too_much_is_refused(service, fields, fiel
     create(service, LOCAL, **fields)
 
 
+def emit(service, who, **fields):
+    return perform(service, who, "event/emit", {"event_type": "order", **fields})
+
+
+def test_events_beyond_the_rate_are_refused_and_not_stored(service, clock):
+    emit(service, ADA, event_id="one")
+    emit(service, ADA)
+    with pytest.raises(QuotaExceeded, match="limit of 2 events a minute per user is reached, 2 are used") as refused:
+        emit(service, ADA)
+    assert refused.value.wait == 30
+    assert emit(service, ADA, event_id="one") == {"event_id": "one"}
+    assert used(service, ADA)["events_per_minute", "user"] == 2
+    assert used(service, BOB)["events_per_minute", "user"] == 0
+    assert len(perform(service, ADA, "event/list", {})["events"]) == 2
+    clock.now += 30 * SECOND
+    emit(service, ADA)
+    with pytest.raises(QuotaExceeded, match="limit of 0 events a minute per tenant is reached"):
+        emit(service, caller("none", "eve"))
+    emit(service, replace(LOCAL, owner=Owner(tenant="none", user="eve")))
+
+
+def test_what_callers_request_is_refused_while_the_queue_is_full(service, clock):
+    run, began = {"schedule_id": create(service, EVE)["schedule_id"]}, clock.now
+    clock.now += 300 * SECOND
+    first = perform(service, EVE, "schedule/run", {**run, "key": "first"})
+    times = {"from": to_text(began + SECOND), "to": to_text(clock.now)}
+    with pytest.raises(QuotaExceeded, match="does not allow 5 more, 2 are used"):
+        perform(service, EVE, "schedule/backfill", {**run, **times})
+    assert perform(service, EVE, "schedule/backfill", {**run, **times, "dry_run": True})["count"] == 5
+    with pytest.raises(QuotaExceeded, match="limit of 2 waiting occurrences per user is reached, 2 are used"):
+        perform(service, EVE, "schedule/run", run)
+    assert perform(service, EVE, "schedule/run", {**run, "key": "first"})["occurrence_id"] == first["occurrence_id"]
+    with pytest.raises(QuotaExceeded, match="waiting occurrences"):
+        emit(service, EVE)
+    assert used(service, EVE)["queued", "user"] == 2
+    perform(service, EVE, "occurrence/cancel", {"occurrence_id": first["occurrence_id"]})
+    again = perform(service, EVE, "occurrence/redrive", {"occurrence_id": first["occurrence_id"]})
+    perform(service, EVE, "occurrence/cancel", {"occurrence_id": again["occurrence_id"]})
+    perform(service, EVE, "schedule/run", run)
+    with pytest.raises(QuotaExceeded, match="waiting occurrences"):
+        perform(service, EVE, "occurrence/redrive", {"occurrence_id": again["occurrence_id"]})
+    perform(service, replace(LOCAL, owner=EVE.owner), "schedule/run", run)
+
+
 def test_an_administrator_of_all_tenants_has_no_limits_but_those_of_tasks(service):
     for _ in range(4):
         create(service, replace(LOCAL, owner=ADA.owner))
@@ -112,6 +161,8 @@ def test_all_limits_of_a_caller_are_listed(service):
         {"name": "tasks", "scope": "user", "value": 50, "used": 0},
         {"name": "schedules", "scope": "user", "value": 2, "used": 0},
         {"name": "schedules", "scope": "tenant", "value": 3, "used": 0},
+        {"name": "events_per_minute", "scope": "user", "value": 2, "used": 0},
+        {"name": "queued", "scope": "user", "value": 2, "used": 0},
         {"name": "min_interval_seconds", "scope": "schedule", "value": 60, "used": None},
         {"name": "max_budget_usd", "scope": "schedule", "value": 5, "used": None},
     ]

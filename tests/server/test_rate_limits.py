@@ -4,11 +4,12 @@ import httpx2
 import pytest
 
 from noonmark.core.instants import SECOND
+from noonmark.core.quotas import Limits, Resource
 from noonmark.core.rate_limit import RateLimit, parse_rate
 from noonmark.server.rate_limits import RateLimiter, RateLimits
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing.conformance import HandClock
-from tests.server.live_server import serving
+from tests.server.live_server import Keyed, new_key, serving
 from tests.server.test_routes import problem
 
 SECONDS = 10
@@ -113,3 +114,14 @@ def test_each_call_of_a_batch_counts_for_its_address():
         calls = [{"jsonrpc": "2.0", "id": number, "method": "whoami"} for number in range(3)]
         answers = server.client.post("/rpc", json=calls).json()
         assert "too many requests of this address" in answers[2]["error"]["data"]["detail"]
+
+
+def test_an_event_beyond_the_rate_of_its_user_is_refused_with_the_time_to_wait():
+    with serving(keyed=True, server_limits=Limits(per_user={Resource.EVENTS: {"*": 1}}, per_tenant={})) as server:
+        ada = Keyed(server.client, new_key(server.service, opens_store=True, tenant="acme", user="ada"))
+        assert ada.post("/events", json={"event_type": "order"}).status_code == 202
+        answer = ada.post("/events", json={"event_type": "order"})
+        refused = problem(answer, 429, "quota_exceeded")
+        assert refused["limit"] == {"name": "events_per_minute", "scope": "user", "value": 1, "used": 1}
+        assert 1 <= int(answer.headers["Retry-After"]) <= 60
+        assert server.client.post("/events", json={"event_type": "order"}).status_code == 202

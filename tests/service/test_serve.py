@@ -109,7 +109,9 @@ def test_a_schedule_with_the_label_has_metrics_of_its_own(server):
         eventually(lambda: phases(scheduler, touch) == ["completed"])
         (occurrence,) = scheduler.occurrences(touch)
         scheduler.close()
-    series = f'noonmark_schedule_last_success_timestamp_seconds{{name="watched",schedule_id="{touch}"}}'
+    series = (
+        f'noonmark_schedule_last_success_timestamp_seconds{{name="watched",schedule_id="{touch}",tenant="default"}}'
+    )
     found = eventually(lambda: server.samples().get(series))
     assert found == pytest.approx(occurrence.ended_at.timestamp())
 

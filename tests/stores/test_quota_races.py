@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.errors import QuotaExceeded
+from noonmark.core.ids import manual
 from noonmark.core.planner import first_plan
 from noonmark.core.quotas import Quota, Resource, Scope
 from noonmark.core.schedule import Owner
+from noonmark.core.triggers import EventTrigger
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
@@ -49,3 +51,18 @@ def test_of_many_racing_creates_as_many_pass_as_the_limit_allows(nodes):
     assert nodes[0].count_schedules("acme") == LIMIT
     other = first_plan(factories.schedule("other", owner=OTHER), lookahead=LOOKAHEAD)
     assert nodes[1].create([replace(other, quotas=(QUOTA,))]) == [True]
+
+
+def test_of_many_racing_runs_as_many_wait_as_the_limit_allows(nodes):
+    schedule, limit = factories.schedule("busy", trigger=EventTrigger("seen")), Quota(Resource.QUEUED, Scope.TENANT, 20)
+    assert nodes[0].create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
+
+    def run(number):
+        try:
+            return nodes[number % 2].add([factories.occurrence(schedule, manual(str(number)))], limits=[limit])[0]
+        except QuotaExceeded:
+            return False
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        assert sum(threads.map(run, range(60))) == 20
+    assert nodes[0].count_waiting("acme") == 20

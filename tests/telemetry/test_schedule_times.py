@@ -1,16 +1,18 @@
 """Metrics of single schedules, for those with the label."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.instants import to_micros
-from noonmark.core.signatures import MAIN_TENANT
+from noonmark.core.schedule import Owner
 from noonmark.operations.serializers import next_run
 from noonmark.telemetry import metrics
 from noonmark.telemetry.metrics import LabelledSchedules, Metrics, ScheduleTimes, ScheduleTimesReader
 from noonmark.testing import FakeClock, ManualDriver
+from tests.operations.harness import LOCAL, REPORT, Harness
 
 START = datetime(2030, 5, 1, tzinfo=UTC)
 LABEL = {"metrics": "true"}
@@ -24,7 +26,7 @@ class Kit:
         self.driver = ManualDriver(self.scheduler)
         self.is_broken = False
         store = self.scheduler._store
-        self.reader = ScheduleTimesReader(store, MAIN_TENANT, lambda stored, now: next_run(stored, now=now))
+        self.reader = ScheduleTimesReader(store, lambda stored, now: next_run(stored, now=now))
 
     def work(self):
         if self.is_broken:
@@ -104,13 +106,22 @@ def test_history_is_read_only_after_a_change(kit, monkeypatch):
 
 def test_series_are_exported_as_seconds():
     second = 1_000_000
-    found = LabelledSchedules((ScheduleTimes("s-1", 'a"b', 5 * second, None, 7_500_000),), 3)
+    found = LabelledSchedules((ScheduleTimes("acme", "s-1", 'a"b', 5 * second, None, 7_500_000),), 3)
     answers = [found, None]
     metrics = Metrics(schedules=lambda: answers.pop(0))
     text = metrics.render().decode()
-    labels = '{name="a\\"b",schedule_id="s-1"}'
+    labels = '{name="a\\"b",schedule_id="s-1",tenant="acme"}'
     assert f"noonmark_schedule_last_success_timestamp_seconds{labels} 5.0" in text
     assert f"noonmark_schedule_next_fire_timestamp_seconds{labels} 7.5" in text
     assert "noonmark_schedule_last_failure_timestamp_seconds{" not in text
     assert "noonmark_schedules_without_metrics 3.0" in text
     assert "noonmark_schedules_without_metrics 3" not in metrics.render().decode()
+
+
+def test_schedules_of_every_tenant_have_metrics():
+    harness = Harness()
+    for caller in (LOCAL, replace(LOCAL, owner=Owner(tenant="acme", user="ada"))):
+        trigger = {"type": "interval", "every_seconds": 60}
+        harness("schedule/create", caller, trigger=trigger, target=REPORT, labels=LABEL, name="theirs")
+    reader = ScheduleTimesReader(harness.service.store, lambda stored, now: next_run(stored, now=now))
+    assert [(one.tenant, one.name) for one in reader.read().times] == [("acme", "theirs"), ("default", "theirs")]

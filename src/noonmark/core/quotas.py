@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule, QuotaExceeded
-from noonmark.core.instants import micros_to_seconds
+from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.rate_limit import RateLimit
 from noonmark.core.triggers.shortest_gap import shortest_gap
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 COUNTED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
 """The phases of schedules that count."""
 TASK_ROUTE = "task"
+MINUTE: Micros = 60 * SECOND
 EVERY_OTHER = "*"
 """As a tenant: every tenant that is not named."""
 
@@ -42,6 +44,19 @@ class Resource(StrEnum):
     """Those that are active or paused."""
     TASKS = "tasks"
     """The same, with a target of kind task: those of the routes under `/api/v1`."""
+    EVENTS = "events_per_minute"
+    """Events that callers emit: a bucket of tokens, which is full after a minute without events."""
+    QUEUED = "queued"
+    """Occurrences that are due or were requested, and have not started."""
+
+
+_WORDS = {
+    Resource.SCHEDULES: ("schedules", "delete one that is no longer needed"),
+    Resource.TASKS: ("schedules", "delete one that is no longer needed"),
+    Resource.EVENTS: ("events a minute", "none are allowed"),
+    Resource.QUEUED: ("waiting occurrences", "try again when some have started"),
+}
+"""What a refusal calls a resource, and what it advises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +70,30 @@ class Quota:
     def check(self, used: int, wanted: int = 1) -> None:
         """QuotaExceeded if there is not room for so many more."""
         if used + wanted > self.limit:
-            raise self.exceeded(used)
+            raise self.exceeded(used, wanted)
 
-    def exceeded(self, used: int) -> QuotaExceeded:
-        """The error of a use that does not fit."""
-        message = (
-            f"the limit of {self.limit:,} schedules per {self.scope} is reached, {used:,} are used; delete one that is"
-            " no longer needed"
-        )
+    @property
+    def rate(self) -> RateLimit:
+        """The limit of a number per minute as a bucket of tokens; all of them may be taken at once."""
+        return RateLimit(max(1, self.limit), MINUTE, self.limit)
+
+    def bucket(self, tenant: str, user: str) -> str:
+        """The name of the bucket of tokens that an owner takes from."""
+        owner = f"{tenant} {user}" if self.scope is Scope.USER else tenant
+        return f"{self.resource} {self.scope} {owner}"
+
+    def exceeded(self, used: int, wanted: int = 1, *, wait: Micros = 0) -> QuotaExceeded:
+        """The error of a use that does not fit; after `wait` there is room again, if that is known."""
+        noun, advice = _WORDS[self.resource]
+        seconds = -(-wait // SECOND)
+        advice = f"try again in {seconds:,} s" if seconds else advice
+        if wanted > 1:
+            reached = f"does not allow {wanted:,} more, {used:,} are used"
+        else:
+            reached = f"is reached, {used:,} are used"
+        message = f"the limit of {self.limit:,} {noun} per {self.scope} {reached}; {advice}"
         facts: dict[str, str | int] = {"name": self.resource, "scope": self.scope, "value": self.limit, "used": used}
-        return QuotaExceeded(message, limit=facts)
+        return QuotaExceeded(message, limit=facts, wait=seconds or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

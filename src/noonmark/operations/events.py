@@ -12,17 +12,19 @@ from noonmark.core.event import parse_event
 from noonmark.core.filters.match import Matcher, compile_filters
 from noonmark.core.instants import from_micros
 from noonmark.core.json_values import shown
+from noonmark.core.quotas import Resource
 from noonmark.core.triggers import EventTrigger, parse_trigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.serializers import read_page
-from noonmark.operations.service import cause_of_event
+from noonmark.operations.service import cause_of_event, quotas_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
+    from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Schedule
     from noonmark.operations.models.arguments import EventQuery, MatchRequest
     from noonmark.operations.service import Caller, Service
@@ -36,7 +38,14 @@ def emit_event(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
     document = {"source": caller.source, **arguments}
     event = parse_event(document, now=from_micros(service.store.clock()))
     event = replace(event, behind=cause_of_event(service, caller, event))
-    emitted = store_event(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
+    emitted = store_event(
+        service.store,
+        caller.owner.tenant,
+        event,
+        fresh_id=f"evt_{service.fresh_id()}",
+        user=caller.owner.user,
+        limits=quotas_of(service, caller, Resource.EVENTS, Resource.QUEUED),
+    )
     service.wake(None)
     return {"event_id": emitted.event_id} | ({"duplicate": True} if emitted.is_other else {})
 
@@ -53,14 +62,16 @@ def emit(store: Store, tenant: str, event: Event, *, fresh_id: str) -> str:
     return (store_event(store, tenant, event, fresh_id=fresh_id)).event_id
 
 
-def store_event(store: Store, tenant: str, event: Event, *, fresh_id: str) -> EmittedEvent:
+def store_event(
+    store: Store, tenant: str, event: Event, *, fresh_id: str, user: str = "", limits: Sequence[Quota] = ()
+) -> EmittedEvent:
     """Store an event under the id that its sender chose, or else the fresh one.
 
     It is durable when this returns, before any schedule reacts to it. An event whose id is already stored is ignored,
     so a sender that does not know whether its request arrived can emit it again under the same id.
     """
     event_id = fresh_id if event.event_id is None else event.event_id
-    [is_new] = store.emit(tenant, [replace(event, event_id=event_id)])
+    [is_new] = store.emit(tenant, [replace(event, event_id=event_id)], user=user, limits=limits)
     found = None if is_new else store.event(tenant, event_id)
     given = (event.event_type, event.payload)
     return EmittedEvent(event_id, found is not None and (found.event_type, found.payload) != given)

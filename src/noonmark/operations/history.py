@@ -12,12 +12,16 @@ from noonmark.core.lifecycle import FAILURES, FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import MAX_QUEUE_LIMIT, Allow, Queue
+<<<<<<< HEAD
 from noonmark.core.signatures import hide_text, reveal_text
+=======
+from noonmark.core.quotas import Resource
+>>>>>>> main
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_documents, read_page, run_document
-from noonmark.operations.service import cause_of_backfill
+from noonmark.operations.service import cause_of_backfill, quotas_of
 from noonmark.ports.records import OccurrenceFilter
 
 if TYPE_CHECKING:
@@ -295,7 +299,7 @@ def _add(
 ) -> None:
     if not rows:
         return
-    added = service.store.add(rows)
+    added = service.store.add(rows, limits=quotas_of(service, caller, Resource.QUEUED))
     if not any(added) and not service.store.known([row.id for row in rows]):
         raise NotFound("the schedule was deleted", field="occurrence_id")
     service.wake(None)

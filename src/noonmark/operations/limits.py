@@ -20,20 +20,30 @@ def get_limits(service: Service, caller: Caller, arguments: NoArguments) -> dict
     quotas = list(service.task_limits.quotas(caller.owner.tenant, Resource.TASKS))
     found: list[dict[str, Any]] = []
     for limits in limits_of(service, caller):
-        quotas += limits.quotas(caller.owner.tenant, Resource.SCHEDULES)
+        quotas += limits.quotas(caller.owner.tenant, Resource.SCHEDULES, Resource.EVENTS, Resource.QUEUED)
         found += _fixed(limits, "")
     found += _fixed(service.task_limits, "task_")
     return {"limits": [*(_counted(service, caller, quota) for quota in quotas), *found]}
 
 
 def _counted(service: Service, caller: Caller, quota: Quota) -> dict[str, Any]:
+    used = _used(service, caller, quota)
+    return {"name": str(quota.resource), "scope": str(quota.scope), "value": quota.limit, "used": used}
+
+
+def _used(service: Service, caller: Caller, quota: Quota) -> int:
+    if quota.resource is Resource.EVENTS:
+        bucket = quota.bucket(caller.owner.tenant, caller.owner.user)
+        return quota.limit - service.store.take_tokens(bucket, quota.rate, 0).left
+    user = caller.owner.user if quota.scope is Scope.USER else None
+    if quota.resource is Resource.QUEUED:
+        return service.store.count_waiting(caller.owner.tenant, user)
     wanted = ScheduleFilter(
-        user=caller.owner.user if quota.scope is Scope.USER else None,
+        user=user,
         phases=COUNTED,
         target=TASK_ROUTE if quota.resource is Resource.TASKS else None,
     )
-    used = service.store.count_schedules(caller.owner.tenant, wanted)
-    return {"name": str(quota.resource), "scope": str(quota.scope), "value": quota.limit, "used": used}
+    return service.store.count_schedules(caller.owner.tenant, wanted)
 
 
 def _fixed(limits: Limits, prefix: str) -> list[dict[str, Any]]:

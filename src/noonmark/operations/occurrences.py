@@ -13,6 +13,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
+from noonmark.core.quotas import Resource
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Delivered, began, settle
 from noonmark.core.signatures import check_token, token_keys
@@ -22,7 +23,7 @@ from noonmark.operations.models.arguments import MAX_BACKFILL
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.secrets import redact, redactor_for
 from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_document, occurrence_documents, read_page
-from noonmark.operations.service import cause_of_backfill, cause_of_run, record_audit_entry
+from noonmark.operations.service import cause_of_backfill, cause_of_run, quotas_of, record_audit_entry
 from noonmark.operations.target_policy import check_payload, unserved
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
     )
     if (known := service.store.occurrence(requested.id)) is None:
         _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)
-        if not (service.store.add([requested]))[0]:
+        if not service.store.add([requested], limits=quotas_of(service, caller, Resource.QUEUED))[0]:
             _check_not_deleted(service, stored.schedule)
         service.wake(None)  # it is durable, so it need not wait for the audit entry
         record_audit_entry(service, caller, arguments.reason, schedule=stored.schedule)
@@ -146,7 +147,7 @@ def backfill(service: Service, caller: Caller, arguments: BackfillRequest) -> di
         for n, time in enumerate(times)
     ]
     if not arguments.dry_run and rows:
-        if not all(service.store.add(rows)):
+        if not all(service.store.add(rows, limits=quotas_of(service, caller, Resource.QUEUED))):
             _check_not_deleted(service, stored.schedule)
         record_audit_entry(service, caller, schedule=stored.schedule)
         service.wake(None)

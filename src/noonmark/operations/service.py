@@ -224,10 +224,15 @@ def limits_of(service: Service, caller: Caller) -> tuple[Limits, ...]:
     return (caller.limits,) if caller.is_root else (caller.limits, service.limits)
 
 
+def quotas_of(service: Service, caller: Caller, *resources: Resource) -> tuple[Quota, ...]:
+    """How much of some resources the caller may have."""
+    found = (one.quotas(caller.owner.tenant, *resources) for one in limits_of(service, caller))
+    return tuple(quota for quotas in found for quota in quotas)
+
+
 def schedule_quotas(service: Service, caller: Caller) -> tuple[Quota, ...]:
     """How many schedules the caller may have."""
-    found = (one.quotas(caller.owner.tenant, Resource.SCHEDULES, Resource.TASKS) for one in limits_of(service, caller))
-    return tuple(quota for quotas in found for quota in quotas)
+    return quotas_of(service, caller, Resource.SCHEDULES, Resource.TASKS)
 
 
 def check_limits(service: Service, caller: Caller, declaration: Declaration, before: Declaration | None) -> None:

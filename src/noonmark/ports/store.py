@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.quotas import Quota
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
@@ -115,6 +116,15 @@ class Reads(Protocol):
 
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """The number of schedules on all pages, including those whose record is unreadable."""
+
+    def tenants(self, limit: int) -> list[str]:
+        """The tenants that have schedules which are not deleted, in order; up to the limit."""
+
+    def count_waiting(self, tenant: str, user: str | None = None) -> int:
+        """How many occurrences of the schedules of a tenant, or of one of its users, are to start and have not.
+
+        They are due, or did not come from the trigger and were not tried yet.
+        """
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence."""
@@ -421,14 +431,18 @@ class Store(Reads, AuditLog, SecretStore, ApiKeyStore, RateBuckets, Inspection, 
         or the plan's `graph` is no longer the tenant's version.
         """
 
-    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence], *, limits: Sequence[Quota] = ()) -> list[bool]:
         """Add occurrences that do not come from the trigger, pending or ended.
 
-        False if the id exists, or the schedule is unknown or deleted.
+        False if the id exists, or the schedule is unknown or deleted. QuotaExceeded, and nothing is added, if so many
+        more may not wait by the limits of the owners of their schedules.
         """
 
-    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+    def emit(self, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()) -> list[bool]:
         """Store events, each with an id; False if the tenant has one with that id, also earlier in this call.
+
+        QuotaExceeded, and nothing is stored or counted, if those that are new do not fit the limits of the user or of
+        the tenant, or if the queue of one of them is full. An event that is known counts nothing.
 
         The stored moment is the store's: now, or just after the tenant's last event, so that moments are unique and in
         the order of emission.

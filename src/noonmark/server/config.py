@@ -548,6 +548,23 @@ class Settings:
     tenant_limit_schedules: Mapping[str, int] = _setting(
         counts_by_tenant, "the same for all users of a tenant together", default={}
     )
+    limit_events: Mapping[str, int] = _setting(
+        counts_by_tenant,
+        "maximum number of events that each user emits in a minute; or by tenant, as TENANT=N,*=N",
+        default={},
+    )
+    tenant_limit_events: Mapping[str, int] = _setting(
+        counts_by_tenant, "the same for all users of a tenant together", default={}
+    )
+    limit_queued: Mapping[str, int] = _setting(
+        counts_by_tenant,
+        "maximum number of waiting occurrences of each user, beyond which runs, backfills, redrives and events are"
+        " refused; or by tenant, as TENANT=N,*=N",
+        default={},
+    )
+    tenant_limit_queued: Mapping[str, int] = _setting(
+        counts_by_tenant, "the same for all users of a tenant together", default={}
+    )
     min_interval: int | None = _setting(
         duration,
         "minimum time between any two fires of a trigger, such as 60s, over its whole pattern",

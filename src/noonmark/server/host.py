@@ -123,6 +123,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             cleanup.callback(worker.close)
             key_cache = KeyCache(store, clock.monotonic)
             cleanup.callback(key_cache.write)
+            key_cache.has_keys()  # so that it is known if the store does not answer later
             parts = _Parts(store, clock, worker, metrics, key_cache, _tokens(loaded, clock))
             app = _create_app(replace(settings, port=listener.getsockname()[1]), parts, _http(settings, listener))
             _listen_for_metrics(loaded, metrics, cleanup)
@@ -238,7 +239,7 @@ def _backlog_probe(store: Store, clock: SystemClock) -> Callable[[], Backlog | N
 
 def _schedule_probe(store: Store, clock: SystemClock) -> Callable[[], LabelledSchedules | None]:
     """Reads the times of labelled schedules, at most every few seconds; None while the store does not answer."""
-    reader = ScheduleTimesReader(store, LOCAL.owner.tenant, lambda stored, now: next_run(stored, now=now))
+    reader = ScheduleTimesReader(store, lambda stored, now: next_run(stored, now=now))
     return CachedProbe(reader.read, monotonic=clock.monotonic, lifetime=SCHEDULE_TIMES_LIFETIME).read
 
 
@@ -382,8 +383,16 @@ def _permissions(settings: Settings) -> TargetPermissions | None:
 def _limits(settings: Settings) -> Limits:
     """The limits of callers whose key is of one tenant."""
     return Limits(
-        per_user={Resource.SCHEDULES: settings.limit_schedules},
-        per_tenant={Resource.SCHEDULES: settings.tenant_limit_schedules},
+        per_user={
+            Resource.SCHEDULES: settings.limit_schedules,
+            Resource.EVENTS: settings.limit_events,
+            Resource.QUEUED: settings.limit_queued,
+        },
+        per_tenant={
+            Resource.SCHEDULES: settings.tenant_limit_schedules,
+            Resource.EVENTS: settings.tenant_limit_events,
+            Resource.QUEUED: settings.tenant_limit_queued,
+        },
         min_interval=settings.min_interval,
         max_budget_usd=settings.limit_budget,
     )

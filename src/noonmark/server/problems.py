@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import logging
 from contextlib import contextmanager
+=======
+import math
+>>>>>>> main
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
+<<<<<<< HEAD
 from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, StoreUnavailable
+=======
+from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, QuotaExceeded
+>>>>>>> main
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.server.strict_json import write_json
 
@@ -48,6 +56,8 @@ def problem_response(error: NoonmarkError, request: Request) -> Response:
     status, headers = STATUS[error.code].http, {}
     if isinstance(error, HttpError):
         details["code"], status, headers = error.http_code, error.status, error.headers
+    if isinstance(error, QuotaExceeded) and error.wait is not None:
+        headers = {"Retry-After": str(math.ceil(error.wait))}
     code = str(details["code"])
     document = {
         "type": f"urn:noonmark:problem:{code}",

@@ -54,13 +54,15 @@ if TYPE_CHECKING:
 METRICS_LABEL = ("metrics", "true")
 """The label of schedules that have metrics of their own. Others have none: each series costs memory in Prometheus."""
 MAX_SCHEDULES = 500
-"""At most this many have metrics of their own: those that were created first."""
+"""At most this many have metrics of their own: those of the first tenants by name, and of each those created first."""
+MAX_TENANTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTimes:
     """When a schedule last succeeded and failed, and when it fires next; None if it never did, or will not."""
 
+    tenant: str
     schedule_id: str
     name: str
     last_success: Micros | None = None
@@ -92,20 +94,25 @@ _NONE = (_LastEnd(), _LastEnd())
 class ScheduleTimesReader:
     """Reads the times from a store. The history of a schedule is read only if its counters have changed."""
 
-    def __init__(self, store: Store, tenant: str, next_fire: Callable[[StoredSchedule, Micros], Micros | None]) -> None:
+    def __init__(self, store: Store, next_fire: Callable[[StoredSchedule, Micros], Micros | None]) -> None:
         """`next_fire` computes when a schedule is next due after a time."""
-        self._store, self._tenant, self._next_fire = store, tenant, next_fire
+        self._store, self._next_fire = store, next_fire
         self._ends: dict[str, tuple[_LastEnd, _LastEnd]] = {}
         """The last success and failure, by uid."""
 
     def read(self) -> LabelledSchedules:
         """Return the times of all schedules with the label, up to the limit."""
         wanted = ScheduleFilter(labels=dict([METRICS_LABEL]))
-        page = self._store.schedules(self._tenant, limit=MAX_SCHEDULES, wanted=wanted)
+        page: list[StoredSchedule] = []
+        total = 0
+        for tenant in self._store.tenants(MAX_TENANTS):
+            room = MAX_SCHEDULES - len(page)
+            found = self._store.schedules(tenant, limit=room, wanted=wanted) if room else []
+            page += found
+            total += self._store.count_schedules(tenant, wanted) if len(found) == room else len(found)
         known, now = self._ends, self._store.clock()
         ends = {one.schedule.uid: self._last_ends(one, known.get(one.schedule.uid, _NONE)) for one in page}
         self._ends = ends
-        total = self._store.count_schedules(self._tenant, wanted) if len(page) == MAX_SCHEDULES else len(page)
         return LabelledSchedules(
             tuple(self._times(one, ends[one.schedule.uid], now) for one in page), total - len(page)
         )
@@ -113,7 +120,8 @@ class ScheduleTimesReader:
     def _times(self, stored: StoredSchedule, ends: tuple[_LastEnd, _LastEnd], now: Micros) -> ScheduleTimes:
         schedule, (success, failure) = stored.schedule, ends
         name = schedule.declaration.name or ""
-        return ScheduleTimes(schedule.schedule_id, name, success.ended, failure.ended, self._next_fire(stored, now))
+        next_fire = self._next_fire(stored, now)
+        return ScheduleTimes(schedule.owner.tenant, schedule.schedule_id, name, success.ended, failure.ended, next_fire)
 
     def _last_ends(self, stored: StoredSchedule, known: tuple[_LastEnd, _LastEnd]) -> tuple[_LastEnd, _LastEnd]:
         uid, counters, (success, failure) = stored.schedule.uid, stored.counters, known
@@ -383,7 +391,9 @@ class Metrics:
         """Yield the times of the schedules that have metrics of their own; none while the store does not answer."""
         found = LabelledSchedules() if self._schedules is None else self._schedules()
         success, failure, next_fire = (
-            GaugeMetricFamily(f"noonmark_schedule_{name}_timestamp_seconds", help_text, labels=["schedule_id", "name"])
+            GaugeMetricFamily(
+                f"noonmark_schedule_{name}_timestamp_seconds", help_text, labels=["tenant", "schedule_id", "name"]
+            )
             for name, help_text in SCHEDULE_TIMES.items()
         )
         left_out = GaugeMetricFamily(
@@ -392,7 +402,7 @@ class Metrics:
         if found is not None:
             left_out.add_metric([], found.left_out)
             for schedule in found.times:
-                labels = [schedule.schedule_id, schedule.name]
+                labels = [schedule.tenant, schedule.schedule_id, schedule.name]
                 times = (
                     (success, schedule.last_success),
                     (failure, schedule.last_failure),

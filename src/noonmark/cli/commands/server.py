@@ -105,6 +105,10 @@ class ServerOptions:
     log_format: Annotated[str | None, _option("log_format")] = None
     limit_schedules: Annotated[list[str] | None, _list_option("limit_schedules")] = None
     tenant_limit_schedules: Annotated[list[str] | None, _list_option("tenant_limit_schedules")] = None
+    limit_events: Annotated[list[str] | None, _list_option("limit_events")] = None
+    tenant_limit_events: Annotated[list[str] | None, _list_option("tenant_limit_events")] = None
+    limit_queued: Annotated[list[str] | None, _list_option("limit_queued")] = None
+    tenant_limit_queued: Annotated[list[str] | None, _list_option("tenant_limit_queued")] = None
     min_interval: Annotated[str | None, _option("min_interval")] = None
     limit_budget: Annotated[str | None, _option("limit_budget")] = None
     rate_limit: Annotated[str | None, _option("rate_limit")] = None

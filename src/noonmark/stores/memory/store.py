@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.quotas import Quota
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     )
     from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 
-MAX_BUCKETS = 100_000
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -142,12 +142,7 @@ class MemoryStore:
 
     @atomic
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
-        buckets = self._uow.buckets
-        taken = limit.take(buckets.pop(name, None), wanted, now=self._uow.now())
-        buckets[name] = taken.full_at
-        if len(buckets) > MAX_BUCKETS:
-            del buckets[next(iter(buckets))]
-        return taken
+        return self._uow.take_tokens(name, limit, wanted)
 
     @atomic
     def set_aside(self, uid: str, problem: str) -> None:
@@ -173,12 +168,12 @@ class MemoryStore:
         return plan_writes.commit_change(self._uow, uid, decide)
 
     @atomic
-    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
-        return plan_writes.add_all(self._uow, occurrences)
+    def add(self, occurrences: Sequence[Occurrence], *, limits: Sequence[Quota] = ()) -> list[bool]:
+        return plan_writes.add_all(self._uow, occurrences, limits)
 
     @atomic
-    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        return event_rules.emit(self._uow, tenant, events)
+    def emit(self, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()) -> list[bool]:
+        return event_rules.emit(self._uow, tenant, events, user=user, limits=limits)
 
     @atomic
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
@@ -381,6 +376,14 @@ class MemoryStore:
     @atomic
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
+
+    @atomic
+    def tenants(self, limit: int) -> list[str]:
+        return sorted(tenant for tenant, listed in self._uow.listed.items() if listed)[:limit]
+
+    @atomic
+    def count_waiting(self, tenant: str, user: str | None = None) -> int:
+        return self._uow.count_waiting(tenant, user)
 
     @atomic
     def occurrence(self, occurrence_id: str) -> Occurrence | None:

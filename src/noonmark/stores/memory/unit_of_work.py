@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.secret import Secret
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
         Subscription,
         Topic,
     )
+
+MAX_BUCKETS = 100_000
+"""Buckets of tokens beyond this are forgotten, those that were quiet longest first."""
 
 
 class SecretStore:
@@ -304,6 +308,19 @@ class UnitOfWork(rules.UnitOfWork):
             and route in (None, entry.schedule.declaration.target.route)
             for entry in found
         )
+
+    def count_waiting(self, tenant: str, user: str | None) -> int:
+        self.write()
+        now, found = self.now(), [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
+        owned = (entry for entry in found if user in (None, entry.schedule.owner.user))
+        return sum(row.waits(now) for entry in owned for row in entry.live.values())
+
+    def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
+        taken = limit.take(self.buckets.pop(name, None), wanted, now=self.now())
+        self.buckets[name] = taken.full_at
+        if len(self.buckets) > MAX_BUCKETS:
+            del self.buckets[next(iter(self.buckets))]
+        return taken
 
     def next_schedule_key(self, count: int) -> int:  # noqa: ARG002 - numbers cost nothing
         return len(self.entries) + 1

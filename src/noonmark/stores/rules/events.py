@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from noonmark.core.causation import UnmatchedEvent
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.filters.index import NONE, discriminators
-from noonmark.stores.rules import plan_writes
+from noonmark.core.schedule import Owner
+from noonmark.stores.rules import plan_writes, quotas
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.unit_of_work import ListenerQuestion
 
@@ -21,13 +22,19 @@ if TYPE_CHECKING:
     from noonmark.core.causation import Reaction
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
+    from noonmark.core.quotas import Quota
     from noonmark.stores.rules.records import EventStream, ScheduleState
     from noonmark.stores.rules.unit_of_work import ReadEvent, UnitOfWork
 
 
-def emit(uow: UnitOfWork, tenant: str, events: Sequence[Event]) -> list[bool]:
-    """Store events, in their order; False where the id is known."""
+def emit(
+    uow: UnitOfWork, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()
+) -> list[bool]:
+    """Store events, in their order; False where the id is known, and QuotaExceeded if the others do not fit."""
     known = uow.known_event_ids(tenant, [one.event_id for one in events])
+    if limits and (new := {one.event_id for one in events} - known):
+        quotas.check_queue(uow, limits, Owner(tenant=tenant, user=user), 1)
+        quotas.take_events(uow, limits, tenant, user, len(new))
     now, newest = uow.now(), uow.newest_moment(tenant)
     if newest > now + LEAP:
         newest = _set_back(uow, tenant, now)

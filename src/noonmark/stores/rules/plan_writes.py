@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Projection, Rewound, Snapshot
+    from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import Row
     from noonmark.stores.rules.unit_of_work import Subscription, UnitOfWork
@@ -153,20 +154,31 @@ def commit_change(uow: UnitOfWork, uid: str, decide: Callable[[Snapshot, Micros]
     return plan is not None and commit_all(uow, [plan])[0]
 
 
-def add_all(uow: UnitOfWork, occurrences: Sequence[Occurrence]) -> list[bool]:
-    """Add occurrences; False for one that is known, or whose schedule does not exist."""
+def add_all(uow: UnitOfWork, occurrences: Sequence[Occurrence], limits: Sequence[Quota] = ()) -> list[bool]:
+    """Add occurrences; False for one that is known, or whose schedule does not exist.
+
+    QuotaExceeded if the others may not all wait.
+    """
     states = uow.load_states({one.uid for one in occurrences})
     uow.load_rows(one.id for one in occurrences)
+    if limits:
+        new = {one.id: state for one in occurrences if (state := states.get(one.uid)) and _is_new(uow, state, one)}
+        quotas.check_added(uow, limits, list(new.values()))
     uow.reserve({one.id for one in occurrences})
     return [add(uow, states.get(one.uid), one) for one in occurrences]
 
 
 def add(uow: UnitOfWork, state: ScheduleState | None, occurrence: Occurrence) -> bool:
     """Add an occurrence whose row and state are loaded."""
-    fits = state is not None and state.phase != SchedulePhase.DELETED and uow.loaded_row(occurrence.id) is None
-    if fits and state is not None:
-        _insert(uow, state, occurrence)
-    return fits
+    if state is None or not _is_new(uow, state, occurrence):
+        return False
+    _insert(uow, state, occurrence)
+    return True
+
+
+def _is_new(uow: UnitOfWork, state: ScheduleState, occurrence: Occurrence) -> bool:
+    """Whether an occurrence can be added."""
+    return state.phase != SchedulePhase.DELETED and uow.loaded_row(occurrence.id) is None
 
 
 def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -> None:

@@ -100,6 +100,11 @@ class Row:
         """Whether it was ever started."""
         return self.attempt > 0 or self.losses > 0 or self.reason == Reason.LEASE_LOST
 
+    def waits(self, now: Micros) -> bool:
+        """Whether it has not started though it is due, or though somebody asked for it."""
+        is_wanted = self.due <= now or (self.origin != TRIGGER and not self.attempt)
+        return self.phase in UNSTARTED and is_wanted
+
     @property
     def is_own(self) -> bool:
         """Whether the schedule's own trigger planned it."""

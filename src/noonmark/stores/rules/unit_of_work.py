@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
@@ -252,6 +253,16 @@ class UnitOfWork(ABC):
     @abstractmethod
     def add_audit_entry(self, tenant: str, entry: AuditEntry) -> None:
         """Store what a caller did."""
+
+    # Limits
+
+    @abstractmethod
+    def count_waiting(self, tenant: str, user: str | None) -> int:
+        """How many occurrences wait (see `Row.waits`): of the schedules of a tenant, or of one of its users."""
+
+    @abstractmethod
+    def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
+        """Take as many of the wanted tokens as a bucket has."""
 
     # Concurrency keys
 

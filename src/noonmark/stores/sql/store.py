@@ -13,7 +13,7 @@ from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
-from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, rate_buckets, secret_store
+from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql.dependencies import graph
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.quotas import Quota
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
@@ -140,12 +141,14 @@ class SqlStore(ABC):
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
         return self._write_locked(tenants, lambda uow: plan_writes.commit_change(uow, uid, decide), notify=True)
 
-    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence], *, limits: Sequence[Quota] = ()) -> list[bool]:
         tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))
-        return self._write_locked(tenants, lambda uow: plan_writes.add_all(uow, occurrences), notify=True)
+        return self._write_locked(tenants, lambda uow: plan_writes.add_all(uow, occurrences, limits), notify=True)
 
-    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        return self._write_locked({tenant}, lambda uow: event_rules.emit(uow, tenant, events), notify=True)
+    def emit(self, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()) -> list[bool]:
+        return self._write_locked(
+            {tenant}, lambda uow: event_rules.emit(uow, tenant, events, user=user, limits=limits), notify=True
+        )
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         found, damaged = self._read(lambda uow: (event_rules.unmatched(uow, limit), uow.damaged_streams))
@@ -338,6 +341,12 @@ class SqlStore(ABC):
         choice = schedules.choice(tenant, wanted, deleted=deleted)
         return 0 if choice is None else self._read(lambda uow: schedules.count(uow, choice))
 
+    def tenants(self, limit: int) -> list[str]:
+        return self._read(lambda uow: schedules.tenants(uow, limit))
+
+    def count_waiting(self, tenant: str, user: str | None = None) -> int:
+        return self._read(lambda uow: uow.count_waiting(tenant, user))
+
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         return self._read(lambda uow: history.one(uow, occurrence_id))
 
@@ -478,7 +487,7 @@ class SqlStore(ABC):
         self._write_unlocked(lambda uow: api_keys.use(uow.session, used))
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
-        return self._write_locked({f"bucket {name}"}, lambda uow: rate_buckets.take(uow.session, name, limit, wanted))
+        return self._write_locked({f"bucket {name}"}, lambda uow: uow.take_tokens(name, limit, wanted))
 
     def set_aside(self, uid: str, problem: str) -> None:
         self._write_unlocked(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))

@@ -14,7 +14,7 @@ from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
-from noonmark.stores.sql import dependencies, events, nodes, row_checks, schedule_documents, subscriptions
+from noonmark.stores.sql import dependencies, events, nodes, rate_buckets, row_checks, schedule_documents, subscriptions
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.records import (
     KEY_COLUMNS,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
+    from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.stores.rules.records import EventStream, Unreadable
@@ -84,6 +85,13 @@ COUNT_OF_OWNER = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
     WHERE tenant = ? AND is_listed = 1 AND phase IN ('active', 'paused') AND {more}
 """
+COUNT_WAITING = """
+    SELECT count(*) FROM schedules CROSS JOIN schedule_states AS s ON s.schedule = schedules.key
+        CROSS JOIN occurrences AS one ON one.schedule = schedules.key
+    WHERE tenant = ? AND is_listed = 1 AND {more} AND s.live > 0 AND one.ended IS NULL
+        AND one.phase IN ('pending', 'claimed') AND (one.due <= ? OR (one.origin <> 'trigger' AND one.attempt = 0))
+"""
+"""As `Row.waits` has it."""
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 
@@ -258,6 +266,15 @@ class UnitOfWork(rules.UnitOfWork):
         given = {condition: value for condition, value in wanted.items() if value is not None}
         query = COUNT_OF_OWNER.format(more=" AND ".join(given) or "1 = 1")
         return int(self.session.query(query, tenant, *given.values())[0][0])
+
+    def count_waiting(self, tenant: str, user: str | None) -> int:
+        self.write()
+        query = COUNT_WAITING.format(more="1 = 1" if user is None else "username = ?")
+        values = [tenant] if user is None else [tenant, user]
+        return int(self.session.query(query, *values, self.now())[0][0])
+
+    def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
+        return rate_buckets.take(self.session, name, limit, wanted)
 
     def next_schedule_key(self, count: int) -> int:
         return self._next_key("schedules", count)

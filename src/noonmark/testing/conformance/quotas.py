@@ -1,4 +1,4 @@
-"""Quotas: how many schedules an owner may have is counted in the transaction that adds one."""
+"""Quotas: what an owner may have is counted in the transaction that adds to it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.edits import edit
 from noonmark.core.errors import QuotaExceeded
+from noonmark.core.event import Event
+from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan
@@ -21,6 +23,7 @@ from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
@@ -89,6 +92,78 @@ def a_completed_schedule_needs_room_to_start_again(bench: Bench) -> None:
     found = bench.store.find_uid("done")
     assert found is not None
     assert found.schedule.phase is SchedulePhase.COMPLETED
+
+
+def _added(bench: Bench, rows: list[Occurrence], *limits: Quota) -> dict[str, str | int] | list[bool]:
+    """Add occurrences: which are new, or what the refusal says."""
+    try:
+        return bench.store.add(rows, limits=limits)
+    except QuotaExceeded as error:
+        return dict(error.limit or {})
+
+
+@case
+def occurrences_beyond_the_queue_of_an_owner_are_not_added(bench: Bench) -> None:
+    per_user, per_tenant = Quota(Resource.QUEUED, Scope.USER, 2), Quota(Resource.QUEUED, Scope.TENANT, 3)
+    ada, bob, eve = (
+        bench.create_quiet(uid, owner=owner)
+        for uid, owner in (("a", Owner(tenant="acme", user="ada")), ("b", BOB), ("c", ELSEWHERE))
+    )
+    # Those of a backfill are due one after another.
+    of_ada = [factories.occurrence(ada, manual(str(number)), due=bench.now + number) for number in range(4)]
+    of_bob = [factories.occurrence(bob, manual(str(number)), due=bench.now) for number in range(2)]
+    assert _added(bench, of_ada[:1], per_user, per_tenant) == [True]
+    full = {"name": "queued", "scope": "user", "value": 2, "used": 1}
+    assert _added(bench, of_ada[1:3], per_user, per_tenant) == full
+    assert _added(bench, [of_ada[0], of_ada[1], of_ada[1]], per_user, per_tenant) == [False, True, False]
+    assert _added(bench, of_ada[:2], per_user, per_tenant) == [False, False]
+    full = {"name": "queued", "scope": "tenant", "value": 3, "used": 2}
+    assert _added(bench, of_bob, per_user, per_tenant) == full
+    assert _added(bench, of_bob[:1], per_user, per_tenant) == [True]
+    assert _added(bench, [factories.occurrence(eve, manual("x"))], per_user, per_tenant) == [True]
+    assert (bench.store.count_waiting("acme", "ada"), bench.store.count_waiting("acme")) == (2, 3)
+    assert _emitted(bench, "one", "ada", per_user) == {"name": "queued", "scope": "user", "value": 2, "used": 2}
+    assert bench.store.cancel(of_ada[0].id)
+    assert _added(bench, of_ada[2:3], per_user, per_tenant) == [True]
+    assert bench.store.count_waiting("acme", "ada") == 2
+
+
+@case
+def a_fire_waits_from_its_due_time_until_it_starts(bench: Bench) -> None:
+    made = bench.create(trigger=IntervalTrigger(60, start_at=from_micros(bench.now + SECOND)))
+    tenant, user = made.owner.tenant, made.owner.user
+    assert bench.store.count_waiting(tenant, user) == 0
+    bench.advance(SECOND)
+    assert bench.store.count_waiting(tenant, user) == 1
+    [claim] = bench.claim()
+    assert bench.store.count_waiting(tenant, user) == 1
+    bench.start(claim)
+    assert bench.store.count_waiting(tenant, user) == 0
+
+
+def _emitted(bench: Bench, event_id: str, user: str, *limits: Quota) -> dict[str, str | int] | bool:
+    """Emit an event: whether it is new, or what the refusal says."""
+    event = Event(event_type="order", emitted=0, source="shop", payload=None, event_id=event_id)
+    try:
+        return bench.store.emit("acme", [event], user=user, limits=limits)[0]
+    except QuotaExceeded as error:
+        return dict(error.limit or {})
+
+
+@case
+def events_beyond_the_rate_of_a_user_or_a_tenant_are_not_stored(bench: Bench) -> None:
+    per_user, per_tenant = Quota(Resource.EVENTS, Scope.USER, 2), Quota(Resource.EVENTS, Scope.TENANT, 3)
+    said = {"name": "events_per_minute", "scope": "user", "value": 2, "used": 2}
+    assert _emitted(bench, "a", "ada", per_user, per_tenant) is True
+    assert _emitted(bench, "b", "ada", per_user, per_tenant) is True
+    assert _emitted(bench, "c", "ada", per_user, per_tenant) == said
+    assert _emitted(bench, "b", "ada", per_user, per_tenant) is False
+    assert _emitted(bench, "d", "bob", per_user, per_tenant) is True
+    full = {"name": "events_per_minute", "scope": "tenant", "value": 3, "used": 3}
+    assert _emitted(bench, "e", "bob", per_user, per_tenant) == full
+    # What was refused has taken nothing of the user's own.
+    assert _emitted(bench, "e", "bob", per_user) is True
+    assert [one.event_id for one in bench.store.events("acme", 9)] == ["e", "d", "b", "a"]
 
 
 @case

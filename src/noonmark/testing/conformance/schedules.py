@@ -37,6 +37,14 @@ def a_created_schedule_is_stored_with_its_first_plan(bench: Bench) -> None:
 
 
 @case
+def tenants_with_schedules_are_listed(bench: Bench) -> None:
+    for number, tenant in enumerate(("zeta", "acme", "acme", "mid")):
+        bench.create(f"uid-{number}", schedule_id=f"s-{number}", owner=Owner(tenant=tenant, user="ada"))
+    assert bench.store.tenants(10) == ["acme", "mid", "zeta"]
+    assert bench.store.tenants(2) == ["acme", "mid"]
+
+
+@case
 def an_id_is_taken_within_its_tenant_only(bench: Bench) -> None:
     bench.create("uid-1", schedule_id="report")
     theirs = factories.schedule("uid-2", schedule_id="report", owner=Owner(tenant="other", user="ada"))

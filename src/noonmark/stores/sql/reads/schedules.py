@@ -168,6 +168,17 @@ def count(uow: UnitOfWork, choice: Choice) -> int:
     return number
 
 
+_NEXT_TENANT = "SELECT tenant FROM schedules WHERE tenant > ? AND is_listed = 1 ORDER BY tenant LIMIT 1"
+
+
+def tenants(uow: UnitOfWork, limit: int) -> list[str]:
+    """The tenants with schedules, each by one step in an index: there may be many schedules, and few tenants."""
+    found: list[str] = []
+    while len(found) < limit and (rows := uow.session.query(_NEXT_TENANT, found[-1] if found else "")):
+        found.append(rows[0][0])
+    return found
+
+
 def choice(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> Choice | None:
     """The condition of a filter; None if no schedule can meet it."""
     chosen: list[tuple[str, tuple[Any, ...]]] = [(f"tenant = ? AND is_listed = {int(not deleted)}", (tenant,))]
