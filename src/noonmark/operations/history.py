@@ -12,11 +12,8 @@ from noonmark.core.lifecycle import FAILURES, FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import MAX_QUEUE_LIMIT, Allow, Queue
-<<<<<<< HEAD
-from noonmark.core.signatures import hide_text, reveal_text
-=======
 from noonmark.core.quotas import Resource
->>>>>>> main
+from noonmark.core.signatures import hide_text, reveal_text
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.occurrences import find_occurrence

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import logging
-from contextlib import contextmanager
-=======
 import math
->>>>>>> main
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
-<<<<<<< HEAD
-from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, StoreUnavailable
-=======
-from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, QuotaExceeded
->>>>>>> main
+from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, QuotaExceeded, StoreUnavailable
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.server.strict_json import write_json
 
