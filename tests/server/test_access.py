@@ -549,3 +549,18 @@ def test_who_has_no_good_key_does_not_learn_where_the_store_is(served, caplog):
             assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
             assert "10.0.0.1" not in refused.text
             assert "10.0.0.1" in caplog.text
+
+
+class Unwell:
+    """The health of a process whose store fails."""
+
+    def ready(self):
+        return False, {"status": "not_ready", "problems": {"store": "cannot connect to 10.0.0.1"}}
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_health_check_without_a_key_does_not_say_where_the_store_is(keyed):
+    with serving(keyed=keyed, health=Unwell()) as server, httpx2.Client(base_url=server.url) as stranger:
+        answer = stranger.get("/health/ready")
+        assert (answer.status_code, list(answer.json()["problems"])) == (503, ["store"])
+        assert ("10.0.0.1" in answer.text) is not keyed

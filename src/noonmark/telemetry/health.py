@@ -107,7 +107,7 @@ class Health:
             # Without its own worker, it can serve callers while there is no leader.
             "leader": "there is no leader" if worker.is_wanted and leader is None else "",
             "clock": _clock_problem(worker),
-            "duties": _duty_problem(worker),
+            "duties": "; ".join(worker.failing),
             "claims": _claim_problem(worker, waiting),
         }
         failing = {name: text for name, text in problems.items() if text}
@@ -129,12 +129,6 @@ def _clock_problem(worker: WorkerSnapshot) -> str:
         f"the store's time leapt ahead by {worker.clock_ahead // SECOND} s: nothing is planned, started or pruned"
         " until it returns, goes on for a lease, or an operator confirms it"
     )
-
-
-def _duty_problem(worker: WorkerSnapshot) -> str:
-    """Which steps fail, without their errors: anyone may ask, and an error of the store has its address."""
-    steps = ", ".join(one.partition(":")[0] for one in worker.failing)
-    return f"{steps} failed repeatedly: the log of this server says why" if steps else ""
 
 
 def _claim_problem(worker: WorkerSnapshot, waiting: Micros) -> str:
@@ -178,7 +172,7 @@ class Probe(Generic[T]):
         try:
             answer.value = self._ask()
         except Exception as error:  # noqa: BLE001 - any error means that the store did not answer
-            self.problem = "the log of this server says why"  # anyone may ask, and the error names the database
+            self.problem = str(error)
             logger.warning("the store does not answer: %s", error)
         finally:
             answer.is_done.set()
