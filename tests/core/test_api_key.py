@@ -130,3 +130,8 @@ def test_a_star_is_every_tenant():
 )
 def test_the_first_key_rules_everything(tenant, scopes, is_fine):
     assert (first_key_problem(tenant, scopes) is None) is is_fine
+
+
+def test_a_key_of_all_tenants_acts_for_the_default_one():
+    assert STORED.acts_for == STORED.tenant
+    assert replace(STORED, tenant="*").acts_for == "default"

@@ -11,8 +11,10 @@ from noonmark.core.signatures import (
     check_signature,
     check_token,
     completion_token,
+    hide_text,
     proven_occurrence,
     read_signing_key,
+    reveal_text,
     signature,
     tenant_key,
     token_keys,
@@ -157,6 +159,19 @@ def test_a_proof_is_for_one_occurrence_of_one_tenant_of_one_store():
         "\udcff\xe9.",
     ):
         assert proven_occurrence(wrong, key) is None
+
+
+@pytest.mark.parametrize("text", ["", "é", "[1,2]" * 100])
+def test_a_hidden_text_is_read_by_its_store_for_its_tenant_only(text):
+    hidden = hide_text(OWN, "acme", text)
+    assert reveal_text(OWN, "acme", hidden) == text
+    assert not text or text.encode().hex() not in hidden
+    assert hidden != hide_text(OTHER, "acme", text) != hide_text(OTHER, "rival", text)
+    changed = hidden[:-1] + ("0" if hidden[-1] != "0" else "1")
+    for own, tenant, given in ((OTHER, "acme", hidden), (OWN, "rival", hidden), (OWN, "acme", changed)):
+        assert reveal_text(own, tenant, given) is None
+    for wrong in ("", "0", "xyz", hidden[2:], f"{hidden}00"):
+        assert reveal_text(OWN, "acme", wrong) is None
 
 
 def test_keys_are_not_shown():

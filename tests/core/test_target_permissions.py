@@ -27,6 +27,8 @@ def test_a_tenant_uses_what_it_is_given(names, tenant, name, is_allowed):
     functions, commands = TargetPermissions(functions=names), TargetPermissions(commands=names)
     assert (functions.problem(tenant, function) is None) is is_allowed
     assert (commands.problem(tenant, command) is None) is is_allowed
+    assert functions.shows(tenant, f"function:{name}") is is_allowed
+    assert functions.shows(tenant, "command")
     assert functions.problem(tenant, command) is None
     assert commands.problem(tenant, function) is None
 

@@ -3,7 +3,8 @@
 import pytest
 
 from noonmark.core.errors import Conflict, InvalidRequest, NotFound
-from tests.operations.harness import FOREIGN, REPORT, Harness
+from noonmark.operations.models.fields import read_cursor, write_cursor
+from tests.operations.harness import FOREIGN, LOCAL, REPORT, Harness
 
 ONCE = {"type": "once", "delay_seconds": 60}
 SEEN = {"type": "event", "event_type": "seen"}
@@ -53,6 +54,40 @@ def test_pages_follow_each_other(three):
             break
     assert pages == everything
     assert len(everything) == 4  # the next fire of the interval among them
+
+
+def test_a_cursor_says_nothing_of_what_the_caller_does_not_see(tmp_path, monkeypatch):
+    """A search ends at an occurrence of anyone when it has read enough."""
+    monkeypatch.setattr("noonmark.stores.sql.reads.search.MAX_READ", 2)
+    harness = Harness(f"sqlite:///{tmp_path / 'store.db'}")
+    report = {"trigger": {"type": "once", "delay_seconds": 3_600}, "target": REPORT}
+    harness("schedule/create", FOREIGN, schedule_id="theirs", **report)
+    harness.create(schedule_id="ours", **report)
+    callers = [FOREIGN, LOCAL, LOCAL, LOCAL, LOCAL, FOREIGN]
+    for caller in callers:
+        harness.clock.advance(1)
+        schedule_id = "theirs" if caller is FOREIGN else "ours"
+        started = harness("schedule/run", caller, schedule_id=schedule_id, overlap="allow")
+        harness("occurrence/cancel", caller, occurrence_id=started["occurrence_id"])
+    ours = harness("occurrence/list", phase="cancelled", limit=1_000)
+    found, cursor, cursors = [], None, []
+    while True:
+        page = harness("occurrence/list", FOREIGN, phase="cancelled", limit=2, cursor=cursor)
+        found += page["occurrences"]
+        if (cursor := page["next_cursor"]) is None:
+            break
+        cursors.append(read_cursor(cursor, int, str))
+    assert [one["schedule_id"] for one in found] == ["theirs"] * 2
+    assert len(cursors) > 1
+    known = {one["occurrence_id"] for one in ours["occurrences"]}
+    for time, position in cursors:
+        assert time == 0
+        assert not any(one in position or one.encode().hex() in position for one in known)
+    for wrong in ("~", "~xyz", position[:-1], position[:-2] + ("00" if position[-2:] != "00" else "11")):
+        with pytest.raises(InvalidRequest, match="is not a cursor of this list"):
+            harness("occurrence/list", FOREIGN, cursor=write_cursor(0, wrong))
+    with pytest.raises(InvalidRequest, match="is not a cursor of this list"):
+        harness("occurrence/list", LOCAL, cursor=write_cursor(0, position))
 
 
 def test_one_failure_runs_again_once(three):

@@ -90,7 +90,8 @@ def test_revoking_again_changes_nothing(harness):
     harness.clock.advance(5)
     assert harness("key/revoke", key_id=made["key_id"]) == first
     entries = harness("audit/list")["entries"]
-    assert [one["operation"] for one in entries] == ["key/revoke", "key/create"]
+    assert [one["operation"] for one in entries] == ["key/revoke", "key/create", "key/create"]
+    assert entries[2]["reason"] == f"key {harness.first['key_id']}", "a key of all tenants"
     assert entries[0]["reason"] == f"key {made['key_id']}: lost"
 
 
@@ -178,6 +179,23 @@ def test_a_key_is_read_once_a_second(harness, cache):
     assert cache.cached(key_id) is None
     assert cache.find("nm_live_999999") is None
     assert harness.spy.asked == ["find_api_key"] * 3
+
+
+def test_a_key_that_is_revoked_while_it_is_read_is_not_reused(harness, cache):
+    key_id = harness.first["key_id"]
+
+    class Slow:
+        def find_api_key(self, key_id):
+            found = harness.service.store.find_api_key(key_id)
+            harness("key/revoke", key_id=key_id)
+            cache.forget(key_id)
+            return found
+
+    harness.spy.store = Slow()
+    cache.find(key_id)
+    harness.spy.store = harness.service.store
+    assert cache.cached(key_id) is None
+    assert cache.find(key_id).revoked is not None
 
 
 def test_the_cache_is_bounded(harness, cache, monkeypatch):

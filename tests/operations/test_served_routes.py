@@ -1,5 +1,6 @@
 """Warnings about targets that no live node serves, and what their occurrences wait for."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import SECOND
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets.command import CommandRules
+from noonmark.core.targets.permissions import TargetPermissions
+from noonmark.operations.table import perform
 from noonmark.ports.records import Heartbeat
 from tests.operations.harness import EVERY_MINUTE, LOCAL, Harness
 
@@ -97,3 +100,27 @@ def test_a_program_may_have_registered_the_function_since_the_last_heartbeat(har
     harness.clock.advance(1)
     beat(harness)
     assert harness("schedule/run", schedule_id="typo")["waiting_for"] == "target_missing"
+
+
+def test_a_tenant_does_not_learn_the_names_of_functions_that_it_may_not_use(harness):
+    beat(harness, "function:report", "function:payroll")
+    allowed = TargetPermissions(functions={"default": frozenset({"reports"})})
+    service = replace(harness.service, permissions=allowed)
+    target = {"target_kind": "function", "function": "reports"}
+    created = perform(service, LOCAL, "schedule/create", {"trigger": EVERY_MINUTE, "target": target})
+    schedule_id = created["schedule_id"]
+    told = [
+        created,
+        *(perform(service, LOCAL, name, {"schedule_id": schedule_id}) for name in ("schedule/run", "schedule/explain")),
+        *(
+            perform(
+                service, LOCAL, "schedule/preview", {"trigger": EVERY_MINUTE, "target": {**target, "function": one}}
+            )
+            for one in ("pay", "payroll")
+        ),
+    ]
+    assert "no live node serves `function:payroll`" in told[-1]["warnings"][0]
+    assert "no live node serves `function:reports`" in created["warnings"][0]
+    for answer in told[:-1]:
+        assert "payroll" not in json.dumps(answer)
+        assert "`function:report`" not in json.dumps(answer)

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from noonmark.core.api_key import Scope
+from noonmark.core.errors import StoreUnavailable
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import completion_token, token_keys
 from noonmark.operations.service import LOCAL
@@ -21,7 +22,7 @@ from noonmark.stores.files import UploadFolder
 from noonmark.telemetry.metrics import Metrics
 from tests.cli.runner import call as command
 from tests.embedded.waiting import SOON, eventually
-from tests.server.live_server import Keyed, bearer, new_key, serving
+from tests.server.live_server import Keyed, bearer, hosting, new_key, serving
 from tests.server.parity import CARRIES, CHANGES, LOOKS, PAST, PINGED, SEALED, UPLOADS, YEARLY, Stage
 
 TASK = {"target_kind": "task", "query": "what is new"}
@@ -395,6 +396,20 @@ def test_a_key_in_two_headers_or_in_the_query_is_refused(served, tenants):
     assert overridden.status_code == 403
 
 
+def test_a_key_in_the_wrong_place_is_not_repeated(served, tenants):
+    key, http = tenants[0].everything, tenants[0].http
+    call = {"jsonrpc": "2.0", "id": 1, "method": "schedule/get", "params": {"schedule_id": key}}
+    answers = [
+        http.get(f"/schedules/{key}"),
+        http.get(f"/whoami?{key}=1"),
+        http.post("/schedules", json={key: 1, "name": 7}),
+        http.post("/rpc", json=call),
+    ]
+    for answer in answers:
+        assert key.rpartition("_")[0] in answer.text
+        assert key not in answer.text
+
+
 def test_health_and_pings_need_no_key(served):
     for path in ("/health", "/health/live", "/health/ready"):
         assert served.stranger.get(f"{path}").status_code == 200
@@ -504,3 +519,48 @@ def test_the_use_of_a_key_is_recorded_and_audited(served, tenants):
     assert any(one["last_used_at_utc"] is not None for one in listed.values())
     text = json.dumps(listed) + served.client.get("/audit").text + ours.http.get("/audit").text
     assert not re.search(r"nm_live_\w{6}_", text)
+
+
+class Fragile:
+    """A store that can fail, with its address in the error."""
+
+    def __init__(self, store):
+        self.store, self.is_down = store, False
+
+    def __getattr__(self, name):
+        if self.is_down:
+            raise StoreUnavailable("cannot connect to the database postgresql://10.0.0.1/db")
+        return getattr(self.store, name)
+
+
+def test_who_has_no_good_key_does_not_learn_where_the_store_is(served, caplog):
+    store = Fragile(served.service.store)
+    with hosting(replace(served.service, store=store)) as server:
+        assert server.client.get("/whoami").status_code == 401
+        store.is_down = True
+        requests = (
+            ("GET", "/whoami", {"headers": bearer(GUESS)}),
+            ("GET", "/ping/token-1", {}),
+            ("POST", "/occurrences/occ_1/complete", {"json": {"token": "a guess"}}),
+        )
+        for method, path, more in requests:
+            caplog.clear()
+            refused = server.client.request(method, path, **more)
+            assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
+            assert "10.0.0.1" not in refused.text
+            assert "10.0.0.1" in caplog.text
+
+
+class Unwell:
+    """The health of a process whose store fails."""
+
+    def ready(self):
+        return False, {"status": "not_ready", "problems": {"store": "cannot connect to 10.0.0.1"}}
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_health_check_without_a_key_does_not_say_where_the_store_is(keyed):
+    with serving(keyed=keyed, health=Unwell()) as server, httpx2.Client(base_url=server.url) as stranger:
+        answer = stranger.get("/health/ready")
+        assert (answer.status_code, list(answer.json()["problems"])) == (503, ["store"])
+        assert ("10.0.0.1" in answer.text) is not keyed

@@ -1,5 +1,6 @@
 """Rate limits of requests: shared by nodes, told in headers, and bad keys are slowed down."""
 
+import httpx2
 import pytest
 
 from noonmark.core.instants import SECOND
@@ -78,6 +79,41 @@ def test_bad_keys_of_an_address_are_slowed_down_and_good_ones_are_not(served):
     assert [one.status_code for one in answers] == [401, 401, 429, 429]
     assert "Retry-After" in answers[-1].headers
     assert served.client.get("/whoami").status_code == 200
+
+
+def test_reports_of_receivers_are_limited_by_address():
+    """They have no key, so anyone can send them."""
+
+    def limits(store):
+        return RateLimits(limiter=RateLimiter(store, Monotonic()), per_address=RateLimit(2, 3_600 * SECOND, 2))
+
+    with serving(keyed=True, rates=limits) as server, httpx2.Client(base_url=server.url) as stranger:
+        path, guess = "/occurrences/occ_1/complete", {"token": "a guess"}
+        answers = [stranger.post(path, json=guess) for _ in range(4)]
+        assert [one.status_code for one in answers] == [401, 401, 429, 429]
+        assert "Retry-After" in answers[-1].headers
+
+
+def test_each_call_of_a_batch_counts(served):
+    calls = [{"jsonrpc": "2.0", "id": number, "method": "whoami"} for number in range(3)]
+    answers = served.client.post("/rpc", json=[*calls, {"jsonrpc": "2.0", "method": "whoami"}]).json()
+    assert ["result" in one for one in answers] == [True, True, False, False]
+    refused = answers[2]["error"]["data"]
+    assert refused["code"] == "quota_exceeded"
+    assert refused["detail"].startswith("too many requests of this key: 2 per 3,600 s are allowed; try again in ")
+    assert refused["detail"].endswith(": it was not carried out; send another batch")
+    assert "1 notifications of this batch were not carried out" in answers[3]["error"]["data"]["detail"]
+    assert served.client.get("/whoami").status_code == 429
+
+
+def test_each_call_of_a_batch_counts_for_its_address():
+    def limits(store):
+        return RateLimits(limiter=RateLimiter(store, Monotonic()), per_address=RateLimit(2, 3_600 * SECOND, 2))
+
+    with serving(keyed=True, rates=limits) as server:
+        calls = [{"jsonrpc": "2.0", "id": number, "method": "whoami"} for number in range(3)]
+        answers = server.client.post("/rpc", json=calls).json()
+        assert "too many requests of this address" in answers[2]["error"]["data"]["detail"]
 
 
 def test_an_event_beyond_the_rate_of_its_user_is_refused_with_the_time_to_wait():

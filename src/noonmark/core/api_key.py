@@ -78,6 +78,11 @@ class ApiKey:
     used: Micros | None = None
     """When it was last used, to the minute."""
 
+    @property
+    def acts_for(self) -> str:
+        """The tenant that it acts for if the request names none; changes of the key are in the audit log of that."""
+        return DEFAULT_TENANT if self.tenant == EVERY_TENANT else self.tenant
+
     def standing(self, now: Micros) -> Standing:
         """Whether it is good at an instant."""
         if self.revoked is not None and now >= self.revoked:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hmac
 import re
 from dataclasses import dataclass, field
+from hashlib import shake_256
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NotAllowed
@@ -29,6 +30,8 @@ MAIN_TENANT = "default"
 """Whose key the setting is, word for word."""
 PING_DIGITS = 40
 """Of a digest, in a token for pings: 160 bits."""
+HIDING_TAG = 16
+"""Bytes that prove that a hidden text is ours."""
 _SIGNATURE = re.compile(r"t=([0-9]{1,15}),v1=([0-9a-f]{64})", re.ASCII)
 
 
@@ -151,6 +154,36 @@ def proven_occurrence(text: str, key: str) -> str | None:
     one_id = text.rpartition(".")[0]
     is_true = text.isascii() and hmac.compare_digest(chain_proof(key, occurrence_id=one_id), text)
     return one_id if is_true else None
+
+
+def hide_text(own: bytes, tenant: str, text: str) -> str:
+    """Encrypt a text that a tenant gets and only this store reads again; `own` is the key of the store.
+
+    What masks the text follows from the text itself, so no mask is used for two texts.
+    """
+    key, plain = _hiding_key(own, tenant), text.encode()
+    tag = hmac.digest(key, plain, "sha256")[:HIDING_TAG]
+    return (tag + _masked(key, tag, plain)).hex()
+
+
+def reveal_text(own: bytes, tenant: str, hidden: str) -> str | None:
+    """The text that was hidden for the tenant; None if this is not one."""
+    try:
+        data = bytes.fromhex(hidden)
+    except ValueError:
+        return None
+    key, tag = _hiding_key(own, tenant), data[:HIDING_TAG]
+    plain = _masked(key, tag, data[HIDING_TAG:])
+    return plain.decode() if hmac.compare_digest(hmac.digest(key, plain, "sha256")[:HIDING_TAG], tag) else None
+
+
+def _hiding_key(own: bytes, tenant: str) -> bytes:
+    return hmac.digest(own, f"noonmark/hidden/{tenant}".encode(), "sha256")
+
+
+def _masked(key: bytes, tag: bytes, data: bytes) -> bytes:
+    """The data combined with a mask; a second time gives the data again."""
+    return bytes(one ^ other for one, other in zip(data, shake_256(key + tag).digest(len(data)), strict=True))
 
 
 def _digest(key: str, message: bytes) -> str:

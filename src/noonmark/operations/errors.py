@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from noonmark.core import errors
+from noonmark.core.redaction import redact_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,13 +78,14 @@ def error_of(code: str, message: str, *, field: str = "") -> errors.NoonmarkErro
 
 
 def error_document(error: errors.NoonmarkError) -> dict[str, object]:
-    """The members that an error has in every API."""
-    document: dict[str, object] = {"code": error.code, "detail": error.message}
+    """The members that an error has in every API. A key that was sent in the wrong place is not repeated."""
+    document: dict[str, object] = {"code": error.code, "detail": redact_keys(error.message)}
     if error.field:
-        document["field"] = error.field
+        document["field"] = redact_keys(error.field)
     if isinstance(error, errors.InvalidSchedule) and len(error.problems) > 1:
         document["problems"] = [
-            {"field": one.field, "code": one.code, "detail": one.message} for one in error.problems[:MAX_PROBLEMS]
+            {"field": redact_keys(one.field), "code": one.code, "detail": redact_keys(one.message)}
+            for one in error.problems[:MAX_PROBLEMS]
         ]
     if isinstance(error, errors.QuotaExceeded) and error.limit is not None:
         document["limit"] = dict(error.limit)

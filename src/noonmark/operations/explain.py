@@ -13,6 +13,7 @@ from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.models.arguments import ExplainRequest, OneOccurrence
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import StoredSchedule
@@ -32,7 +33,11 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
     occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
     runs = service.store.occurrence_runs(occurrence.id)
     explanation = explain.explain_occurrence(
-        schedule, occurrence, runs, now=service.store.clock(), unserved=unserved(service.store, schedule)
+        schedule,
+        occurrence,
+        runs,
+        now=service.store.clock(),
+        unserved=unserved(service.store, schedule, service.permissions),
     )
     about = {
         "occurrence_id": occurrence.id,
@@ -45,22 +50,26 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
 def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
     """Explain what a schedule did, does or will do at an instant; without one, its last occurrence."""
     stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
-    return explained(service.store, stored, arguments.at)
+    return explained(service.store, stored, arguments.at, service.permissions)
 
 
-def explained(store: Store, stored: StoredSchedule, at: Micros | None) -> dict[str, Any]:
+def explained(
+    store: Store, stored: StoredSchedule, at: Micros | None, permissions: TargetPermissions | None = None
+) -> dict[str, Any]:
     """Explain a schedule that was found."""
     now, schedule = store.clock(), stored.schedule
-    explanation, time = (_latest(store, stored, now=now), now) if at is None else (None, at)
+    explanation, time = (_latest(store, stored, permissions, now=now), now) if at is None else (None, at)
     if explanation is None:
         # A schedule that was never due is explained by its first fire.
         time = _first_fire(stored, now=now) if at is None else at
-        explanation = _instant(store, stored, time, now=now)
+        explanation = _instant(store, stored, time, permissions, now=now)
     about = {"schedule_id": schedule.schedule_id, "at": text(time), "phase": str(schedule.phase)}
     return about | explanation.to_document()
 
 
-def _instant(store: Store, stored: StoredSchedule, time: Micros, *, now: Micros) -> explain.Explanation:
+def _instant(
+    store: Store, stored: StoredSchedule, time: Micros, permissions: TargetPermissions | None, *, now: Micros
+) -> explain.Explanation:
     uid, place = stored.schedule.uid, (time, LAST_ID)
     newest = store.occurrences(uid, NEWEST)
     near = [
@@ -78,11 +87,13 @@ def _instant(store: Store, stored: StoredSchedule, time: Micros, *, now: Micros)
         rows=tuple(rows),
         runs=tuple(runs),
         admitted=stored.counters.admitted,
-        unserved=unserved(store, stored.schedule),
+        unserved=unserved(store, stored.schedule, permissions),
     )
 
 
-def _latest(store: Store, stored: StoredSchedule, *, now: Micros) -> explain.Explanation | None:
+def _latest(
+    store: Store, stored: StoredSchedule, permissions: TargetPermissions | None, *, now: Micros
+) -> explain.Explanation | None:
     """Explain the last occurrence of a schedule; None if it has had none."""
     uid = stored.schedule.uid
     rows = {row.id: row for row in store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
@@ -99,7 +110,7 @@ def _latest(store: Store, stored: StoredSchedule, *, now: Micros) -> explain.Exp
         runs,
         now=now,
         next_run=next_run(stored, now=now),
-        unserved=unserved(store, stored.schedule),
+        unserved=unserved(store, stored.schedule, permissions),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, InvalidRequest, NotFound
@@ -12,8 +13,9 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import MAX_QUEUE_LIMIT, Allow, Queue
 from noonmark.core.quotas import Resource
+from noonmark.core.signatures import hide_text, reveal_text
 from noonmark.operations import schedule_edits
-from noonmark.operations.models.fields import write_cursor
+from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_documents, read_page, run_document
 from noonmark.operations.service import cause_of_backfill, quotas_of
@@ -79,11 +81,12 @@ def search_occurrences(service: Service, caller: Caller, arguments: OccurrenceSe
     """
     wanted = _filter(service, caller, arguments, frozenset(arguments.phase or ()))
     schedules = ScheduleReader(service)
+    start = _read_position(service, caller, arguments.cursor)
     stopped_at: PageKey | None = None
 
     def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
         nonlocal stopped_at
-        before = arguments.cursor if last is None else _place(last)
+        before = start if last is None else _place(last)
         page = service.store.search(caller.owner.tenant, wanted, count, before=before)
         stopped_at = page.after if len(page.occurrences) < count else None
         return page.occurrences
@@ -92,8 +95,30 @@ def search_occurrences(service: Service, caller: Caller, arguments: OccurrenceSe
         return schedules.documents(page)
 
     entries, end = read_page(arguments.limit, fetch, serialize)
-    following = stopped_at if end is None else _place(end)
-    return {"occurrences": entries, "next_cursor": None if following is None else write_cursor(*following)}
+    following = None if end is None else write_cursor(*_place(end))
+    if end is None and stopped_at is not None:
+        following = _hide_position(service, caller, stopped_at)
+    return {"occurrences": entries, "next_cursor": following}
+
+
+HIDDEN = "~"
+"""Begins a hidden position in a cursor, and the id of no occurrence."""
+
+
+def _hide_position(service: Service, caller: Caller, position: PageKey) -> str:
+    """The cursor of a position which may be that of an occurrence that the caller does not see."""
+    text = json.dumps(position, separators=(",", ":"))
+    return write_cursor(0, HIDDEN + hide_text(service.store.own_key(), caller.owner.tenant, text))
+
+
+def _read_position(service: Service, caller: Caller, cursor: PageKey | None) -> PageKey | None:
+    if cursor is None or not cursor[1].startswith(HIDDEN):
+        return cursor
+    text = reveal_text(service.store.own_key(), caller.owner.tenant, cursor[1].removeprefix(HIDDEN))
+    if text is None:
+        raise InvalidRequest(NOT_A_CURSOR, field="cursor")
+    time, occurrence_id = json.loads(text)
+    return time, occurrence_id
 
 
 def list_failures(service: Service, caller: Caller, arguments: OccurrenceSearch) -> list[Occurrence]:

@@ -43,6 +43,8 @@ class KeyCache:
         self._store, self._monotonic = store, monotonic
         self._lock = Lock()
         self._keys: dict[str, _Cached] = {}
+        self._forgotten = 0
+        """How often this process has changed a key."""
         self._has_keys: bool | None = None
         self._asked_at: Micros = 0
         self._used: dict[str, Micros] = {}
@@ -81,9 +83,11 @@ class KeyCache:
         """The key as it was at most a moment ago; None if it is unknown."""
         key = self.cached(key_id)
         if key is None:
-            until = self._monotonic() + LIFETIME
+            until, forgotten = self._monotonic() + LIFETIME, self._forgotten
             key = self._store.find_api_key(key_id)
             with self._lock:
+                if forgotten != self._forgotten:  # perhaps it was revoked after it was read
+                    return key
                 if key is None:  # an unknown one is not cached: there is no end of them
                     self._keys.pop(key_id, None)
                 else:
@@ -105,6 +109,7 @@ class KeyCache:
     def forget(self, key_id: str) -> None:
         """Read a key again, because this process has changed it."""
         with self._lock:
+            self._forgotten += 1
             self._keys.pop(key_id, None)
 
     def use(self, key_id: str, now: Micros) -> None:

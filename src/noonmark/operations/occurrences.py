@@ -61,7 +61,7 @@ def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuer
     def serialize(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
         runs = service.store.last_runs([occurrence.id for occurrence in page if occurrence.has_begun])
         waits = any(occurrence.phase is Phase.PENDING for occurrence in page)
-        missing = unserved(service.store, stored.schedule) if waits else None
+        missing = unserved(service.store, stored.schedule, service.permissions) if waits else None
         return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET, unserved=missing)
 
     entries, end = read_page(arguments.limit, fetch, serialize)
@@ -94,7 +94,7 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
         known = service.store.occurrence(requested.id)
     elif (known.payload, _declared(known.overrides)) != (requested.payload, _declared(requested.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
-    missing = unserved(service.store, stored.schedule)
+    missing = unserved(service.store, stored.schedule, service.permissions)
     return occurrence_document(known or requested, stored.schedule, unserved=missing)
 
 
@@ -283,7 +283,7 @@ def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str,
     """The document of an occurrence, with its last run and the terms of its schedule."""
     occurrence, schedule = find_occurrence(service, caller, occurrence_id)
     runs = service.store.last_runs([occurrence.id])
-    missing = unserved(service.store, schedule) if occurrence.phase is Phase.PENDING else None
+    missing = unserved(service.store, schedule, service.permissions) if occurrence.phase is Phase.PENDING else None
     return occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing)
 
 

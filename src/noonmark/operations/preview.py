@@ -73,12 +73,16 @@ def preview(service: Service, caller: Caller, arguments: PreviewRequest) -> dict
     now = service.store.clock()
     if schedule_id is None:
         trigger: Trigger | None = parse_trigger(document, now=from_micros(now), key=arguments.key)
-        warned = [] if arguments.target is None else target_warnings(service, parse_target(arguments.target))
+        warned = []
+        if arguments.target is not None:
+            warned = target_warnings(service, caller.owner.tenant, parse_target(arguments.target))
         times = fires_of(trigger, arguments.count, after=after, now=now)
     else:
         stored = schedule_edits.find_for(caller, service.store, schedule_id)
         trigger = stored.schedule.declaration.trigger
-        warned = target_warnings(service, stored.schedule.declaration.target, stored.schedule.source)
+        warned = target_warnings(
+            service, caller.owner.tenant, stored.schedule.declaration.target, stored.schedule.source
+        )
         times = fires_of_schedule(service.store, stored, arguments.count, after=after, now=now)
     described = None if trigger is None else describe(trigger, now=from_micros(now if after is None else after))
     about_times = [] if described is None else list(described.warnings)

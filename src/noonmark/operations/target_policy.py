@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.store import Store
 
@@ -35,13 +36,13 @@ REMEDIES = {
 """How a node comes to serve each kind of target."""
 
 
-def target_warnings(service: Service, target: Target, source: str = "") -> list[str]:
+def target_warnings(service: Service, tenant: str, target: Target, source: str = "") -> list[str]:
     """What keeps a target from being served by the live nodes. While no node is alive, nothing is known.
 
     A schedule from a trusted source may start any program.
     """
     nodes = [node for node in service.store.nodes() if node.is_alive]
-    served = {route for node in nodes for route in node.routes}
+    served = shown_routes(service.permissions, tenant, {route for node in nodes for route in node.routes})
     if nodes and target.route not in served:
         return [unserved_words(target.route, served)]
     if source == TRUSTED or service.commands is None or not isinstance(target, CommandTarget):
@@ -58,11 +59,11 @@ def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> l
     declared = schedule.declaration
     about_times = [] if declared.trigger is None else describe(declared.trigger, now=from_micros(now)).warnings
     about_window = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
-    about_target = target_warnings(service, declared.target, schedule.source)
+    about_target = target_warnings(service, schedule.owner.tenant, declared.target, schedule.source)
     return [*about_times, *([] if about_window is None else [about_window]), *about_target]
 
 
-def unserved(store: Store, schedule: Schedule) -> str | None:
+def unserved(store: Store, schedule: Schedule, permissions: TargetPermissions | None) -> str | None:
     """Why nothing of a schedule can start at present; None if a live node serves its target.
 
     A program may have registered a function just before it declared a schedule for it, and its node reports that with
@@ -74,11 +75,16 @@ def unserved(store: Store, schedule: Schedule) -> str | None:
     may_follow = schedule.source == TRUSTED and any(node.seen <= schedule.updated for node in nodes)
     if not nodes or route in served or may_follow:
         return None
-    return unserved_words(route, served)
+    return unserved_words(route, shown_routes(permissions, schedule.owner.tenant, served))
+
+
+def shown_routes(permissions: TargetPermissions | None, tenant: str, served: Collection[str]) -> set[str]:
+    """The routes that a tenant may use: the names of functions of others are not for it."""
+    return {route for route in served if permissions is None or permissions.shows(tenant, route)}
 
 
 def unserved_words(route: str, served: Collection[str]) -> str:
-    """Say that no live node serves a route, and what would help; `served` are the routes that live nodes serve."""
+    """Say that no live node serves a route, and what would help; `served` are the routes to suggest."""
     kind, _, name = route.partition(":")
     alike = sorted(one for one in served if one.partition(":")[0] == kind)
     if close := get_close_matches(name, [one.partition(":")[2] for one in alike], n=1):

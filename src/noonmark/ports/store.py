@@ -267,7 +267,7 @@ class ApiKeyStore(Protocol):
         """Whether there has ever been a key."""
 
     def keep_api_key(self, key: ApiKey, *, most: int, note: AuditEntry | None = None) -> bool:
-        """Store a new key, and an audit entry of its tenant.
+        """Store a new key, and an audit entry of the tenant that it acts for.
 
         False, with nothing stored, if its id is taken, or its tenant already has `most` keys without a revocation.
         """

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from anyio import CapacityLimiter, to_thread
 
 from noonmark.core.api_key import (
-    DEFAULT_TENANT,
     EVERY_TENANT,
     ApiKey,
     Scope,
@@ -101,13 +100,21 @@ class Access:
             raise
         return caller
 
-    def is_callback(self, request: Request) -> bool:
-        """Whether a request without a key may be the report of a receiver, with the token of its delivery."""
-        return (
-            request.method == "POST"
-            and "authorization" not in request.headers
-            and _CALLBACK.fullmatch(request.scope["path"]) is not None
-        )
+    def exceeded(self, request: Request, caller: Caller) -> str | None:
+        """Count another call of a request; which rate limit refuses it, or None. It may wait for the store."""
+        return None if self._rates is None else self._rates.exceeded(request, caller)
+
+    async def is_callback(self, request: Request) -> bool:
+        """Whether a request without a key may be the report of a receiver; its address is then checked."""
+        if (
+            request.method != "POST"
+            or "authorization" in request.headers
+            or _CALLBACK.fullmatch(request.scope["path"]) is None
+        ):
+            return False
+        if self._rates is not None:
+            await self._rates.check_address(request)
+        return True
 
     async def receiver(self, request: Request, body: bytes) -> Caller:
         """The receiver that reports the end of its work; 401 unless it has the token of the delivery."""
@@ -191,13 +198,12 @@ class Access:
 
 def caller_of(key: ApiKey) -> Caller:
     """The caller that a key stands for."""
-    is_root = key.tenant == EVERY_TENANT
     return Caller(
-        owner=Owner(tenant=DEFAULT_TENANT if is_root else key.tenant, user=key.user),
+        owner=Owner(tenant=key.acts_for, user=key.user),
         name=key.user,
         source=SOURCE,
         scopes=granted(key.scopes),
-        is_root=is_root,
+        is_root=key.tenant == EVERY_TENANT,
         key_id=key.key_id,
         expires=key.expires,
         is_agent=key.is_agent,

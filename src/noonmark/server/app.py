@@ -26,7 +26,7 @@ from noonmark.server import jsonrpc, openapi, pings, routes, uploads
 from noonmark.server.access import SOURCE, Access
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import Guard
-from noonmark.server.problems import HttpError, problem_response, request_id_of
+from noonmark.server.problems import HttpError, hidden_cause, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
 
@@ -156,7 +156,8 @@ class Endpoint:
         access = self._access
         caller: Caller | None = LOCAL
         if access is not None:
-            caller = None if access.is_callback(request) else await access.caller(request)
+            with hidden_cause(request_id_of(request)):
+                caller = None if await access.is_callback(request) else await access.caller(request)
         if handler is None:
             raise _method_not_allowed(self._handlers)
         reads_body = request.method not in NO_BODY and not isinstance(handler, StreamHandler)
@@ -164,7 +165,8 @@ class Endpoint:
         body = await read_body(request, self._settings, is_json=is_json) if reads_body else b""
         if caller is None:
             assert access is not None  # noqa: S101 - see above
-            caller = await access.receiver(request, body)
+            with hidden_cause(request_id_of(request)):
+                caller = await access.receiver(request, body)
         api_request = ApiRequest(
             service=self._service,
             caller=replace(caller, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
@@ -172,6 +174,7 @@ class Endpoint:
             query_string=request.scope["query_string"],
             headers=request.headers,
             body=body,
+            **({} if access is None else {"exceeded": partial(access.exceeded, request, caller)}),
         )
         if isinstance(handler, StreamHandler):
             check_scope(handler.name, handler.scope, caller)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.api_key import Scope
-from noonmark.core.errors import NotFound
+from noonmark.core.errors import NotFound, StoreUnavailable
 from noonmark.operations.table import check_all_tenants, check_scope
 from noonmark.server.requests import ApiResponse
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PATHS = ("/health", "/health/live", "/health/ready", "/metrics")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_IN_THE_LOG = "the log of this server says why"
 _HEALTHY = {"status": "healthy", "service": "noonmark"}
 
 
@@ -57,9 +58,20 @@ def handlers(health: Health | None) -> dict[tuple[str, str], Handler]:
     def ready(request: ApiRequest) -> ApiResponse:
         request.query({})
         is_ready, document = (True, _HEALTHY) if health is None else health.ready()
+        if document.get("problems") and _needs_keys(request):
+            document = document | {"problems": dict.fromkeys(document["problems"], _IN_THE_LOG)}
         return ApiResponse(document=document, status=200 if is_ready else 503)
 
     return {("GET", "/health/ready"): ready}
+
+
+def _needs_keys(request: ApiRequest) -> bool:
+    """Whether others may ask than the user of this machine: then errors, which name the database, are not for all."""
+    cache = request.service.key_cache
+    try:
+        return cache is None or cache.has_keys()
+    except StoreUnavailable:
+        return True
 
 
 def metrics_handlers(metrics: Metrics | None) -> dict[tuple[str, str], Handler]:

@@ -10,14 +10,17 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
+from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError, QuotaExceeded
 from noonmark.core.json_values import key_path, shown
+from noonmark.core.redaction import redact_keys
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.operations.table import OPERATIONS, SETS_SECRET, perform
 from noonmark.server.requests import JSON, ApiResponse
 from noonmark.server.strict_json import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noonmark.operations.service import Caller, Service
     from noonmark.server.requests import ApiRequest, Handler
 
@@ -50,8 +53,13 @@ class _Call(NamedTuple):
     is_notification: bool
 
 
-def answer(service: Service, caller: Caller, body: bytes) -> bytes | None:
-    """The response to a body; None if it has only notifications."""
+def answer(
+    service: Service, caller: Caller, body: bytes, exceeded: Callable[[], str | None] = lambda: None
+) -> bytes | None:
+    """The response to a body; None if it has only notifications.
+
+    `exceeded` counts each call of a batch after the first one, and says which rate limit refuses it.
+    """
     try:
         message = parse(body, repeats=SETS_SECRET.encode() not in body)
     except InvalidRequest as error:
@@ -62,45 +70,64 @@ def answer(service: Service, caller: Caller, body: bytes) -> bytes | None:
     if not 1 <= len(message) <= MAX_CALLS:
         wrong_size = InvalidRequest(f"a batch has 1 to {MAX_CALLS} calls, not {len(message)}")
         return _encode(_failure(caller, None, wrong_size, INVALID_REQUEST))
-    responses = _answer_batch(service, caller, message)
+    responses = _answer_batch(service, caller, message, exceeded)
     return b"[%s]" % b",".join(responses) if responses else None
 
 
-def _answer_batch(service: Service, caller: Caller, batch: list[Any]) -> list[bytes]:
+def _answer_batch(
+    service: Service, caller: Caller, batch: list[Any], exceeded: Callable[[], str | None]
+) -> list[bytes]:
     """The responses to a batch, each encoded, so that no more than the bytes are held.
 
-    Once they are too large together, no further call is processed. The first rejection separates the calls that were
-    processed from those that were not.
+    Once they are too large together, or a rate limit is reached, no further call is processed. The first rejection
+    separates the calls that were processed from those that were not.
     """
     responses: list[bytes] = []
     size = dropped_notifications = 0
-    for message in batch:
-        if size <= MAX_ANSWER:
+    stop: _Stop | None = None
+    for number, message in enumerate(batch):
+        if stop is None and number:
+            stop = _stop_after(size, exceeded)
+        if stop is None:
             response = _answer_call(service, caller, message)
         else:
-            response = _reject_call(caller, message)
+            response = _reject_call(caller, message, stop)
             dropped_notifications += response is None
         if response is not None:
             responses.append(_encode(response))
             size += len(responses[-1])
-    if dropped_notifications:
+    if stop is not None and dropped_notifications:
         # A notification has no response, but the client must learn that it was not processed.
         what = f"{dropped_notifications} notifications of this batch were not carried out"
-        responses.append(_encode(_too_large(caller, None, what)))
+        responses.append(_encode(_rejection(caller, None, stop, what)))
     return responses
 
 
-def _reject_call(caller: Caller, message: object) -> dict[str, Any] | None:
-    """The response to a call beyond the limit; None for a notification."""
+class _Stop(NamedTuple):
+    """Why the remaining calls of a batch are not processed."""
+
+    kind: type[NoonmarkError]
+    why: str
+
+
+def _stop_after(size: int, exceeded: Callable[[], str | None]) -> _Stop | None:
+    """Why no further call is processed after answers of that size; None if the next one may be."""
+    if size > MAX_ANSWER:
+        return _Stop(AnswerTooLarge, f"the answers before it have more than {MAX_ANSWER:,} bytes")
+    return None if (why := exceeded()) is None else _Stop(QuotaExceeded, why)
+
+
+def _reject_call(caller: Caller, message: object, stop: _Stop) -> dict[str, Any] | None:
+    """The response to a call beyond a limit; None for a notification."""
     try:
         call = _parse_call(message)
     except InvalidRequest as error:
         return _failure(caller, _id_of(message), error, INVALID_REQUEST)
-    return None if call.is_notification else _too_large(caller, call.id, "it was not carried out")
+    return None if call.is_notification else _rejection(caller, call.id, stop, "it was not carried out")
 
 
-def _too_large(caller: Caller, call_id: str | float | None, what: str) -> dict[str, Any]:
-    error = AnswerTooLarge(f"the answers before it have more than {MAX_ANSWER:,} bytes: {what}; send another batch")
+def _rejection(caller: Caller, call_id: str | float | None, stop: _Stop, what: str) -> dict[str, Any]:
+    error = stop.kind(f"{stop.why}: {what}; send another batch")
     return _failure(caller, call_id, error, STATUS[error.code].jsonrpc)
 
 
@@ -165,7 +192,7 @@ def _arguments(call: _Call) -> dict[str, Any]:
 
 
 def _failure(caller: Caller, call_id: str | float | None, error: NoonmarkError, code: int) -> dict[str, Any]:
-    message = MESSAGES.get(code) or str(error)
+    message = MESSAGES.get(code) or redact_keys(str(error))
     data = {**error_document(error), "request_id": caller.request_id}
     return {"jsonrpc": "2.0", "error": {"code": code, "message": message, "data": data}, "id": call_id}
 
@@ -185,5 +212,6 @@ def handlers() -> dict[tuple[str, str], Handler]:
 def _call(request: ApiRequest) -> ApiResponse:
     """Answer a call or a batch; notifications alone get an empty answer."""
     request.query({})
-    response = answer(request.service, replace(request.caller, source="jsonrpc"), request.body)
+    caller = replace(request.caller, source="jsonrpc")
+    response = answer(request.service, caller, request.body, request.exceeded)
     return ApiResponse(status=204, raw=(b"", JSON)) if response is None else ApiResponse(raw=(response, JSON))

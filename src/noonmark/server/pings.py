@@ -16,7 +16,7 @@ from noonmark.core.pings import parse_ping
 from noonmark.core.rate_limit import RateLimit
 from noonmark.operations import pings
 from noonmark.operations.table import check_clock
-from noonmark.server.problems import HttpError
+from noonmark.server.problems import HttpError, hidden_cause
 from noonmark.server.requests import ApiResponse, TextHandler
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def handlers() -> dict[tuple[str, str], TextHandler]:
         limiter.take(request.path["token"])
         ping = parse_ping(request.path.get("action", ""), request.body)
         check_clock(request.service)
-        return ApiResponse(document=pings.receive(request.service, request.path["token"], ping))
+        with hidden_cause(request.caller.request_id):
+            return ApiResponse(document=pings.receive(request.service, request.path["token"], ping))
 
     handler = TextHandler(receive)
     return {(method, path): handler for method in METHODS for path in (END, ACTION)}

@@ -119,9 +119,18 @@ class RateLimits:
 
     async def check_key(self, request: Request, caller: Caller) -> None:
         """Count a request of a key, or of the user of a token; 429 if there were too many."""
-        if self.per_key is not None and has_key_rate(caller):
-            name = caller.key_id or f"{caller.owner.tenant}/{caller.owner.user}"
+        if self.per_key is not None and (name := _name_of(caller)) is not None:
             await self._count(request, "key", name, self.per_key)
+
+    def exceeded(self, request: Request, caller: Caller) -> str | None:
+        """Count another call of a request that has several; says which limit refuses it, or None."""
+        counted = (("address", address_of(request), self.per_address), ("key", _name_of(caller), self.per_key))
+        for kind, name, limit in counted:
+            if limit is not None and name is not None:
+                verdict = self.limiter.take(f"{kind} {name}", limit)
+                if not verdict.is_allowed:
+                    return _words(f"requests of this {kind}", limit, verdict.wait)
+        return None
 
     def check_failures(self, request: Request) -> None:
         """429 for an address that has sent too many bad keys."""
@@ -162,10 +171,19 @@ def address_of(request: Request) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
 
 
+def _name_of(caller: Caller) -> str | None:
+    """The name of the key, or of the user of a token; None for a caller whose rate is not limited."""
+    return (caller.key_id or f"{caller.owner.tenant}/{caller.owner.user}") if has_key_rate(caller) else None
+
+
 def _too_many(what: str, limit: RateLimit, wait: Micros) -> HttpError:
-    seconds = _seconds(wait)
-    message = f"too many {what}: {limit.quantity:,} per {limit.per // SECOND:,} s are allowed; try again in {seconds} s"
-    return HttpError(429, QuotaExceeded.code, message, headers={"Retry-After": str(seconds)})
+    retry = {"Retry-After": str(_seconds(wait))}
+    return HttpError(429, QuotaExceeded.code, _words(what, limit, wait), headers=retry)
+
+
+def _words(what: str, limit: RateLimit, wait: Micros) -> str:
+    allowed = f"{limit.quantity:,} per {limit.per // SECOND:,} s are allowed"
+    return f"too many {what}: {allowed}; try again in {_seconds(wait)} s"
 
 
 def _seconds(wait: Micros) -> int:

@@ -79,6 +79,8 @@ class ApiRequest:
     query_string: bytes
     headers: Headers
     body: bytes
+    exceeded: Callable[[], str | None] = lambda: None
+    """Counts another call of this request; says which rate limit refuses it, or None."""
 
     def perform(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Run an operation and return its answer."""

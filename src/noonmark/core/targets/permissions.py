@@ -38,6 +38,11 @@ class TargetPermissions:
             return "target.argv", f"the tenant {tenant!r} may not run this program (see --tenant-commands)"
         return None
 
+    def shows(self, tenant: str, route: str) -> bool:
+        """Whether the tenant may learn that a node serves a route."""
+        kind, _, name = route.partition(":")
+        return kind != FunctionTarget.kind or _allows(self.functions, tenant, name)
+
 
 def _allows(names: Names | None, tenant: str, name: str) -> bool:
     if names is None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 MAX_PAGE = 1_000
 """The most entries that a page has; a larger `limit` is lowered to this."""
 MAX_CURSOR = 1_000
+NOT_A_CURSOR = "is not a cursor of this list; pass the next_cursor of the previous page unchanged"
 MAX_INTEGER = 2**31 - 1
 MAX_LABEL = 400
 
@@ -201,7 +202,7 @@ def write_cursor(*values: str | int) -> str:
 
 def read_cursor(value: object, *kinds: type) -> tuple[Any, ...]:
     """Read the values of a cursor; ValueError if this list did not issue it."""
-    refused = ValueError("is not a cursor of this list; pass the next_cursor of the previous page unchanged")
+    refused = ValueError(NOT_A_CURSOR)
     if not isinstance(value, str) or not value.isascii() or len(value) > MAX_CURSOR:
         raise refused
     try:

@@ -501,7 +501,7 @@ class MemoryStore:
 
     @atomic
     def keep_api_key(self, key: ApiKey, *, most: int, note: AuditEntry | None = None) -> bool:
-        return self._noted(key.tenant, self._uow.api_keys.add(key, most) or None, note) is not None
+        return self._noted(key.acts_for, self._uow.api_keys.add(key, most) or None, note) is not None
 
     @atomic
     def find_api_key(self, key_id: str) -> ApiKey | None:
@@ -516,7 +516,7 @@ class MemoryStore:
         self, key_id: str, *, at: Micros, successor: ApiKey | None = None, note: AuditEntry | None = None
     ) -> ApiKey | None:
         revoked = self._uow.api_keys.revoke(key_id, at, successor)
-        return None if revoked is None else self._noted(revoked.tenant, revoked, note)
+        return None if revoked is None else self._noted(revoked.acts_for, revoked, note)
 
     @atomic
     def use_api_keys(self, used: Mapping[str, Micros]) -> None:

@@ -461,9 +461,9 @@ class SqlStore(ABC):
     def keep_api_key(self, key: ApiKey, *, most: int, note: AuditEntry | None = None) -> bool:
         def keep(uow: UnitOfWork) -> bool:
             is_kept = api_keys.add(uow.session, key, most=most)
-            return _noted(uow, key.tenant, is_kept or None, note) is not None
+            return _noted(uow, key.acts_for, is_kept or None, note) is not None
 
-        return self._write_locked({key.tenant}, keep)
+        return self._write_locked({key.tenant, key.acts_for}, keep)
 
     def find_api_key(self, key_id: str) -> ApiKey | None:
         return self._autocommit(lambda uow: api_keys.find(uow.session, key_id))
@@ -479,9 +479,9 @@ class SqlStore(ABC):
             return None
 
         def revoke(uow: UnitOfWork) -> ApiKey | None:
-            return _noted(uow, known.tenant, api_keys.revoke(uow.session, key_id, at=at, successor=successor), note)
+            return _noted(uow, known.acts_for, api_keys.revoke(uow.session, key_id, at=at, successor=successor), note)
 
-        return self._write_locked({known.tenant}, revoke)
+        return self._write_locked({known.tenant, known.acts_for}, revoke)
 
     def use_api_keys(self, used: Mapping[str, Micros]) -> None:
         self._write_unlocked(lambda uow: api_keys.use(uow.session, used))

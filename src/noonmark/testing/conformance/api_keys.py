@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.api_key import ApiKey, Scope, digest_of
+from noonmark.core.api_key import DEFAULT_TENANT, EVERY_TENANT, ApiKey, Scope, digest_of
 from noonmark.core.schedule import AuditEntry
 from noonmark.testing.conformance.bench import case
 from noonmark.testing.factories import NOW
@@ -62,6 +62,15 @@ def an_id_of_an_api_key_is_taken_once_in_all_tenants(bench: Bench) -> None:
     assert bench.store.find_api_key(KEY.key_id) == KEY
     assert len(bench.store.audit_entries("acme", 9)) == 1
     assert bench.store.audit_entries("other", 9) == []
+
+
+@case
+def changes_of_an_api_key_of_all_tenants_are_audited_where_someone_can_read_them(bench: Bench) -> None:
+    key = replace(KEY, tenant=EVERY_TENANT)
+    assert bench.store.keep_api_key(key, most=MOST, note=NOTE)
+    assert bench.store.revoke_api_key(key.key_id, at=NOW, note=replace(NOTE, operation="key/revoke"))
+    found = [note.operation for note in bench.store.audit_entries(DEFAULT_TENANT, 9)]
+    assert found == ["key/revoke", "key/create"]
 
 
 @case
