@@ -6,10 +6,13 @@ import pytest
 
 from noonmark.core.errors import InvalidSchedule, QuotaExceeded
 from noonmark.core.instants import SECOND, to_text
-from noonmark.core.quotas import Limits, Resource
+from noonmark.core.quotas import UNLIMITED, Limits, Resource
+from noonmark.core.rate_limit import parse_rate
 from noonmark.core.schedule import Owner
 from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.table import perform
+from noonmark.operations.uploads import Intake
+from noonmark.stores.files import UploadFolder
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing.conformance import HandClock
 
@@ -154,6 +157,25 @@ def test_an_administrator_of_all_tenants_has_no_limits_but_those_of_tasks(servic
     assert perform(service, LOCAL, "limits/get", {})["limits"] == [
         {"name": "tasks", "scope": "user", "value": 50, "used": 0}
     ]
+
+
+def test_the_limits_of_uploads_and_requests_are_listed_for_whom_they_count(service, tmp_path):
+    rates = {"key": parse_rate("600/m"), "address": parse_rate("200/s")}
+    uploads = UploadFolder(tmp_path / "uploads", max_bytes=100, quota=1_000)
+    service = replace(service, rates=rates, uploads=uploads, limits=UNLIMITED, task_limits=UNLIMITED)
+    intake = Intake(service, ADA, None)
+    intake.write(b"something")
+    intake.finish({"filename": "some.txt"}, None)
+    for_all = [
+        {"name": "uploads", "scope": "tenant", "value": 10_000, "used": 1},
+        {"name": "upload_bytes", "scope": "tenant", "value": 1_000, "used": 9},
+        {"name": "requests_per_minute", "scope": "key", "value": 600, "used": None},
+        {"name": "requests_per_second", "scope": "address", "value": 200, "used": None},
+    ]
+    assert perform(service, ADA, "limits/get", {})["limits"] == for_all
+    local = perform(service, replace(LOCAL, owner=ADA.owner), "limits/get", {})["limits"]
+    assert local == [one for one in for_all if one["scope"] != "key"]
+    assert perform(service, EVE, "limits/get", {})["limits"][1]["used"] == 0
 
 
 def test_all_limits_of_a_caller_are_listed(service):

@@ -258,7 +258,9 @@ class TestTooMuch:
         assert len(kept) <= QUOTA // LARGEST
         for number in range(QUOTA // LARGEST - len(kept)):
             assert send(f"more{number}").status_code == 201
-        refused(send("last"), 429, "quota_exceeded", "file")
+        last = send("last")
+        refused(last, 429, "quota_exceeded", "file")
+        assert last.json()["limit"] == {"name": "upload_bytes", "scope": "tenant", "value": QUOTA, "used": QUOTA}
         served.client.delete(f"/uploads/{kept[0]}")
         assert send("last").status_code == 201
 

@@ -179,8 +179,10 @@ def test_the_quota_counts_what_is_kept_and_what_is_coming(home):
         home.receive("acme", "upl_2", expected=1_001)
     second, third = home.receive("acme", "upl_2"), home.receive("acme", "upl_3")
     second.write(b"x" * 600)
-    with pytest.raises(QuotaExceeded, match="2,000 bytes"):
+    with pytest.raises(QuotaExceeded, match="2,000 bytes") as refused:
         third.write(b"x" * 401)
+    assert refused.value.field == "file"
+    assert refused.value.limit == {"name": "upload_bytes", "scope": "tenant", "value": 2_000, "used": 1_600}
     third.write(b"x" * 400)
     second.keep(**ALL)
     third.keep(**ALL)
@@ -189,6 +191,13 @@ def test_the_quota_counts_what_is_kept_and_what_is_coming(home):
     add(home, "upl_4", data=b"x" * 1_000, tenant="other")
     home.remove("acme", "upl_1")
     add(home, "upl_5", data=b"x" * 1_000)
+
+
+def test_the_usage_of_a_tenant_is_what_is_kept(home):
+    assert [(quota.limit, used) for quota, used in home.usage("acme")] == [(10_000, 0), (2_000, 0)]
+    add(home, data=b"x" * 700)
+    add(home, "upl_2", data=b"x" * 1_000, tenant="other")
+    assert [used for _, used in home.usage("acme")] == [1, 700]
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["one server", "ten servers"])
@@ -227,8 +236,9 @@ def test_one_tenant_leaves_places_for_others(place, monkeypatch):
     assert all(add(home, f"upl_{number}", tenant="third") for number in range(4, 8))
 
 
-def test_there_may_be_only_so_many(home, monkeypatch):
+def test_there_may_be_only_so_many(place, monkeypatch):
     monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
+    home = UploadFolder(place, max_bytes=1_000, quota=2_000)
     add(home)
     add(home, "upl_2")
     with pytest.raises(QuotaExceeded, match="delete some"):

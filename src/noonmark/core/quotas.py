@@ -48,6 +48,8 @@ class Resource(StrEnum):
     """Events that callers emit: a bucket of tokens, which is full after a minute without events."""
     QUEUED = "queued"
     """Occurrences that are due or were requested, and have not started."""
+    UPLOADS = "uploads"
+    UPLOAD_BYTES = "upload_bytes"
 
 
 _WORDS = {
@@ -55,6 +57,8 @@ _WORDS = {
     Resource.TASKS: ("schedules", "delete one that is no longer needed"),
     Resource.EVENTS: ("events a minute", "none are allowed"),
     Resource.QUEUED: ("waiting occurrences", "try again when some have started"),
+    Resource.UPLOADS: ("uploads", "delete some"),
+    Resource.UPLOAD_BYTES: ("bytes of uploads", "delete some"),
 }
 """What a refusal calls a resource, and what it advises."""
 
@@ -67,10 +71,10 @@ class Quota:
     scope: Scope
     limit: int
 
-    def check(self, used: int, wanted: int = 1) -> None:
-        """QuotaExceeded if there is not room for so many more."""
+    def check(self, used: int, wanted: int = 1, *, field: str = "") -> None:
+        """QuotaExceeded, about a field of the request, if there is not room for so many more."""
         if used + wanted > self.limit:
-            raise self.exceeded(used, wanted)
+            raise self.exceeded(used, wanted, field=field)
 
     @property
     def rate(self) -> RateLimit:
@@ -82,7 +86,7 @@ class Quota:
         owner = f"{tenant} {user}" if self.scope is Scope.USER else tenant
         return f"{self.resource} {self.scope} {owner}"
 
-    def exceeded(self, used: int, wanted: int = 1, *, wait: Micros = 0) -> QuotaExceeded:
+    def exceeded(self, used: int, wanted: int = 1, *, wait: Micros = 0, field: str = "") -> QuotaExceeded:
         """The error of a use that does not fit; after `wait` there is room again, if that is known."""
         noun, advice = _WORDS[self.resource]
         seconds = -(-wait // SECOND)
@@ -93,7 +97,7 @@ class Quota:
             reached = f"is reached, {used:,} are used"
         message = f"the limit of {self.limit:,} {noun} per {self.scope} {reached}; {advice}"
         facts: dict[str, str | int] = {"name": self.resource, "scope": self.scope, "value": self.limit, "used": used}
-        return QuotaExceeded(message, limit=facts, wait=seconds or None)
+        return QuotaExceeded(message, field=field, limit=facts, wait=seconds or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

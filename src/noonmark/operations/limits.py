@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import micros_to_seconds
+from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.quotas import COUNTED, TASK_ROUTE, Resource, Scope
-from noonmark.operations.service import limits_of
+from noonmark.operations.service import has_key_rate, limits_of
 from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
     from noonmark.core.quotas import Limits, Quota
+    from noonmark.core.rate_limit import RateLimit
     from noonmark.operations.models.arguments import NoArguments
     from noonmark.operations.service import Caller, Service
 
@@ -23,11 +24,14 @@ def get_limits(service: Service, caller: Caller, arguments: NoArguments) -> dict
         quotas += limits.quotas(caller.owner.tenant, Resource.SCHEDULES, Resource.EVENTS, Resource.QUEUED)
         found += _fixed(limits, "")
     found += _fixed(service.task_limits, "task_")
-    return {"limits": [*(_counted(service, caller, quota) for quota in quotas), *found]}
+    found += [_rate(of, limit) for of, limit in service.rates.items() if of != "key" or has_key_rate(caller)]
+    usage = [(quota, _used(service, caller, quota)) for quota in quotas]
+    if service.uploads is not None:
+        usage += service.uploads.usage(caller.owner.tenant)
+    return {"limits": [*(_counted(quota, used) for quota, used in usage), *found]}
 
 
-def _counted(service: Service, caller: Caller, quota: Quota) -> dict[str, Any]:
-    used = _used(service, caller, quota)
+def _counted(quota: Quota, used: int) -> dict[str, Any]:
     return {"name": str(quota.resource), "scope": str(quota.scope), "value": quota.limit, "used": used}
 
 
@@ -44,6 +48,12 @@ def _used(service: Service, caller: Caller, quota: Quota) -> int:
         target=TASK_ROUTE if quota.resource is Resource.TASKS else None,
     )
     return service.store.count_schedules(caller.owner.tenant, wanted)
+
+
+def _rate(scope: str, limit: RateLimit) -> dict[str, Any]:
+    """A rate of requests; the headers of each answer say how much of it is left."""
+    unit = {SECOND: "second", 60 * SECOND: "minute", 3_600 * SECOND: "hour"}[limit.per]
+    return {"name": f"requests_per_{unit}", "scope": scope, "value": limit.quantity, "used": None}
 
 
 def _fixed(limits: Limits, prefix: str) -> list[dict[str, Any]]:

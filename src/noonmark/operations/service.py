@@ -28,13 +28,14 @@ from noonmark.operations.serializers import audit_document
 from noonmark.ports.events import RateExceeded, Settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from noonmark.core.event import Chain, Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.quotas import Limits, Quota
+    from noonmark.core.rate_limit import RateLimit
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
@@ -110,6 +111,8 @@ class Service:
     """The limits of callers, but for administrators of all tenants."""
     task_limits: Limits = UNLIMITED
     """The limits of all callers under `/api/v1`."""
+    rates: Mapping[str, RateLimit] = field(default_factory=dict)
+    """The rate limits of requests: of each `key`, of each `address`."""
     keys: KeySettings = field(default_factory=KeySettings)
     """The settings of the keys for signatures and tokens."""
     seal: Seal | None = field(default=None, repr=False)
@@ -222,6 +225,11 @@ def _audit_entry(
 def limits_of(service: Service, caller: Caller) -> tuple[Limits, ...]:
     """The limits of a caller: those of the routes that it uses, and those of the server."""
     return (caller.limits,) if caller.is_root else (caller.limits, service.limits)
+
+
+def has_key_rate(caller: Caller) -> bool:
+    """Whether the rate of requests of a key counts for a caller: it has a key, or the token of a user."""
+    return caller.key_id is not None or not caller.is_root
 
 
 def quotas_of(service: Service, caller: Caller, *resources: Resource) -> tuple[Quota, ...]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from noonmark.core.instants import Micros
+    from noonmark.core.quotas import Quota
     from noonmark.core.uploads import Upload
 
 Place: TypeAlias = tuple[int, str]
@@ -39,6 +40,9 @@ class Uploads(Protocol):
     @property
     def max_bytes(self) -> int:
         """The maximum size of a file."""
+
+    def usage(self, tenant: str) -> list[tuple[Quota, int]]:
+        """The limits of a tenant's uploads, and how much of each is used."""
 
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Receiving:
         """Begin an upload with an expected size; Conflict while another upload with that id is in progress."""

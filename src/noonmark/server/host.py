@@ -414,6 +414,8 @@ def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
 def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starlette:
     store, clock, worker = parts.store, parts.clock, parts.worker
     node = worker.snapshot().node
+    given = {"key": settings.rate_limit, "address": settings.rate_limit_address}
+    rates = {scope: parse_rate(rate) for scope, rate in given.items() if rate is not None}
     service = Service(
         store=store,
         lookahead=Timing().lookahead,
@@ -438,6 +440,7 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=_limits(settings),
+        rates=rates,
         task_limits=Limits(
             per_user={Resource.TASKS: {EVERY_OTHER: settings.max_per_user}},
             per_tenant={},
@@ -451,10 +454,10 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
             quota=settings.upload_quota_bytes,
         ),
     )
-    rates = RateLimits(
+    rate_limits = RateLimits(
         limiter=RateLimiter(store, clock.monotonic),
-        per_key=None if settings.rate_limit is None else parse_rate(settings.rate_limit),
-        per_address=None if settings.rate_limit_address is None else parse_rate(settings.rate_limit_address),
+        per_key=rates.get("key"),
+        per_address=rates.get("address"),
         failures=parse_rate(settings.auth_failures, burst=None),
     )
     recover(service)
@@ -467,7 +470,7 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
-    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens, rates=rates)
+    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens, rates=rate_limits)
 
 
 class _Server(uvicorn.Server):

@@ -17,6 +17,7 @@ from anyio import CapacityLimiter, to_thread
 
 from noonmark.core.errors import QuotaExceeded
 from noonmark.core.instants import SECOND
+from noonmark.operations.service import has_key_rate
 from noonmark.server.problems import HttpError
 
 if TYPE_CHECKING:
@@ -172,9 +173,7 @@ def address_of(request: Request) -> str:
 
 def _name_of(caller: Caller) -> str | None:
     """The name of the key, or of the user of a token; None without either."""
-    if caller.key_id is not None:
-        return caller.key_id
-    return None if caller.is_root else f"{caller.owner.tenant}/{caller.owner.user}"
+    return (caller.key_id or f"{caller.owner.tenant}/{caller.owner.user}") if has_key_rate(caller) else None
 
 
 def _too_many(what: str, limit: RateLimit, wait: Micros) -> HttpError:

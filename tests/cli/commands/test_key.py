@@ -5,13 +5,16 @@ import stat
 
 import pytest
 
+from noonmark.core.quotas import Limits, Resource
 from tests.cli.runner import Cli, call
 from tests.server.live_server import bearer, new_key, serving
+
+LIMITS = Limits(per_user={Resource.SCHEDULES: {"*": 2_000}}, per_tenant={}, max_budget_usd=5)
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(keyed=True) as server:
+    with serving(keyed=True, server_limits=LIMITS) as server:
         yield server
 
 
@@ -70,6 +73,14 @@ def test_a_key_is_found_in_the_options_a_file_or_the_environment(server, tmp_pat
     assert call("whoami", *there, "--key", "a", "--key-file", file).problem["field"] == "--key-file"
     assert call("whoami", *there, "--key", "two words").problem["field"] == "--key"
     assert call("schedule", "list", "--store", "sqlite:///x.db", "--key", "a", "--json").problem["field"] == "--store"
+
+
+def test_limits_are_shown_one_in_a_line(server):
+    key = new_key(server.service, opens_store=True, tenant="acme", user="ada")
+    asked = ("limits", "--server", server.url, "--key")
+    assert call(*asked, key).out.splitlines() == ["schedules per user: 2,000, 0 used", "max_budget_usd per schedule: 5"]
+    assert len(call(*asked, key, "--json").json["limits"]) == 2
+    assert call(*asked, server.key).out == "There are no limits.\n"
 
 
 def test_a_key_of_all_tenants_acts_for_one(server, monkeypatch):

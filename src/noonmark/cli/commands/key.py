@@ -105,12 +105,12 @@ def limits(*, connection: Connection = Connection()) -> None:
     """Show your limits and how much of each is used. What is not listed is unlimited."""
     with connect(connection) as remote:
         answer = remote.call("limits/get", {})
-    lines = [
-        f"{one['name']} per {one['scope']}: {one['value']:,}"
-        + ("" if one["used"] is None else f", {one['used']:,} used")
-        for one in answer["limits"]
-    ]
-    print_answer(answer, "\n".join(lines) or "There are no limits.", as_json=connection.as_json)
+    if connection.as_json or not answer["limits"]:
+        print_answer(answer, "There are no limits.", as_json=connection.as_json)
+        return
+    for one in answer["limits"]:
+        used = "" if one["used"] is None else f", {one['used']:,} used"
+        print_line(f"{one['name']} per {one['scope']}: {one['value']:,}{used}")
 
 
 def login(*, connection: Connection = Connection()) -> None:

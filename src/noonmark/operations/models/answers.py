@@ -647,9 +647,9 @@ class Limit:
     """A limit of the caller."""
 
     name: str
-    """`schedules` or `tasks`, those under `/api/v1`; or what each schedule must keep to."""
+    """What is limited, such as `schedules`, `tasks` (those under `/api/v1`), `queued` or `upload_bytes`."""
     scope: str
-    """Whose use counts: `user`, `tenant`, or `schedule` for what each schedule must keep to."""
+    """Whose use counts: `user`, `tenant`, `key`, `address`, or `schedule` for what each schedule must keep to."""
     value: float
     used: int | None
     """How much is used; null where nothing is used up."""

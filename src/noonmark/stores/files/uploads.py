@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from noonmark.core.errors import QuotaExceeded, StoreUnavailable
 from noonmark.core.fair_queue import Places
+from noonmark.core.quotas import Quota, Resource, Scope
 from noonmark.core.uploads import folder_name, read_upload
 from noonmark.stores.files import folders
 from noonmark.stores.files.incoming import ABOUT, GONE, INCOMING, LOCKED, PART, Incoming
@@ -38,7 +39,9 @@ class UploadFolder:
 
     def __init__(self, place: Path, *, max_bytes: int, quota: int) -> None:
         """The folder is created with the first file."""
-        self._place, self._max, self._quota = place.absolute(), max_bytes, quota
+        self._place, self._max = place.absolute(), max_bytes
+        self._files = Quota(Resource.UPLOADS, Scope.TENANT, MAX_UPLOADS)
+        self._bytes = Quota(Resource.UPLOAD_BYTES, Scope.TENANT, quota)
         self._lock = Lock()
         self._used: dict[str, int] = {}
         self._coming: dict[str, int] = {}
@@ -68,18 +71,15 @@ class UploadFolder:
         found = count(folder, coming)
         with self._lock:
             self._used[tenant] = found.size
-        if found.files >= MAX_UPLOADS:
-            raise QuotaExceeded(f"the limit of {found.files:,} uploads is reached; delete some", field="file")
-        if found.size + size > self._quota:
-            raise self._over()
+        self._files.check(found.files, field="file")
+        self._bytes.check(found.size, size, field="file")
 
     def reserve(self, tenant: str, size: int) -> None:
         """Reserve room for incoming bytes; QuotaExceeded if there is not enough."""
         with self._lock:
-            coming = self._coming.get(tenant, 0) + size
-            if self._used.get(tenant, 0) + coming > self._quota:
-                raise self._over()
-            self._coming[tenant] = coming
+            coming = self._coming.get(tenant, 0)
+            self._bytes.check(self._used.get(tenant, 0) + coming, size, field="file")
+            self._coming[tenant] = coming + size
 
     def leave(self, tenant: str, size: int, *, is_kept: bool) -> None:
         """Release the room of a file that is complete or was dropped."""
@@ -89,8 +89,12 @@ class UploadFolder:
             if is_kept:
                 self._used[tenant] = self._used.get(tenant, 0) + size
 
-    def _over(self) -> QuotaExceeded:
-        return QuotaExceeded(f"all uploads together may have {self._quota:,} bytes: delete some", field="file")
+    def usage(self, tenant: str) -> list[tuple[Quota, int]]:
+        """The limits of a tenant's uploads, and how much of each is used."""
+        found = Count(0, 0)
+        with folders.os_errors(), suppress(FileNotFoundError), self._locked(tenant) as (folder, coming):
+            found = count(folder, coming)
+        return [(self._files, found.files), (self._bytes, found.size)]
 
     def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
         """A page of a tenant's uploads, newest first, and its end if there are more."""
