@@ -230,10 +230,10 @@ def disk_space(store: str, uploads: Path | None) -> list[Disk]:
 
     from noonmark.operations.diagnosis import Disk
 
-    found = []
+    spaces = []
     for what, path in (("the store", file_of(store)), ("uploads", uploads)):
         folder = None if path is None else next((one for one in path.parents if one.is_dir()), None)
         if folder is not None:
             with suppress(OSError):
-                found.append(Disk(what=what, path=str(folder), free=shutil.disk_usage(folder).free))
-    return found
+                spaces.append(Disk(what=what, path=str(folder), free=shutil.disk_usage(folder).free))
+    return spaces

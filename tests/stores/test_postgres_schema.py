@@ -132,7 +132,7 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
         kept = bench.create()
         bench.store.close()
     bench = Bench(opened(postgres, schema), bench.clock)
-    assert bench.kept(kept).schedule == kept
+    assert bench.stored(kept).schedule == kept
     assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT colour FROM {schema}.schedules") == "red"
     bench.store.close()

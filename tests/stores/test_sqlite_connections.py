@@ -95,9 +95,9 @@ def test_an_edit_that_could_not_be_written_is_forgotten(path):
         writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreUnavailable, match="no space left"):
         edited(here, name="Lost", description="x" * 100_000)
-    assert elsewhere.kept(made).schedule == made
+    assert elsewhere.stored(made).schedule == made
     assert edited(elsewhere, name="Kept")  # under the number that the other one would have had
-    assert here.kept(made).schedule.declaration.name == "Kept"
+    assert here.stored(made).schedule.declaration.name == "Kept"
     for bench in (here, elsewhere):
         bench.store.close()
 

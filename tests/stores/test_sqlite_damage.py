@@ -46,7 +46,7 @@ def test_an_occurrence_with_an_unreadable_payload_ends(bench):
     assert (row.phase, row.reason, row.payload) == (Phase.DELIVERY_FAILED, Reason.UNREADABLE, None)
     assert "payload is not JSON" in row.detail
     assert bench.settle(bench.start(claim))
-    counters = bench.kept(made).counters
+    counters = bench.stored(made).counters
     assert (counters.total, counters.failed, counters.successful) == (2, 1, 1)
     assert len(bench.store.occurrences(made.uid)) == 2
 

@@ -55,7 +55,7 @@ def _schedule_words(given: dict[str, Any]) -> list[str]:
     connection = Connection(server=given.get("--server"), store=given.get("--store"))
     try:
         with connect(connection, timeout=TIMEOUT) as remote:
-            found = remote.call("schedule/list", {"limit": MAX_SCHEDULES})["schedules"]
+            schedules = remote.call("schedule/list", {"limit": MAX_SCHEDULES})["schedules"]
     except NoonmarkError:  # nothing to offer
         return []
-    return [word for schedule in found for word in (schedule["name"], schedule["schedule_id"]) if word]
+    return [word for schedule in schedules for word in (schedule["name"], schedule["schedule_id"]) if word]

@@ -124,21 +124,21 @@ def zone_note(
 
 def _named_trigger(timing: TriggerOptions) -> dict[str, Any] | None:
     """The trigger of the option that names one; at most one option may."""
-    found: list[tuple[str, dict[str, Any]]] = []
+    triggers: list[tuple[str, dict[str, Any]]] = []
     if timing.cron:
         crons = {"expression": timing.cron[0]} if len(timing.cron) == 1 else {"crons": list(timing.cron)}
-        found.append(("--cron", {"type": "cron", **crons}))
+        triggers.append(("--cron", {"type": "cron", **crons}))
     if timing.every is not None:
         seconds = parse_optional_duration(timing.every, "--every")
-        found.append(("--every", {"type": "interval", "every_seconds": seconds}))
+        triggers.append(("--every", {"type": "interval", "every_seconds": seconds}))
     if timing.at is not None:
-        found.append(("--at", {"type": "once", "due_at_utc": parse_optional_instant(timing.at, "--at")}))
+        triggers.append(("--at", {"type": "once", "due_at_utc": parse_optional_instant(timing.at, "--at")}))
     if timing.delay is not None:
-        found.append(("--in", {"type": "once", "delay_seconds": parse_optional_duration(timing.delay, "--in")}))
+        triggers.append(("--in", {"type": "once", "delay_seconds": parse_optional_duration(timing.delay, "--in")}))
     if timing.event:
         types = timing.event[0] if len(timing.event) == 1 else list(timing.event)
-        found.append(("--event", {"type": "event", "event_type": types}))
-    return _at_most_one(found, TRIGGER_OPTIONS)[1]
+        triggers.append(("--event", {"type": "event", "event_type": types}))
+    return _at_most_one(triggers, TRIGGER_OPTIONS)[1]
 
 
 def _merged_trigger(named: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def target_document(
 
 def _named_target(options: TargetOptions) -> tuple[str, dict[str, Any] | None]:
     """The option that names a target, and that target; at most one option may."""
-    found: list[tuple[str, dict[str, Any]]] = [
+    targets: list[tuple[str, dict[str, Any]]] = [
         (option, document)
         for option, document in (
             ("--function", options.function and {"target_kind": "function", "function": options.function}),
@@ -199,13 +199,13 @@ def _named_target(options: TargetOptions) -> tuple[str, dict[str, Any] | None]:
         )
         if document
     ]
-    return _at_most_one(found, TARGET_OPTIONS)
+    return _at_most_one(targets, TARGET_OPTIONS)
 
 
-def _at_most_one(found: Sequence[tuple[str, dict[str, Any]]], options: str) -> tuple[str, dict[str, Any] | None]:
-    if len(found) > 1:
-        raise InvalidRequest(f"conflicts with {found[0][0]}: give one of {options}", field=found[1][0])
-    return found[0] if found else ("", None)
+def _at_most_one(named: Sequence[tuple[str, dict[str, Any]]], options: str) -> tuple[str, dict[str, Any] | None]:
+    if len(named) > 1:
+        raise InvalidRequest(f"conflicts with {named[0][0]}: give one of {options}", field=named[1][0])
+    return named[0] if named else ("", None)
 
 
 def _merged_target(option: str, named: dict[str, Any], before: Mapping[str, Any], *, is_given: bool) -> dict[str, Any]:
@@ -220,21 +220,21 @@ def _merged_target(option: str, named: dict[str, Any], before: Mapping[str, Any]
 
 def _target_settings(options: TargetOptions) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
     """The options that apply to some kinds of target: the option, the kinds, and the fields it sets."""
-    found: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+    settings: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
     if options.payload_json is not None:
         payload = parse_json(options.payload_json, field="--payload-json")
-        found.append(("--payload-json", ("function", "command", "event"), {"payload": payload}))
+        settings.append(("--payload-json", ("function", "command", "event"), {"payload": payload}))
     if options.method is not None:
-        found.append(("--method", ("http",), {"method": options.method}))
+        settings.append(("--method", ("http",), {"method": options.method}))
     if options.header:
         pairs = [parse_pair(header, ":", "--header") for header in options.header]
-        found.append(("--header", ("http",), {"headers": pairs}))
+        settings.append(("--header", ("http",), {"headers": pairs}))
     if options.secret_header:
         pairs = [parse_pair(header, ":", "--secret-header") for header in options.secret_header]
-        found.append(("--secret-header", ("http",), {"secret_headers": pairs}))
+        settings.append(("--secret-header", ("http",), {"secret_headers": pairs}))
     if options.body_json is not None:
-        found.append(("--body-json", ("http",), {"body": parse_json(options.body_json, field="--body-json")}))
-    return found
+        settings.append(("--body-json", ("http",), {"body": parse_json(options.body_json, field="--body-json")}))
+    return settings
 
 
 def _refuse_bundle(bundle: str) -> None:

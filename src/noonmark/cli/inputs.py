@@ -136,8 +136,8 @@ def parse_optional_instant(text: str | None, field: str) -> str | None:
 
 def parse_pair(text: str, separator: str, field: str) -> tuple[str, str]:
     """The name and the value in `name: value` or `name=value`."""
-    name, found, value = text.partition(separator)
-    if not found:
+    name, delimiter, value = text.partition(separator)
+    if not delimiter:
         # A malformed header is not repeated: it may be a secret.
         detail = f", not {shown(text)}" if separator == "=" else ""
         raise InvalidRequest(f"must be a name, then {separator!r}, then a value{detail}", field=field)

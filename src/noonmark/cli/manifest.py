@@ -53,19 +53,19 @@ def read_parts(given: Mapping[str, Any], *, field: str) -> tuple[list[Part], lis
 
 def _parts(given: Mapping[str, Any], field: str) -> list[tuple[str, Mapping[str, Any]]]:
     """The parts of a manifest that declare a schedule each, and their places."""
-    found = [("schedule", given["schedule"])] if given.get("schedule") is not None else []
+    parts = [("schedule", given["schedule"])] if given.get("schedule") is not None else []
     triggers = given.get("triggers")
     if triggers is not None and not isinstance(triggers, list):
-        found.append(("triggers", triggers))
+        parts.append(("triggers", triggers))
     else:
-        found += [(f"triggers[{number}]", part) for number, part in enumerate(triggers or ())]
-    if not found:
+        parts += [(f"triggers[{number}]", part) for number, part in enumerate(triggers or ())]
+    if not parts:
         raise InvalidRequest("has neither a schedule nor triggers", field=field)
-    for place, part in found:
+    for place, part in parts:
         if not isinstance(part, dict):
             raise InvalidRequest(f"{place} must hold an object, not {shown(part)}", field=field)
     # `type` is no field of a schedule: a part that has it is a trigger document.
-    return [(place, {"trigger": part} if "type" in part else part) for place, part in found]
+    return [(place, {"trigger": part} if "type" in part else part) for place, part in parts]
 
 
 def _with_common(common: Mapping[str, Any], own: dict[str, Any], place: str, field: str) -> dict[str, Any]:

@@ -94,19 +94,19 @@ def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entri
     """Read up to `limit` entries of a list, page by page; the cursor of the answer continues after them."""
     if limit < 1:
         raise InvalidRequest(f"must be at least 1, not {shown(limit)}", field="--limit")
-    found: list[Any] = []
+    rows: list[Any] = []
     cursor: str | None = None
     warnings: list[str] = []
     with progress_bar("Reading", limit if limit > MAX_PAGE else None) as advance:
         while True:
-            page = {**arguments, "limit": min(limit - len(found), MAX_PAGE)}
+            page = {**arguments, "limit": min(limit - len(rows), MAX_PAGE)}
             answer = remote.call(name, page if cursor is None else {**page, "cursor": cursor})
-            found += answer[entries]
+            rows += answer[entries]
             warnings += answer.get("warnings", [])
             advance(len(answer[entries]))
             cursor = answer["next_cursor"]
-            if cursor is None or len(found) >= limit:
-                return {entries: found, "next_cursor": cursor} | present(warnings=warnings or None)
+            if cursor is None or len(rows) >= limit:
+                return {entries: rows, "next_cursor": cursor} | present(warnings=warnings or None)
 
 
 class ByName:

@@ -90,14 +90,14 @@ def _paths(name: str) -> list[str]:
     folder = Path(name)
     if name == STANDARD_INPUT or not folder.is_dir():
         return [name]
-    found = sorted(
+    paths = sorted(
         str(path)
         for path in folder.rglob("*")
         if path.suffix in SUFFIXES and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
-    if not found:
+    if not paths:
         raise NotFound(f"has no files with {', '.join(SUFFIXES)}", field=name)
-    return found
+    return paths
 
 
 def _parse(name: str) -> list[tuple[Any, Mapping[str, int]]]:
@@ -152,32 +152,32 @@ def _read(
     """Add the schedules of one document to the files; returns what is wrong with it."""
     if not isinstance(value, dict):
         return [Problem(name, f"must be an object with {', '.join(FIELDS)}, not {shown(value)}")]
-    found: list[tuple[str, str]] = [
+    problems: list[tuple[str, str]] = [
         (key_path(each), f"unknown field; allowed are {', '.join(FIELDS)}") for each in value if each not in FIELDS
     ]
     variables = _Variables(environment)
     filled: dict[str, Any] = variables.fill(value, "")
-    found += variables.problems
+    problems += variables.problems
     files.secrets |= variables.secrets
     schedules, defaults = filled.get("schedules"), filled.get("defaults")
     if not isinstance(schedules, list):
-        found.append(("schedules", f"must be an array of schedule documents, not {shown(schedules)}"))
+        problems.append(("schedules", f"must be an array of schedule documents, not {shown(schedules)}"))
         schedules = []
     if not isinstance(defaults, dict | None):
-        found.append(("defaults", f"must be an object, not {shown(defaults)}"))
+        problems.append(("defaults", f"must be an object, not {shown(defaults)}"))
         defaults = None
     owner = filled.get("managed_by", USUAL_OWNER) if managed_by is None else managed_by
     try:
         files.owners.add(None if owner is None else owner_name(owner))
     except ValueError as error:
-        found.append(("managed_by", str(error)))
+        problems.append(("managed_by", str(error)))
     for index, document in enumerate(schedules):
         path = f"schedules[{index}]"
         if isinstance(document, dict):
             files.add(_with_defaults(defaults or {}, document), owner, (name, path, lines))
         else:
-            found.append((path, f"must be an object, not {shown(document)}"))
-    return [Problem(_place(name, path, lines), message) for path, message in found]
+            problems.append((path, f"must be an object, not {shown(document)}"))
+    return [Problem(_place(name, path, lines), message) for path, message in problems]
 
 
 def _with_defaults(defaults: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,8 +198,8 @@ def _merge(defaults: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
     return {name: value for name, value in merged.items() if value is not None or name not in defaults}
 
 
-def _differ_in_kind(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return any(kind in one and kind in other and one[kind] != other[kind] for kind in KINDS)
+def _differ_in_kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    return any(kind in before and kind in after and before[kind] != after[kind] for kind in KINDS)
 
 
 class _Variables:

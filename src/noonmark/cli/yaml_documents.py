@@ -119,12 +119,12 @@ class _Walk:
                 position = _position(key_node.start_mark)
                 raise InvalidSchedule(f"gives the key {shown(key)} twice in one object{position}")
             inside = f"{path}.{key_path(key)}" if path else key_path(key)
-            found = self.value(value_node, inside, depth + 1)
+            value = self.value(value_node, inside, depth + 1)
             self.lines[inside] = key_node.start_mark.line + 1
             if key != "<<":
-                fields[key] = found
+                fields[key] = value
                 continue
-            for each in reversed(found if isinstance(found, list) else [found]):
+            for each in reversed(value if isinstance(value, list) else [value]):
                 if not isinstance(each, dict):
                     raise InvalidSchedule(f"<< must name objects{_position(key_node.start_mark)}")
                 merged |= each

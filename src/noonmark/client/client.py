@@ -62,8 +62,8 @@ def _settings(base_url: str, timeout: float, key: str | None, tenant: str | None
 
 def _chain() -> dict[str, str]:
     """The run that started this program, if a node did: its requests continue the same chain."""
-    found = os.environ.get(CHAIN, "")
-    return {"Noonmark-Chain": found} if _PROOF.fullmatch(found) else {}
+    chain = os.environ.get(CHAIN, "")
+    return {"Noonmark-Chain": chain} if _PROOF.fullmatch(chain) else {}
 
 
 def _add_signature(method: Callable[..., Any], describe: Callable[..., Any], answers: str) -> None:

@@ -84,8 +84,8 @@ def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:  # noqa: ANN4
         raise InvalidRequest(
             f"must be the name of a file, or a file open to {does} bytes, not {given}{hint}", field=field
         )
-    found: BinaryIO = file
-    return found
+    stream: BinaryIO = file
+    return stream
 
 
 def upload_request(

@@ -48,11 +48,11 @@ def verify(
 def _signed(headers: Headers) -> tuple[str, str]:
     """The occurrence and the signature in the headers."""
     try:
-        found = {name.lower(): value for name, value in headers.items()}
+        lowered = {name.lower(): value for name, value in headers.items()}
     except (AttributeError, TypeError, ValueError):
         what = "a dictionary, or the headers of a web framework"
         raise InvalidRequest(f"must be {what}, not {type(headers).__name__}", field="headers") from None
-    values = found.get("idempotency-key", ""), found.get("noonmark-signature", "")
+    values = lowered.get("idempotency-key", ""), lowered.get("noonmark-signature", "")
     if not all(isinstance(one, str) for one in values):
         raise InvalidRequest("must have a text for each name", field="headers")
     if not values[0].isascii():  # the sender is not trusted yet

@@ -103,17 +103,17 @@ def write_key(drawn: bytes) -> tuple[str, str]:
 
 
 def _digits(drawn: bytes, letters: str, length: int) -> str:
-    number, found = int.from_bytes(drawn), ""
+    number, digits = int.from_bytes(drawn), ""
     for _ in range(length):
         number, place = divmod(number, len(letters))
-        found += letters[place]
-    return found
+        digits += letters[place]
+    return digits
 
 
 def id_of(key: str) -> str | None:
     """The id of a key; None if it is not written like one."""
-    found = _KEY.fullmatch(key)
-    return None if found is None else found[1]
+    match = _KEY.fullmatch(key)
+    return None if match is None else match[1]
 
 
 def digest_of(key: str) -> str:
@@ -128,8 +128,8 @@ def is_same_key(key: str, stored: ApiKey | None) -> bool:
 
 def granted(scopes: Iterable[Scope]) -> frozenset[Scope]:
     """The scopes with those that they include."""
-    found = frozenset(scopes)
-    return ALL_SCOPES if Scope.ADMIN in found else found
+    scopes_given = frozenset(scopes)
+    return ALL_SCOPES if Scope.ADMIN in scopes_given else scopes_given
 
 
 def tenant_name(value: object) -> str:

@@ -162,8 +162,8 @@ def owner_name(value: object) -> str:
 def upstream_ids(document: Mapping[str, Any]) -> list[str]:
     """The ids of the schedules that a document depends on, as far as they can be read."""
     upstreams = document.get("depends_on")
-    found = [one.get("schedule_id") for one in upstreams or () if isinstance(one, dict)] if _is_list(upstreams) else []
-    return [one for one in found if isinstance(one, str)]
+    ids = [one.get("schedule_id") for one in upstreams or () if isinstance(one, dict)] if _is_list(upstreams) else []
+    return [one for one in ids if isinstance(one, str)]
 
 
 def plan_changes(
@@ -181,8 +181,8 @@ def plan_changes(
     `adopts`, schedules of others are taken over. Without `secrets`, the secrets of requests are not checked.
     """
     comparison = _Comparison(stored, now=now, adopts=adopts, secrets=secrets)
-    for index, wanted in enumerate(desired):
-        comparison.add(index, wanted)
+    for index, declared in enumerate(desired):
+        comparison.add(index, declared)
     pruned = {
         schedule_id: schedule
         for schedule_id, schedule in stored.items()
@@ -314,8 +314,8 @@ class _Comparison:
         target = declared.target
         is_new = known is None or known.declaration.target != target
         if self._secrets is not None and is_new and isinstance(target, HttpTarget):
-            found = header_problems(target.secret_headers, target.address, self._secrets)
-            self.problems += [(index, problem) for problem in found]
+            problems = header_problems(target.secret_headers, target.address, self._secrets)
+            self.problems += [(index, problem) for problem in problems]
         return declared
 
     def _problem(self, index: int, field: str, message: str) -> None:

@@ -47,11 +47,13 @@ def rewind(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None
         plan = replace(
             plan, schedule=replace(schedule, phase=step_schedule(schedule.phase, SchedulePhase.ACTIVE), updated=now)
         )
-    kept = {one.nominal: one.due for one in snapshot.projections if one.nominal > now and one.caught_up is None}
+    due_times = {one.nominal: one.due for one in snapshot.projections if one.nominal > now and one.caught_up is None}
     # It is looked ahead as if the plan had been made now: with what lies beyond now, and no further.
-    made = look_ahead(replace(plan, snapshot=replace(snapshot, beyond=single)), kept=kept, now=now, lookahead=lookahead)
-    removed = tuple(one.id for one in snapshot.projections if one.nominal > made.watermark)
-    return replace(made, snapshot=snapshot, removed=removed)
+    ahead = look_ahead(
+        replace(plan, snapshot=replace(snapshot, beyond=single)), due_times=due_times, now=now, lookahead=lookahead
+    )
+    removed = tuple(one.id for one in snapshot.projections if one.nominal > ahead.watermark)
+    return replace(ahead, snapshot=snapshot, removed=removed)
 
 
 def _is_ahead(snapshot: Snapshot, fires: Fires, *, now: Micros, lookahead: Micros) -> bool:

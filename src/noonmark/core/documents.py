@@ -147,13 +147,13 @@ class Reader:
 
     def each(self, name: str, convert: Callable[[Any], T], *, high: int) -> tuple[T, ...]:
         """A JSON array of bounded length, every entry converted as `read` does it."""
-        found = []
+        items = []
         for index, value in enumerate(self.items(name, high=high)):
             try:
-                found.append(convert(value))
+                items.append(convert(value))
             except ValueError as error:
                 self.problem(f"{name}[{index}]", str(error))
-        return tuple(found)
+        return tuple(items)
 
     def text_map(
         self,
@@ -177,7 +177,7 @@ class Reader:
         if len(fields) > high:
             self.problem(name, f"has {len(fields):,} entries; at most {high:,} are allowed")
             return {}
-        found = {}
+        texts = {}
         for each_key, each_value in fields.items():
             where, before = f"{name}{place(each_key, fields)}", len(self.problems)
             try:
@@ -189,8 +189,8 @@ class Reader:
             except ValueError as error:
                 self.problem(where, str(error))
             if len(self.problems) == before:
-                found[each_key] = text
-        return found
+                texts[each_key] = text
+        return texts
 
     def labels(self, name: str) -> dict[str, str]:
         """Labels: at most 64, with names of 1 to 63 characters and values of up to 256."""
@@ -224,14 +224,14 @@ class Reader:
 
     def close(self) -> None:
         """Refuse unknown fields."""
-        asked = set(self._asked)
-        number = len(self._fields) - sum(name in self._fields for name in asked)
+        known = set(self._asked)
+        number = len(self._fields) - sum(name in self._fields for name in known)
         if number and not self._repeats:
-            self.problem("", f"has {number:,} unknown fields; allowed are {', '.join(sorted(asked))}")
+            self.problem("", f"has {number:,} unknown fields; allowed are {', '.join(sorted(known))}")
             return
-        unknown = (name for name in self._fields if name not in asked)
+        unknown = (name for name in self._fields if name not in known)
         for name in islice(unknown, MAX_UNKNOWN):
-            self.problem(key_path(name), f"unknown field; allowed are {', '.join(sorted(asked))}")
+            self.problem(key_path(name), f"unknown field; allowed are {', '.join(sorted(known))}")
         more = number - MAX_UNKNOWN
         if more > 0:
             self.problem("", f"has {more:,} more unknown fields")

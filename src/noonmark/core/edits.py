@@ -122,13 +122,13 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
     return replace(resumed, note=note)
 
 
-def _judge_rate(made: Plan, *, now: Micros) -> Plan:
+def _judge_rate(plan: Plan, *, now: Micros) -> Plan:
     """Judge the window of the expected rate, if it has ended."""
-    rate, window = made.snapshot.schedule.declaration.expected_rate, made.snapshot.rate_window
+    rate, window = plan.snapshot.schedule.declaration.expected_rate, plan.snapshot.rate_window
     if rate is None or window is None or now < window.ends:
-        return made
+        return plan
     judged = close(rate, window, now=now)
-    return replace(made, rate_window=judged.window, rate_alert=judged.alert)
+    return replace(plan, rate_window=judged.window, rate_alert=judged.alert)
 
 
 def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, lookahead: Micros) -> Plan | None:
@@ -137,15 +137,15 @@ def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, l
     if rate is None or window is None:
         return None
     counted = count_ping(rate, window, is_start=is_start, is_success=is_success, now=now)
-    made = plan(snapshot, now=now, lookahead=lookahead)
-    return replace(made, rate_window=counted.window, rate_alert=counted.alert)
+    planned = plan(snapshot, now=now, lookahead=lookahead)
+    return replace(planned, rate_window=counted.window, rate_alert=counted.alert)
 
 
 def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
     """Plan from now on; what the pause swallowed is one `skipped/paused` row with a count."""
     active = replace(_step(snapshot.schedule, SchedulePhase.ACTIVE, now), pause=None)
     swallowed = replace(_swallow(snapshot, now=now), schedule=active)
-    return look_ahead(swallowed, kept={}, now=now, lookahead=lookahead)
+    return look_ahead(swallowed, due_times={}, now=now, lookahead=lookahead)
 
 
 def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
@@ -193,14 +193,14 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
     # While `max_runs` was used up no time was named: what is left from before then is no gap with what follows.
     goes_on = has_same_times and unaccounted(snapshot) is not None
     rebound = [_rebind(row, after, None if goes_on else now) for row in until.wanted]
-    kept = {row.nominal: row.due for row in rebound}
+    due_times = {row.nominal: row.due for row in rebound}
     superseded = []
     for projection in snapshot.projections:
         if projection.nominal <= now:
             continue
         if trigger is not None and trigger.next_micros(projection.nominal - 1) == projection.nominal:
-            kept[projection.nominal] = due_at(trigger, after.uid, projection.nominal)
-            rebound.append(occurrence(after, projection.nominal, kept[projection.nominal]))
+            due_times[projection.nominal] = due_at(trigger, after.uid, projection.nominal)
+            rebound.append(occurrence(after, projection.nominal, due_times[projection.nominal]))
         else:
             superseded.append(projection.id)
     watermark = accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot.schedule, after, now)
@@ -211,7 +211,7 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
         planned=tuple(rebound),
         superseded=tuple(superseded),
     )
-    return _within_watermark(look_ahead(moved, kept=kept, now=now, lookahead=lookahead), now)
+    return _within_watermark(look_ahead(moved, due_times=due_times, now=now, lookahead=lookahead), now)
 
 
 def _in_force_after(before: Schedule, after: Schedule, now: Micros) -> Micros:
@@ -308,7 +308,7 @@ def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
     if schedule.phase is SchedulePhase.COMPLETED:
         return _Until(closing=Plan(snapshot=snapshot, watermark=snapshot.watermark))
     closing = follow(close_overdue(snapshot, now=now), now=now)
-    wanted = {
+    expected = {
         projection.nominal: occurrence(
             schedule,
             projection.nominal,
@@ -320,9 +320,9 @@ def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
         for projection in snapshot.projections
         if projection.nominal <= now and projection.id not in closing.gone
     }
-    wanted |= {row.nominal: row for row in closing.planned}
+    expected |= {row.nominal: row for row in closing.planned}
     # One that jitter puts after now has not been planned yet, but its nominal time is past.
     unplanned = trigger.next_micros(closing.watermark) if trigger is not None else None
     if trigger is not None and unplanned is not None and unplanned <= now:
-        wanted[unplanned] = occurrence(schedule, unplanned, due_at(trigger, schedule.uid, unplanned))
-    return _Until(closing=closing, wanted=tuple(wanted[nominal] for nominal in sorted(wanted)))
+        expected[unplanned] = occurrence(schedule, unplanned, due_at(trigger, schedule.uid, unplanned))
+    return _Until(closing=closing, wanted=tuple(expected[nominal] for nominal in sorted(expected)))

@@ -62,13 +62,13 @@ class Chain:
         """Whether a schedule is among its steps."""
         if not self.marks:
             return schedule_id in self.schedules
-        wanted = mark(schedule_id)[:_OF_SCHEDULE]
-        return schedule_id in self.schedules or any(one.startswith(wanted) for one in self.marks)
+        expected = mark(schedule_id)[:_OF_SCHEDULE]
+        return schedule_id in self.schedules or any(one.startswith(expected) for one in self.marks)
 
     def count(self, event_type: str) -> int:
         """How many of its events are of a type."""
-        wanted = mark(event_type=event_type)[_OF_SCHEDULE:]
-        return sum(one.endswith(wanted) for one in self.marks)
+        expected = mark(event_type=event_type)[_OF_SCHEDULE:]
+        return sum(one.endswith(expected) for one in self.marks)
 
     def to_document(self) -> dict[str, Any]:
         """The document that `read_chain` reads back."""
@@ -87,8 +87,8 @@ def mark(schedule_id: str = "", event_type: str = "") -> str:
 
 def chain_in(event_id: str) -> Chain | None:
     """The chain in the id of a system event; None for other ids."""
-    found = _ID.fullmatch(event_id)
-    return None if found is None else Chain(int(found[1]), int(found[2] or 0), _split(found[3] or ""))
+    match = _ID.fullmatch(event_id)
+    return None if match is None else Chain(int(match[1]), int(match[2] or 0), _split(match[3] or ""))
 
 
 def read_chain(document: object) -> Chain:

@@ -104,11 +104,11 @@ def expecting(live: Iterable[Occurrence], schedule: Schedule, *, now: Micros) ->
     """The occurrence that a ping counts for: the oldest that is open, or else the next that is due or about to be."""
     target = schedule.declaration.target
     early = target.early if isinstance(target, PingTarget) else 0
-    found = sorted(live, key=lambda occurrence: (occurrence.nominal, occurrence.id))
-    is_open = [occurrence for occurrence in found if is_delivering(occurrence)]
+    expected = sorted(live, key=lambda occurrence: (occurrence.nominal, occurrence.id))
+    is_open = [occurrence for occurrence in expected if is_delivering(occurrence)]
     if is_open:
         return is_open[0]
-    is_near = [occurrence for occurrence in found if occurrence.due - early <= now]
+    is_near = [occurrence for occurrence in expected if occurrence.due - early <= now]
     return is_near[0] if is_near and schedule.phase is not SchedulePhase.PAUSED else None
 
 

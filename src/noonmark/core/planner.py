@@ -253,8 +253,8 @@ def plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
         ends = None if paused is None else paused.until
         return Plan(snapshot=snapshot, watermark=snapshot.watermark, plan_at=ends, exhausted=exhausted)
     closed = close_overdue(snapshot, now=now)
-    kept = {one.nominal: one.due for one in snapshot.projections if one.id not in closed.gone}
-    return look_ahead(closed, kept=kept, now=now, lookahead=lookahead)
+    due_times = {one.nominal: one.due for one in snapshot.projections if one.id not in closed.gone}
+    return look_ahead(closed, due_times=due_times, now=now, lookahead=lookahead)
 
 
 def timed_trigger(schedule: Schedule) -> Trigger | None:
@@ -331,7 +331,7 @@ def _gaps(late: Sequence[Projection], trigger: Trigger | None) -> list[list[Proj
     return gaps
 
 
-def look_ahead(so_far: Plan, *, kept: dict[Micros, Micros], now: Micros, lookahead: Micros) -> Plan:
+def look_ahead(so_far: Plan, *, due_times: dict[Micros, Micros], now: Micros, lookahead: Micros) -> Plan:
     """Plan everything due within the lookahead, and beyond it as many fires as the horizon asks for.
 
     `kept` are the due times of the projections that stay, by their nominal times. The watermark only rises here: fires
@@ -347,18 +347,18 @@ def look_ahead(so_far: Plan, *, kept: dict[Micros, Micros], now: Micros, lookahe
     near, days = now + lookahead, horizon.days * DAY_SECONDS * SECOND
     watermark = so_far.watermark
     # What is past and yet to start, by jitter or a catch-up, does not stand for the next fire.
-    ahead = [due for nominal, due in kept.items() if now < nominal <= watermark and due > near]
+    ahead = [due for nominal, due in due_times.items() if now < nominal <= watermark and due > near]
     planned: list[Occurrence] = []
     # Another trigger is in force from now on, whatever the old one's rows account for.
     beyond, before = so_far.snapshot.beyond, so_far.snapshot.schedule.declaration.trigger
     fires = without(trigger, beyond) if beyond and trigger == before else trigger
     upcoming = fires.next_micros(watermark)
     while upcoming is not None and len(planned) < MAX_AHEAD:
-        due = kept.get(upcoming, due_at(trigger, schedule.uid, upcoming))
+        due = due_times.get(upcoming, due_at(trigger, schedule.uid, upcoming))
         is_ahead = upcoming > now and due > near
         if is_ahead and (len(ahead) >= horizon.occurrences or (ahead and upcoming > now + days)):
             break
-        if upcoming not in kept:
+        if upcoming not in due_times:
             planned.append(occurrence(schedule, upcoming, due))
         ahead += [due] if is_ahead else []
         watermark = upcoming

@@ -86,7 +86,9 @@ def _may_call(schedule: Schedule, changed: Declaration, offered: Collection[str]
     return is_offered and not is_program_owned(schedule, offered)
 
 
-def _says_the_same(one: Target | Trigger | None, other: Target | Trigger | None) -> bool:
+def _says_the_same(stored: Target | Trigger | None, declared: Target | Trigger | None) -> bool:
     """Whether two values are the same JSON; to Python, true, 1 and 1.0 are equal."""
-    documents = [None if part is None else json.dumps(part.to_document(), sort_keys=True) for part in (one, other)]
+    documents = [
+        None if part is None else json.dumps(part.to_document(), sort_keys=True) for part in (stored, declared)
+    ]
     return documents[0] == documents[1]

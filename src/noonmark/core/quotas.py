@@ -71,10 +71,10 @@ class Quota:
     scope: Scope
     limit: int
 
-    def check(self, used: int, wanted: int = 1, *, field: str = "") -> None:
+    def check(self, used: int, requested: int = 1, *, field: str = "") -> None:
         """QuotaExceeded, about a field of the request, if there is not room for so many more."""
-        if used + wanted > self.limit:
-            raise self.exceeded(used, wanted, field=field)
+        if used + requested > self.limit:
+            raise self.exceeded(used, requested, field=field)
 
     @property
     def rate(self) -> RateLimit:
@@ -86,13 +86,13 @@ class Quota:
         owner = f"{tenant} {user}" if self.scope is Scope.USER else tenant
         return f"{self.resource} {self.scope} {owner}"
 
-    def exceeded(self, used: int, wanted: int = 1, *, wait: Micros = 0, field: str = "") -> QuotaExceeded:
+    def exceeded(self, used: int, requested: int = 1, *, wait: Micros = 0, field: str = "") -> QuotaExceeded:
         """The error of a use that does not fit; after `wait` there is room again, if that is known."""
         noun, advice = _WORDS[self.resource]
         seconds = -(-wait // SECOND)
         advice = f"try again in {seconds:,} s" if seconds else advice
-        if wanted > 1:
-            reached = f"does not allow {wanted:,} more, {used:,} are used"
+        if requested > 1:
+            reached = f"does not allow {requested:,} more, {used:,} are used"
         else:
             reached = f"is reached, {used:,} are used"
         message = f"the limit of {self.limit:,} {noun} per {self.scope} {reached}; {advice}"
@@ -112,14 +112,14 @@ class Limits:
 
     def quotas(self, tenant: str, *resources: Resource) -> tuple[Quota, ...]:
         """The quotas of a tenant and of each of its users."""
-        found = []
+        quotas = []
         for resource in resources:
             for scope, limits in ((Scope.USER, self.per_user), (Scope.TENANT, self.per_tenant)):
                 by_tenant = limits.get(resource, {})
                 limit = by_tenant.get(tenant, by_tenant.get(EVERY_OTHER))
                 if limit is not None:
-                    found.append(Quota(resource, scope, limit))
-        return tuple(found)
+                    quotas.append(Quota(resource, scope, limit))
+        return tuple(quotas)
 
 
 UNLIMITED = Limits(per_user={}, per_tenant={})

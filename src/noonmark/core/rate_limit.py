@@ -54,13 +54,13 @@ class RateLimit:
         """The time in which one token comes."""
         return max(1, self.per // self.quantity)
 
-    def take(self, full_at: Micros | None, wanted: int, *, now: Micros) -> Taken:
+    def take(self, full_at: Micros | None, tokens: int, *, now: Micros) -> Taken:
         """Take as many of the wanted tokens as there are; `full_at` is None for a bucket that was never used."""
         size = self.burst * self.cost
         # A clock that was ahead may have stored a time that is years away.
         debt = 0 if full_at is None else min(max(0, full_at - now), size)
         there = (size - debt) // self.cost
-        granted = min(wanted, there)
+        granted = min(tokens, there)
         debt += granted * self.cost
         left = there - granted
         wait = 0 if left else debt - (self.burst - 1) * self.cost
@@ -72,9 +72,9 @@ def parse_rate(value: object, *, burst: Micros | None = BURST) -> RateLimit:
 
     `burst` is the time whose tokens may be taken at once; None allows all of them.
     """
-    found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
-    quantity = 0 if found is None else int(found[1])
-    per = 0 if found is None else UNITS[found[2]]
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    quantity = 0 if match is None else int(match[1])
+    per = 0 if match is None else UNITS[match[2]]
     if not 0 < quantity * SECOND <= MAX_PER_SECOND * per:
         raise ValueError(f"must be a rate such as 100/s, 600/m or 5000/h, not {shown(value)}")
     at_once = quantity if burst is None else max(1, quantity * burst // per)

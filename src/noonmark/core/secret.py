@@ -124,13 +124,13 @@ def bound_host(value: object) -> str:
     """A host that a secret is bound to, in the form in which it is compared."""
     if isinstance(value, str) and not value.isascii():
         raise ValueError("must be written in ASCII, with xn-- where a name has other letters")
-    found = _HOST.fullmatch(value.lower()) if isinstance(value, str) and len(value) <= MAX_HOST else None
-    if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
+    match = _HOST.fullmatch(value.lower()) if isinstance(value, str) and len(value) <= MAX_HOST else None
+    if match is None or not 0 < int(match["port"] or 1) <= MAX_PORT:
         raise ValueError(_REFUSAL)
-    port = "" if found["port"] is None else f":{int(found['port'])}"
+    port = "" if match["port"] is None else f":{int(match['port'])}"
     # A bare host and one with https:// mean the same, so they are stored in the same form.
-    scheme = _IN_PLAIN_TEXT if found["scheme"] == "http" else ""
-    return scheme + (found["any"] or "") + _address_or_name(found["host"], is_any=found["any"] is not None) + port
+    scheme = _IN_PLAIN_TEXT if match["scheme"] == "http" else ""
+    return scheme + (match["any"] or "") + _address_or_name(match["host"], is_any=match["any"] is not None) + port
 
 
 def _address_or_name(host: str, *, is_any: bool) -> str:
@@ -147,10 +147,10 @@ def _address_or_name(host: str, *, is_any: bool) -> str:
 
 def bound_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
     """Each host once, in order; a ValueError when there is none."""
-    found = tuple(dict.fromkeys(hosts))
-    if not found:
+    distinct = tuple(dict.fromkeys(hosts))
+    if not distinct:
         raise ValueError("must name at least one host that may see the secret")
-    return found
+    return distinct
 
 
 def header_place(header: object, headers: Iterable[object]) -> str:
@@ -160,11 +160,11 @@ def header_place(header: object, headers: Iterable[object]) -> str:
     return f"[{list(headers).index(header)}]"
 
 
-def header_problems(wanted: Mapping[str, str], url: Url, known: Mapping[str, Secret]) -> list[Problem]:
+def header_problems(headers: Mapping[str, str], url: Url, known: Mapping[str, Secret]) -> list[Problem]:
     """Why a request to a URL cannot carry the secrets that its headers name, if it cannot."""
     problems = []
-    for header, name in wanted.items():
-        secret, field_name = known.get(name), f"target.secret_headers{header_place(header, wanted)}"
+    for header, name in headers.items():
+        secret, field_name = known.get(name), f"target.secret_headers{header_place(header, headers)}"
         if secret is None:
             problems.append(Problem(field_name, "there is no secret of that name"))
         elif not secret.is_bound_to(url):

@@ -50,12 +50,12 @@ def signature(key: str, *, at: Micros, occurrence_id: str, body: bytes) -> str:
 
 def check_signature(text: str, key: str, *, occurrence_id: str, body: bytes, now: Micros) -> None:
     """NotAllowed unless it was signed with this key, of late."""
-    found = _SIGNATURE.fullmatch(text)
-    if found is None:
+    match = _SIGNATURE.fullmatch(text)
+    if match is None:
         raise NotAllowed("the signature is missing, or is not one of ours")
-    seconds = int(found[1])
+    seconds = int(match[1])
     expected = _digest(key, f"{seconds}.{occurrence_id}.".encode() + body)
-    if not hmac.compare_digest(expected, found[2]):
+    if not hmac.compare_digest(expected, match[2]):
         raise NotAllowed("the signature is wrong: another key, or the request was changed on its way")
     if abs(now - seconds * SECOND) > MAX_AGE:
         raise NotAllowed(f"the signature is more than {MAX_AGE // SECOND // 60} minutes old, or of the future")

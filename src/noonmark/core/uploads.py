@@ -54,8 +54,8 @@ class Upload:
 
         The id of the upload is not enough: one that was deleted may come again under its key, and is another then.
         """
-        kept = sha256(f"{self.upload_id}:{self.sha256}:{self.created}".encode()).hexdigest()
-        return f"evt_{self.upload_id}_{kept[:16]}"
+        digest = sha256(f"{self.upload_id}:{self.sha256}:{self.created}".encode()).hexdigest()
+        return f"evt_{self.upload_id}_{digest[:16]}"
 
     def is_same(self, other: Upload) -> bool:
         """Whether this is the same file, sent again."""

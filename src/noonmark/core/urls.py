@@ -63,29 +63,29 @@ class Url:
 
 def parse_url(text: str) -> Url:
     """Read a URL; a ValueError says what is wrong, and repeats nothing of it."""
-    found = _URL.fullmatch(text)
-    if text.startswith("{{") or (found is not None and "{{" in found["authority"]):
+    match = _URL.fullmatch(text)
+    if text.startswith("{{") or (match is not None and "{{" in match["authority"]):
         raise ValueError("must not have a placeholder in its scheme, host or port: only after them")
-    if found is None or (scheme := found["scheme"].lower()) not in DEFAULT_PORTS:
+    if match is None or (scheme := match["scheme"].lower()) not in DEFAULT_PORTS:
         raise ValueError("must be an absolute http or https URL with a host")
-    if "@" in found["authority"]:
+    if "@" in match["authority"]:
         raise ValueError("must not carry a user name or password; put credentials in a header")
     if _UNSEEN.search(text):
         raise ValueError("must not contain blanks, backslashes or control characters; write them as %20 and %5C")
-    host, port = _place(found["authority"])
-    path = quote(_without_dots(found["path"] or "/"), safe=_IN_PATH)
-    query = None if found["query"] is None else quote(found["query"], safe=_IN_QUERY)
+    host, port = _place(match["authority"])
+    path = quote(_without_dots(match["path"] or "/"), safe=_IN_PATH)
+    query = None if match["query"] is None else quote(match["query"], safe=_IN_QUERY)
     return Url(scheme, host, DEFAULT_PORTS[scheme] if port is None else port, path, query)
 
 
 def _place(authority: str) -> tuple[str, int | None]:
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None:
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
         raise ValueError("has no valid host and port, as in https://example.com:8443 or https://[2001:db8::1]:8443")
-    port = int(found["port"]) if found["port"] else None
+    port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port <= MAX_PORT:
         raise ValueError(f"has no valid host and port: a port is a number from 1 to {MAX_PORT}")
-    return _host(found["name"], found["address"]), port
+    return _host(match["name"], match["address"]), port
 
 
 def _host(name: str | None, address: str | None) -> str:
@@ -103,10 +103,10 @@ def _without_dots(path: str) -> str:
     steps = path.split("/")
     if "." not in steps and ".." not in steps:
         return path
-    kept: list[str] = []
+    segments: list[str] = []
     for step in steps:
         if step == "..":
-            kept = kept[:-1] or kept
+            segments = segments[:-1] or segments
         elif step != ".":
-            kept.append(step)
-    return "/".join([*kept, ""] if steps[-1] in {".", ".."} else kept)
+            segments.append(step)
+    return "/".join([*segments, ""] if steps[-1] in {".", ".."} else segments)

@@ -129,7 +129,7 @@ class Node:
         executor = executor or self.executor
         if self.trust == Trust():
             self.trust = Trust(remembered=await executor.call(self.store.newest_time))
-        boot, asked = self.runtime.clock.boot(), self.store_clock.monotonic()
+        boot, asked_at = self.runtime.clock.boot(), self.store_clock.monotonic()
         time: Micros = await executor.call(self.store.clock)
         reading = Reading(boot, time, self.runtime.clock.boot())
         if self.trust.last is None:
@@ -140,16 +140,16 @@ class Node:
         has_returned = before.doubt is not None and self.trust.doubt is None and self.trust.unproven is before.unproven
         self.must_rewind = self.must_rewind or self.trust.has_fallen_back or has_returned
         if self.trust.doubt is None:
-            self.store_clock.note(time, asked)
+            self.store_clock.note(time, asked_at)
         return time
 
     async def confirm_time(self) -> None:
         """An operator confirms the store's time."""
-        boot, asked = self.runtime.clock.boot(), self.store_clock.monotonic()
+        boot, asked_at = self.runtime.clock.boot(), self.store_clock.monotonic()
         time: Micros = await self.executor.call(self.store.clock)
         before, self.trust = self.trust, confirm(self.trust, Reading(boot, time, self.runtime.clock.boot()))
         logs.clock(before, self.trust)
-        self.store_clock.note(time, asked)
+        self.store_clock.note(time, asked_at)
 
     async def trusts_time(self) -> bool:
         """Whether decisions may rely on the store's time as last read."""

@@ -51,10 +51,10 @@ class StoreClock:
         """Monotonic microseconds."""
         return self._clock.monotonic()
 
-    def note(self, store_time: Micros, asked: Micros | None = None) -> None:
+    def note(self, store_time: Micros, asked_at: Micros | None = None) -> None:
         """Record the store's time, which was asked for at that monotonic reading."""
         arrived = self._clock.monotonic()
-        reading = _Reading(arrived if asked is None else asked, store_time, arrived)
+        reading = _Reading(arrived if asked_at is None else asked_at, store_time, arrived)
         self.is_noted = True
         self._state = (arrived, store_time, self._rate(reading))
 

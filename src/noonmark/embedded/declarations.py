@@ -105,10 +105,10 @@ def interval_of(**lengths: object) -> IntervalTrigger:
 
 def daily_at(at: str, timezone: str | ZoneInfo = "UTC") -> CronTrigger:
     """The trigger of `daily`: a time of day by the local clock."""
-    found = _TIME.fullmatch(str(at))
-    if found is None:
+    match = _TIME.fullmatch(str(at))
+    if match is None:
         raise InvalidTrigger(f"must be a time of day such as 09:00 or 09:00:30, not {at!r}", field="at")
-    hour, minute, second = (int(part or 0) for part in found.groups())
+    hour, minute, second = (int(part or 0) for part in match.groups())
     return CronTrigger(f"{minute} {hour} * * *" if second == 0 else f"{second} {minute} {hour} * * *", timezone)
 
 

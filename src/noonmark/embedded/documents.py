@@ -339,8 +339,8 @@ def changed_document(declared: Declaration, function: str | None, changes: Mappi
 def _changed_trigger(trigger: dict[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any] | None:
     """The document of the trigger. Jitter is an option of its own: a new trigger keeps it or sets its own."""
     if "trigger" in changes:
-        kept = present(jitter_seconds=None if trigger is None else trigger.get("jitter_seconds"))
-        trigger = None if changes["trigger"] is None else kept | _trigger_document(changes["trigger"], None)
+        jitter = present(jitter_seconds=None if trigger is None else trigger.get("jitter_seconds"))
+        trigger = None if changes["trigger"] is None else jitter | _trigger_document(changes["trigger"], None)
     if "jitter" not in changes:
         return trigger
     if trigger is None:
@@ -433,11 +433,11 @@ def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:
     if trigger is None:
         return present(type="once", delay_seconds=0, jitter_seconds=jitter)
     if not isinstance(trigger, Trigger):
-        found = type(trigger).__name__
+        given = type(trigger).__name__
         if isinstance(trigger, str):
-            found = f"text; write CronTrigger({trigger!r})"
+            given = f"text; write CronTrigger({trigger!r})"
         elif isinstance(trigger, type):
-            found = f"the class {trigger.__name__}; call it: {trigger.__name__}(..)"
-        message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {found}"
+            given = f"the class {trigger.__name__}; call it: {trigger.__name__}(..)"
+        message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {given}"
         raise InvalidTrigger(message, field="trigger")
     return trigger.to_document() | present(jitter_seconds=jitter)

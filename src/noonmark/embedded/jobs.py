@@ -93,17 +93,17 @@ def read_jobs(
     store: Store, tenant: str, *, status: JobStatus | None = None, wanted: ScheduleFilter | None = None
 ) -> list[Job]:
     """The schedules of a tenant, or those with a status, oldest first; deleted ones only when they are asked for."""
-    found = _read_all(store, tenant, deleted=False, wanted=wanted)
+    pairs = _read_all(store, tenant, deleted=False, wanted=wanted)
     if status is JobStatus.CANCELLED:
-        found += _read_all(store, tenant, deleted=True, wanted=wanted)
-        found.sort(key=lambda pair: (pair[0].schedule.created, pair[0].schedule.uid))
-    return [job for _, job in found if status is None or job.status is status]
+        pairs += _read_all(store, tenant, deleted=True, wanted=wanted)
+        pairs.sort(key=lambda pair: (pair[0].schedule.created, pair[0].schedule.uid))
+    return [job for _, job in pairs if status is None or job.status is status]
 
 
 def _read_all(
     store: Store, tenant: str, *, deleted: bool, wanted: ScheduleFilter | None
 ) -> list[tuple[StoredSchedule, Job]]:
-    found: list[tuple[StoredSchedule, Job]] = []
+    pairs: list[tuple[StoredSchedule, Job]] = []
 
     def page_after(uid: str | None) -> list[StoredSchedule]:
         return store.schedules(tenant, after=uid, limit=PAGE, deleted=deleted, wanted=wanted)
@@ -115,9 +115,9 @@ def _read_all(
         for stored, activity in zip(page, activities, strict=True):
             is_unchanged = again.get(stored.schedule.uid) in (stored, None)
             job = job_of(stored, activity) if is_unchanged else read_job(store, again[stored.schedule.uid])
-            found.append((stored, job))
+            pairs.append((stored, job))
         after = page[-1].schedule.uid
-    return found
+    return pairs
 
 
 def job_of(stored: StoredSchedule, activity: Activity) -> Job:

@@ -417,11 +417,11 @@ class Scheduler:
         from noonmark.operations import schedule_edits
 
         try:
-            asked = schedule_edits.cancel(self._store, self._find(job_id))
+            cancellation = schedule_edits.cancel(self._store, self._find(job_id))
         except NotFound:
             return False
         self._runners.wake()
-        if asked:
+        if cancellation:
             self._runners.check_stop_requests()
         return True
 
@@ -602,8 +602,8 @@ class Scheduler:
         from noonmark.ports.records import ScheduleFilter
 
         self._open()
-        wanted = ScheduleFilter(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
-        return read_jobs(self._store, OWNER.tenant, wanted=wanted)
+        selection = ScheduleFilter(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
+        return read_jobs(self._store, OWNER.tenant, wanted=selection)
 
     def preview(self, job: str | Job | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
         """The next fires of a schedule or a trigger, after an instant or from now on, what is due included."""
@@ -616,16 +616,16 @@ class Scheduler:
 
         self._open()
         stored = self._find(job) if isinstance(job, str | Job) else None
-        wanted = count_argument("count", count, high=MAX_PREVIEW)
+        checked_count = count_argument("count", count, high=MAX_PREVIEW)
         now, since = self._store.clock(), None if after is None else instant_argument("after", self._aware(after))
         if stored is not None:
-            return fires_of_schedule(self._store, stored, wanted, after=since, now=now)
+            return fires_of_schedule(self._store, stored, checked_count, after=since, now=now)
         if not isinstance(job, Trigger):
             message = f"must be a schedule or a trigger, not {type(job).__name__}"
             raise InvalidSchedule(message, field="job")
         # What it leaves relative counts from now.
         job = self._declarations.zoned(job)
-        return fires_of(parse_trigger(job.to_document(), now=from_micros(now)), wanted, after=since, now=now)
+        return fires_of(parse_trigger(job.to_document(), now=from_micros(now)), checked_count, after=since, now=now)
 
     def explain(self, job_id: str | Job, at: datetime | str | None = None) -> Explanation:
         """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
@@ -644,10 +644,10 @@ class Scheduler:
         from noonmark.embedded.declarations import OWNER
 
         self._open()
-        wanted = count_argument("limit", limit)
-        found = self._store.events(OWNER.tenant, wanted, event_type=event_type_argument(event_type))
+        checked_limit = count_argument("limit", limit)
+        events = self._store.events(OWNER.tenant, checked_limit, event_type=event_type_argument(event_type))
         # A change of a payload by the caller must not reach the store.
-        return [replace(event, payload=json_copy(event.payload)) for event in found]
+        return [replace(event, payload=json_copy(event.payload)) for event in events]
 
     def match_events(self, wanted: str | Job | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""

@@ -70,8 +70,8 @@ def _cancel_accepted(service: Service, caller: Caller, schedule: Schedule, argum
     for occurrence in service.store.occurrences(schedule.uid, phases=(Phase.AWAITING_COMPLETION,)):
         if occurrence.origin == origin:
             with suppress(Conflict):  # it has ended a moment ago
-                asked = Cancellation.read({"occurrence_id": occurrence.id, "reason": arguments.reason})
-                occurrences.cancel(service, caller, asked)
+                cancellation = Cancellation.read({"occurrence_id": occurrence.id, "reason": arguments.reason})
+                occurrences.cancel(service, caller, cancellation)
 
 
 def _schedule(service: Service, caller: Caller, schedule_id: str) -> Schedule:

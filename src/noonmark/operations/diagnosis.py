@@ -123,20 +123,20 @@ def judge(facts: Facts) -> list[Check]:
 
 def overall(checks: Sequence[Check]) -> str:
     """The status of all checks: `ok`, `warnings` or `problems`."""
-    found = {check.status for check in checks}
-    return "problems" if PROBLEM in found else "warnings" if WARNING in found else OK
+    statuses = {check.status for check in checks}
+    return "problems" if PROBLEM in statuses else "warnings" if WARNING in statuses else OK
 
 
-def _store(found: Condition) -> Check:
-    about = f"{found.kind} {found.version}".strip()
-    journal = found.journal_bytes or 0
-    if found.journal_bytes is not None:
+def _store(condition: Condition) -> Check:
+    about = f"{condition.kind} {condition.version}".strip()
+    journal = condition.journal_bytes or 0
+    if condition.journal_bytes is not None:
         about += f", {journal // MEGABYTE} MB in its journal"
-    if found.problems:
+    if condition.problems:
         return Check(
             name="store",
             status=PROBLEM,
-            sentence=f"{about}; {'; '.join(found.problems)}",
+            sentence=f"{about}; {'; '.join(condition.problems)}",
             advice="Copy the file, then restore a backup with `noonmark restore`",
         )
     if journal > LARGE_JOURNAL:
@@ -146,19 +146,19 @@ def _store(found: Condition) -> Check:
             sentence=f"{about}: a reader has been open for long",
             advice="Find the program that keeps the file open, and end its transaction",
         )
-    fine = "sound as a whole" if found.is_complete else "too large to be checked to its end; nothing wrong so far"
+    fine = "sound as a whole" if condition.is_complete else "too large to be checked to its end; nothing wrong so far"
     return Check(name="store", sentence=f"{about}, {fine}")
 
 
-def _schema(found: Condition) -> Check:
-    if found.schema == found.expected_schema:
-        return Check(name="schema", sentence=f"version {found.schema}" if found.schema else "none is needed")
-    is_newer = found.schema > found.expected_schema
+def _schema(condition: Condition) -> Check:
+    if condition.schema == condition.expected_schema:
+        return Check(name="schema", sentence=f"version {condition.schema}" if condition.schema else "none is needed")
+    is_newer = condition.schema > condition.expected_schema
     return Check(
         name="schema",
         status=PROBLEM,
-        sentence=f"it has version {found.schema or 'none'}, which is {'newer' if is_newer else 'older'} than"
-        f" {found.expected_schema}, the version of this Noonmark; nothing else in the store was checked",
+        sentence=f"it has version {condition.schema or 'none'}, which is {'newer' if is_newer else 'older'} than"
+        f" {condition.expected_schema}, the version of this Noonmark; nothing else in the store was checked",
         advice="Install the newer Noonmark here" if is_newer else "Upgrade the store with `noonmark migrate`",
     )
 

@@ -99,11 +99,11 @@ def unreadable_schedules(service: Service, caller: Caller) -> list[str]:
     problems: dict[str, str] = {}
     after: Position | None = None
     for _ in range(MAX_INSPECTED // PAGE):
-        found = store.inspect(after, limit=PAGE)
-        for cell in found.damaged:
+        inspection = store.inspect(after, limit=PAGE)
+        for cell in inspection.damaged:
             if cell.table == "schedules" and cell.schedule_id is not None:
                 problems.setdefault(cell.schedule_id, f"{cell.column} {cell.problem}")
-        after = found.after
+        after = inspection.after
         if after is None or after[0] != "schedules":
             break
     return [

@@ -72,9 +72,9 @@ def store_event(
     """
     event_id = fresh_id if event.event_id is None else event.event_id
     [is_new] = store.emit(tenant, [replace(event, event_id=event_id)], user=user, limits=limits)
-    found = None if is_new else store.event(tenant, event_id)
+    stored = None if is_new else store.event(tenant, event_id)
     given = (event.event_type, event.payload)
-    return EmittedEvent(event_id, found is not None and (found.event_type, found.payload) != given)
+    return EmittedEvent(event_id, stored is not None and (stored.event_type, stored.payload) != given)
 
 
 def list_events(service: Service, caller: Caller, arguments: EventQuery) -> dict[str, Any]:
@@ -161,11 +161,11 @@ def _newest(
     """The newest events of the types that the pattern names, or of all types."""
     if isinstance(pattern, Matcher):
         return store.events(tenant, limit, before=before)
-    found: list[Event] = []
+    newest: list[Event] = []
     for event_type in pattern.event_types:
         page = store.events(tenant, limit, before=before, event_type=event_type)
-        found = nlargest(limit, [*found, *page], key=lambda event: event.emitted)
-    return found
+        newest = nlargest(limit, [*newest, *page], key=lambda event: event.emitted)
+    return newest
 
 
 def _draft(draft: object, pattern: EventTrigger | Matcher, now: Micros) -> Event:

@@ -58,17 +58,17 @@ def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str
 def list_occurrence_runs(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
     """List the runs of an occurrence, latest start first."""
     occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
-    found = service.store.occurrence_runs(occurrence.id)
-    return {"runs": [run_document(run, schedule.schedule_id) for run in found], "next_cursor": None}
+    runs = service.store.occurrence_runs(occurrence.id)
+    return {"runs": [run_document(run, schedule.schedule_id) for run in runs], "next_cursor": None}
 
 
 def get_run(service: Service, caller: Caller, arguments: OneRun) -> dict[str, Any]:
     """Get a run."""
-    found = service.store.run(arguments.run_id)
-    snapshot = None if found is None else service.store.snapshot(found[0])
-    if found is None or snapshot is None or not caller.sees(snapshot.schedule):
+    run = service.store.run(arguments.run_id)
+    snapshot = None if run is None else service.store.snapshot(run[0])
+    if run is None or snapshot is None or not caller.sees(snapshot.schedule):
         raise NotFound(f"there is no run {arguments.run_id!r}", field="run_id")
-    return run_document(found[1], snapshot.schedule.schedule_id)
+    return run_document(run[1], snapshot.schedule.schedule_id)
 
 
 REDRIVABLE = FINAL - {Phase.COMPLETED, Phase.SUPERSEDED}
@@ -79,7 +79,7 @@ def search_occurrences(service: Service, caller: Caller, arguments: OccurrenceSe
 
     A page may be short, or empty, while others follow: one request reads a bounded part of the history.
     """
-    wanted = _filter(service, caller, arguments, frozenset(arguments.phase or ()))
+    selection = _filter(service, caller, arguments, frozenset(arguments.phase or ()))
     schedules = ScheduleReader(service)
     start = _read_position(service, caller, arguments.cursor)
     stopped_at: PageKey | None = None
@@ -87,7 +87,7 @@ def search_occurrences(service: Service, caller: Caller, arguments: OccurrenceSe
     def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
         nonlocal stopped_at
         before = start if last is None else _place(last)
-        page = service.store.search(caller.owner.tenant, wanted, count, before=before)
+        page = service.store.search(caller.owner.tenant, selection, count, before=before)
         stopped_at = page.after if len(page.occurrences) < count else None
         return page.occurrences
 
@@ -123,15 +123,15 @@ def _read_position(service: Service, caller: Caller, cursor: PageKey | None) -> 
 
 def list_failures(service: Service, caller: Caller, arguments: OccurrenceSearch) -> list[Occurrence]:
     """The occurrences that failed or were missed and match the filters, latest end first; up to the limit."""
-    wanted = _filter(service, caller, arguments, frozenset(arguments.phase or FAILURES))
-    found: list[Occurrence] = []
+    selection = _filter(service, caller, arguments, frozenset(arguments.phase or FAILURES))
+    occurrences: list[Occurrence] = []
     before: PageKey | None = None
     while True:
-        page = service.store.search(caller.owner.tenant, wanted, arguments.limit - len(found), before=before)
-        found += page.occurrences
+        page = service.store.search(caller.owner.tenant, selection, arguments.limit - len(occurrences), before=before)
+        occurrences += page.occurrences
         before = page.after
-        if before is None or len(found) >= arguments.limit:
-            return found
+        if before is None or len(occurrences) >= arguments.limit:
+            return occurrences
 
 
 def redrive(service: Service, caller: Caller, arguments: RedriveRequest) -> dict[str, Any]:
@@ -257,19 +257,21 @@ def _selected(service: Service, caller: Caller, arguments: RedriveRequest) -> li
     chosen = (arguments.phase, arguments.reason, arguments.schedule_id, arguments.label, arguments.labels)
     if not any(chosen) and arguments.since is None and arguments.until is None:
         raise InvalidRequest("say which occurrences run again: by occurrence_id, since, schedule_id, label or phase")
-    wanted = _filter(service, caller, arguments, phases)
-    found: list[Occurrence] = []
+    selection = _filter(service, caller, arguments, phases)
+    occurrences: list[Occurrence] = []
     before: PageKey | None = None
     while True:
-        page = service.store.search(caller.owner.tenant, wanted, arguments.limit + 1 - len(found), before=before)
-        found += page.occurrences
+        page = service.store.search(
+            caller.owner.tenant, selection, arguments.limit + 1 - len(occurrences), before=before
+        )
+        occurrences += page.occurrences
         before = page.after
-        if len(found) > arguments.limit:
+        if len(occurrences) > arguments.limit:
             raise InvalidRequest(
                 f"more than {arguments.limit:,} occurrences match; select fewer, or raise the limit", field="limit"
             )
         if before is None:
-            return found[::-1]
+            return occurrences[::-1]
 
 
 def _problem(row: Occurrence, schedule: Schedule | None) -> str | None:

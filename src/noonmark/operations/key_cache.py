@@ -76,8 +76,8 @@ class KeyCache:
 
     def cached(self, key_id: str) -> ApiKey | None:
         """The key, if it was read a moment ago."""
-        found = self._keys.get(key_id)
-        return None if found is None or self._monotonic() >= found.until else found.key
+        entry = self._keys.get(key_id)
+        return None if entry is None or self._monotonic() >= entry.until else entry.key
 
     def find(self, key_id: str) -> ApiKey | None:
         """The key as it was at most a moment ago; None if it is unknown."""

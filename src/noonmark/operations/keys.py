@@ -95,15 +95,15 @@ def _drawn(terms: ApiKey) -> tuple[ApiKey, str]:
 
 def list_keys(service: Service, caller: Caller, arguments: KeyQuery) -> dict[str, Any]:
     """List API keys, oldest first, without the keys themselves. A key of tenant `*` lists those of all tenants."""
-    wanted = arguments.tenant
+    tenant = arguments.tenant
     if not caller.is_root:
-        if wanted not in (None, caller.owner.tenant):
+        if tenant not in (None, caller.owner.tenant):
             return {"keys": [], "next_cursor": None}
-        wanted = caller.owner.tenant
+        tenant = caller.owner.tenant
     now = service.store.clock()
-    found = service.store.api_keys(wanted, arguments.limit + 1, after=arguments.cursor)
-    page = found[: arguments.limit]
-    following = write_cursor(page[-1].created, page[-1].key_id) if len(found) > arguments.limit else None
+    keys = service.store.api_keys(tenant, arguments.limit + 1, after=arguments.cursor)
+    page = keys[: arguments.limit]
+    following = write_cursor(page[-1].created, page[-1].key_id) if len(keys) > arguments.limit else None
     return {"keys": [key_document(key, now=now) for key in page], "next_cursor": following}
 
 

@@ -73,15 +73,15 @@ def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
 
 def _count_for_rate(service: Service, schedule: Schedule, ping: Ping) -> None:
     """Count a ping for the expected rate of its schedule, whether an occurrence expected it or not."""
-    made: list[Plan] = []
+    plans: list[Plan] = []
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         is_start, is_success = ping.signal is Signal.START, ping.signal is Signal.SUCCESS
         counted = edits.ping(snapshot, is_start=is_start, is_success=is_success, now=now, lookahead=service.lookahead)
-        made[:] = [] if counted is None else [counted]
+        plans[:] = [] if counted is None else [counted]
         return counted
 
-    if service.store.change(schedule.uid, decide) and made and (alert := made[0].rate_alert) is not None:
+    if service.store.change(schedule.uid, decide) and plans and (alert := plans[0].rate_alert) is not None:
         service.report_rate(schedule, alert)
 
 

@@ -82,12 +82,12 @@ def _unknown(schedule_id: str) -> NotFound:
 
 def find_by_name(store: Store, tenant: str, name: str, *, field: str = "schedule_id") -> StoredSchedule | None:
     """The only schedule with a name that is not deleted; Conflict names the ids if there are several."""
-    found = store.schedules(tenant, limit=MAX_NAMESAKES + 1, wanted=ScheduleFilter(name=name))
-    if len(found) > 1:
-        ids = ", ".join(one.schedule.schedule_id for one in found[:MAX_NAMESAKES])
-        more = " and more" if len(found) > MAX_NAMESAKES else ""
+    schedules = store.schedules(tenant, limit=MAX_NAMESAKES + 1, wanted=ScheduleFilter(name=name))
+    if len(schedules) > 1:
+        ids = ", ".join(one.schedule.schedule_id for one in schedules[:MAX_NAMESAKES])
+        more = " and more" if len(schedules) > MAX_NAMESAKES else ""
         raise Conflict(f"several schedules have the name {name!r}; give the id of one: {ids}{more}", field=field)
-    return found[0] if found else None
+    return schedules[0] if schedules else None
 
 
 def create(
@@ -338,8 +338,8 @@ def _check_order(store: Store, schedule: Schedule) -> int | None:
 
 def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
     """The names of schedules, by id; those that have none are left out."""
-    found = [store.find(tenant, one) for one in schedule_ids]
-    declared = {one.schedule.schedule_id: one.schedule.declaration.name for one in found if one is not None}
+    stored = [store.find(tenant, one) for one in schedule_ids]
+    declared = {one.schedule.schedule_id: one.schedule.declaration.name for one in stored if one is not None}
     return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
 
 

@@ -211,13 +211,13 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
 def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Change some fields of a schedule; null resets a field, and `enabled` pauses or resumes it."""
     changes = dict(arguments)
-    found = ExpectedSchedule.read({name: changes.pop(name, None) for name in ExpectedSchedule.fields()})
-    expected = Expected(found.expected_revision, found.expected_updated_at_utc)
+    precondition = ExpectedSchedule.read({name: changes.pop(name, None) for name in ExpectedSchedule.fields()})
+    expected = Expected(precondition.expected_revision, precondition.expected_updated_at_utc)
     _check_writable(changes)
     allowed = ScheduleFields.fields()
     if unknown := [name for name in changes if name not in allowed]:
         raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
-    stored = schedule_edits.find_for(caller, service.store, found.schedule_id)
+    stored = schedule_edits.find_for(caller, service.store, precondition.schedule_id)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
@@ -311,8 +311,8 @@ def _check_writable(document: Mapping[str, Any]) -> None:
 
 
 def _parse(service: Service, caller: Caller, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
-    if (wanted := document.get("schedule_id")) in RESERVED_IDS:
-        message = f"{wanted!r} means something else in the path of a request; choose another id"
+    if (schedule_id := document.get("schedule_id")) in RESERVED_IDS:
+        message = f"{schedule_id!r} means something else in the path of a request; choose another id"
         raise InvalidSchedule(message, field="schedule_id")
     return check_declaration(service, caller, parse_schedule(document, now=from_micros(now), key=key), None)
 
@@ -446,32 +446,37 @@ def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) ->
 
 def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:
     """List the schedules that match every filter, in the order of their creation or newest first."""
-    wanted, deleted = schedule_filter(caller, arguments)
-    wanted = replace(wanted, kinds=trigger_types(arguments))
+    selection, deleted = schedule_filter(caller, arguments)
+    selection = replace(selection, kinds=trigger_types(arguments))
     if arguments.workflow_id is not None:
-        wanted = replace(wanted, target="workflow")
-    page, following = _page(service, caller, arguments, wanted, deleted=deleted)
+        selection = replace(selection, target="workflow")
+    page, following = _page(service, caller, arguments, selection, deleted=deleted)
     unreadable = unreadable_schedules(service, caller) if arguments.cursor is None and not deleted else []
     return {"schedules": page, "next_cursor": following} | present(warnings=unreadable or None)
 
 
 def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:
     """List the schedules with an event trigger that match every filter."""
-    wanted, deleted = schedule_filter(caller, arguments)
-    wanted = replace(wanted, kinds=frozenset(KINDS["event"]), event_type=arguments.event_type)
-    page, following = _page(service, caller, arguments, wanted, deleted=deleted)
+    selection, deleted = schedule_filter(caller, arguments)
+    selection = replace(selection, kinds=frozenset(KINDS["event"]), event_type=arguments.event_type)
+    page, following = _page(service, caller, arguments, selection, deleted=deleted)
     return {"triggers": page, "next_cursor": following}
 
 
 def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters) -> dict[str, Any]:
     """Count the schedules that match every filter."""
-    wanted, deleted = schedule_filter(caller, arguments)
-    wanted = replace(wanted, kinds=trigger_types(arguments))
-    return {"count": service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
+    selection, deleted = schedule_filter(caller, arguments)
+    selection = replace(selection, kinds=trigger_types(arguments))
+    return {"count": service.store.count_schedules(caller.owner.tenant, selection, deleted=deleted)}
 
 
 def _page(
-    service: Service, caller: Caller, arguments: ScheduleQuery | TriggerQuery, wanted: ScheduleFilter, *, deleted: bool
+    service: Service,
+    caller: Caller,
+    arguments: ScheduleQuery | TriggerQuery,
+    selection: ScheduleFilter,
+    *,
+    deleted: bool,
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The documents of a page, and the cursor of the next one."""
     workflow = arguments.workflow_id if isinstance(arguments, ScheduleQuery) else None
@@ -480,25 +485,25 @@ def _page(
 
     def fetch(count: int, last: StoredSchedule | None) -> list[StoredSchedule]:
         nonlocal start, skipped
-        found: list[StoredSchedule] = []
+        schedules: list[StoredSchedule] = []
         start = start if last is None else last.schedule.uid
-        while len(found) < count:
+        while len(schedules) < count:
             step = count if workflow is None and skipped == offset else max(count, USUAL_PAGE)
             page = service.store.schedules(
                 caller.owner.tenant,
                 after=start,
                 limit=step,
                 deleted=deleted,
-                wanted=wanted,
+                wanted=selection,
                 newest_first=arguments.newest_first,
             )
             fit = [stored for stored in page if workflow is None or _workflow(stored) == workflow]
             before, skipped = skipped, min(offset, skipped + len(fit))
-            found += fit[skipped - before :]
+            schedules += fit[skipped - before :]
             if len(page) < step:
                 break
             start = page[-1].schedule.uid
-        return found
+        return schedules
 
     def serialize(page: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
         return [schedule_document(stored, now=now) for stored in page]
@@ -518,7 +523,7 @@ def schedule_filter(caller: Caller, arguments: ScheduleFilters | TriggerQuery) -
     if arguments.label is not None:
         name, _, value = arguments.label.partition("=")
         labels[name] = value
-    wanted = ScheduleFilter(
+    selection = ScheduleFilter(
         user=user,
         phases=frozenset(phases),
         labels=labels,
@@ -526,7 +531,7 @@ def schedule_filter(caller: Caller, arguments: ScheduleFilters | TriggerQuery) -
         name=arguments.name,
         target=arguments.route,
     )
-    return wanted, arguments.include_deleted or phases == [SchedulePhase.DELETED]
+    return selection, arguments.include_deleted or phases == [SchedulePhase.DELETED]
 
 
 def trigger_types(arguments: ScheduleFilters) -> frozenset[str]:

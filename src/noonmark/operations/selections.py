@@ -76,9 +76,9 @@ def label_schedules(service: Service, caller: Caller, arguments: SelectionLabels
 
     def label(schedule: Schedule) -> dict[str, Any]:
         labels = {**schedule.declaration.labels, **arguments.set_labels}
-        kept = {name: value for name, value in labels.items() if value or arguments.set_labels.get(name) is None}
+        remaining = {name: value for name, value in labels.items() if value or arguments.set_labels.get(name) is None}
         # Other labels are those that were read, so an edit in between must not be overwritten.
-        request = {"schedule_id": schedule.schedule_id, "expected_revision": schedule.revision, "labels": kept}
+        request = {"schedule_id": schedule.schedule_id, "expected_revision": schedule.revision, "labels": remaining}
         return update_schedule(service, caller, request)
 
     if not arguments.set_labels:
@@ -147,22 +147,22 @@ def _selected(
     if SchedulePhase.DELETED in (arguments.phase or ()):
         raise InvalidRequest("must not be deleted: nothing can be done with a deleted schedule", field="phase")
     filters = ScheduleFilters.read(given)
-    wanted, _ = schedule_filter(caller, filters)
-    phases = wanted.phases
+    selection, _ = schedule_filter(caller, filters)
+    phases = selection.phases
     if only is not None:
         phases = frozenset({only}) if not phases else phases & {only}
         if not phases:
             return []
-    wanted = replace(wanted, kinds=trigger_types(filters), phases=phases)
-    found: list[Schedule] = []
+    selection = replace(selection, kinds=trigger_types(filters), phases=phases)
+    schedules: list[Schedule] = []
     after: str | None = None
     while True:
-        page = service.store.schedules(caller.owner.tenant, after=after, limit=PAGE, wanted=wanted)
-        found += [stored.schedule for stored in page]
-        if len(found) > arguments.limit:
+        page = service.store.schedules(caller.owner.tenant, after=after, limit=PAGE, wanted=selection)
+        schedules += [stored.schedule for stored in page]
+        if len(schedules) > arguments.limit:
             raise InvalidRequest(
                 f"more than {arguments.limit:,} schedules match; select fewer, or raise the limit", field="limit"
             )
         if len(page) < PAGE:
-            return found
+            return schedules
         after = page[-1].schedule.uid

@@ -156,12 +156,12 @@ def _next_fires(stored: StoredSchedule, *, now: Micros) -> list[Micros]:
     if schedule.phase is not SchedulePhase.ACTIVE or trigger is None or isinstance(trigger, EventTrigger):
         return []
     left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
-    found: list[Micros] = []
+    times: list[Micros] = []
     time: Micros | None = now
-    while len(found) < left and time is not None:
+    while len(times) < left and time is not None:
         time = trigger.next_micros(time)
-        found += [] if time is None else [time]
-    return found
+        times += [] if time is None else [time]
+    return times
 
 
 def _next_run(stored: StoredSchedule, fires: list[Micros]) -> Micros | None:
@@ -315,13 +315,13 @@ def failure_class(occurrence: Occurrence, run: Run | None) -> str | None:
     """What failed, in an occurrence or its last attempt; None when nothing failed."""
     if occurrence.reason is None:
         return None
-    found = CLASSES.get(occurrence.reason)
+    kind = CLASSES.get(occurrence.reason)
     if occurrence.reason in TRIED:
         was_refused = occurrence.phase is Phase.DELIVERY_FAILED or (
             run is not None and run.outcome is Outcome.DELIVERY_FAILED
         )
-        found = TRANSPORT if was_refused else REJECTED
-    return MOB_REJECTED if found == REJECTED and occurrence.route == "mob" else found
+        kind = TRANSPORT if was_refused else REJECTED
+    return MOB_REJECTED if kind == REJECTED and occurrence.route == "mob" else kind
 
 
 def failure_detail(occurrence: Occurrence, run: Run | None) -> str | None:

@@ -234,8 +234,8 @@ def has_key_rate(caller: Caller) -> bool:
 
 def quotas_of(service: Service, caller: Caller, *resources: Resource) -> tuple[Quota, ...]:
     """How much of some resources the caller may have."""
-    found = (one.quotas(caller.owner.tenant, *resources) for one in limits_of(service, caller))
-    return tuple(quota for quotas in found for quota in quotas)
+    groups = (one.quotas(caller.owner.tenant, *resources) for one in limits_of(service, caller))
+    return tuple(quota for quotas in groups for quota in quotas)
 
 
 def schedule_quotas(service: Service, caller: Caller) -> tuple[Quota, ...]:
@@ -263,11 +263,11 @@ def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) 
             return {"entries": [], "next_cursor": None}
     limit = arguments.limit
     before = None if arguments.cursor is None else arguments.cursor[0]
-    found = service.store.audit_entries(
+    entries = service.store.audit_entries(
         caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id
     )
-    page = found[:limit]
-    following = write_cursor(page[-1].key or 0) if len(found) > limit else None
+    page = entries[:limit]
+    following = write_cursor(page[-1].key or 0) if len(entries) > limit else None
     return {"entries": [audit_document(entry) for entry in page], "next_cursor": following}
 
 
@@ -284,9 +284,9 @@ CIRCLE = "a run of this schedule has led to this request"
 
 def cause_of_event(service: Service, caller: Caller, event: Event) -> Chain | None:
     """The chain that an emitted event continues; Conflict if the chain is full."""
-    if (found := _cause(service, caller)) is None:
+    if (cause := _cause(service, caller)) is None:
         return None
-    occurrence, schedule = found
+    occurrence, schedule = cause
     trigger = schedule.declaration.trigger
     repeats = isinstance(trigger, EventTrigger) and trigger.matches(
         event.event_type, event.payload, source=event.source
@@ -304,9 +304,9 @@ def cause_of_run(
     In a circle, each occurrence may request one run of a schedule: two would double with every turn. So the id of the
     occurrence is the key of the run.
     """
-    if (found := _cause(service, caller)) is None:
+    if (cause := _cause(service, caller)) is None:
         return None, key
-    occurrence, chain = found[0], _chain_of_run(found[0])
+    occurrence, chain = cause[0], _chain_of_run(cause[0])
     if not chain.leads_through(schedule_id):
         return chain, key
     if key not in {None, occurrence.id}:
@@ -316,9 +316,9 @@ def cause_of_run(
 
 def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Chain | None:
     """The chain that a backfill continues; Conflict in a circle, which it would multiply."""
-    if (found := _cause(service, caller)) is None:
+    if (cause := _cause(service, caller)) is None:
         return None
-    chain = _chain_of_run(found[0])
+    chain = _chain_of_run(cause[0])
     if chain.leads_through(schedule_id):
         raise Conflict(f"it is not run: {CIRCLE}, and a run of a circle cannot request several")
     return chain

@@ -133,8 +133,8 @@ def _check_upstreams(service: Service, caller: Caller, declaration: Declaration,
     if not caller.sees_own_only or (stored is not None and stored.declaration.depends_on == declaration.depends_on):
         return
     for index, dependency in enumerate(declaration.depends_on):
-        found = service.store.find(caller.owner.tenant, dependency.schedule_id)
-        if found is not None and not caller.sees(found.schedule):
+        upstream = service.store.find(caller.owner.tenant, dependency.schedule_id)
+        if upstream is not None and not caller.sees(upstream.schedule):
             message = f"there is no schedule {dependency.schedule_id!r}"
             raise InvalidSchedule(message, field=f"depends_on[{index}].schedule_id")
 

@@ -138,10 +138,10 @@ def content(service: Service, caller: Caller, upload_id: object) -> tuple[Upload
     """Get an upload, and its file open for reading."""
     checked = _checked_id(OneUpload.read({"upload_id": upload_id}).upload_id)
     uploads = uploads_of(service)
-    found = uploads.find(caller.owner.tenant, checked)
-    if found is None:
+    upload = uploads.find(caller.owner.tenant, checked)
+    if upload is None:
         raise _unknown(checked)
-    return found, uploads.open(caller.owner.tenant, found)
+    return upload, uploads.open(caller.owner.tenant, upload)
 
 
 def _checked_id(given: str) -> str:

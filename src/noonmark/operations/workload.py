@@ -30,10 +30,10 @@ def get_workload(service: Service, caller: Caller, arguments: WorkloadQuery) -> 
     """
     store, tenant = service.store, caller.owner.tenant
     now = store.clock()
-    found = store.workload(now=now, limit=arguments.limit, tenant=tenant)
+    workload = store.workload(now=now, limit=arguments.limit, tenant=tenant)
     user = caller.owner.user if caller.sees_own_only else None
-    wanted = OccurrenceFilter(phases=FAILURES, user=user, since=now - LATELY)
-    failed = store.search(tenant, wanted, arguments.limit)
+    failures = OccurrenceFilter(phases=FAILURES, user=user, since=now - LATELY)
+    failed = store.search(tenant, failures, arguments.limit)
     schedules = ScheduleReader(service)
 
     def group(part: OccurrenceGroup) -> dict[str, Any]:
@@ -44,13 +44,13 @@ def get_workload(service: Service, caller: Caller, arguments: WorkloadQuery) -> 
             count = len(rows)
         return {"count": count, "is_complete": is_complete, "occurrences": schedules.documents(rows)}
 
-    running = [row for row in found.running.occurrences if _is_seen(caller, schedules.of(row))]
+    running = [row for row in workload.running.occurrences if _is_seen(caller, schedules.of(row))]
     return {
-        "running": group(found.running),
-        "due": group(found.due),
-        "waiting": group(found.waiting),
-        "upcoming": group(found.upcoming),
-        "overdue": group(found.overdue),
+        "running": group(workload.running),
+        "due": group(workload.due),
+        "waiting": group(workload.waiting),
+        "upcoming": group(workload.upcoming),
+        "overdue": group(workload.overdue),
         "failed": schedules.documents(failed.occurrences),
         "runs": [run for row in running if (run := _open_run(service, row)) is not None],
     }
@@ -63,5 +63,5 @@ def _is_seen(caller: Caller, schedule: Schedule | None) -> bool:
 
 def _open_run(service: Service, row: Occurrence) -> dict[str, Any] | None:
     """The run in progress, for its progress; without its output, which may be large."""
-    found = service.store.run(run_id(row)) if row.phase is Phase.DISPATCHING else None
-    return None if found is None else run_document(found[1], row.schedule_id) | {"result": None}
+    run = service.store.run(run_id(row)) if row.phase is Phase.DISPATCHING else None
+    return None if run is None else run_document(run[1], row.schedule_id) | {"result": None}

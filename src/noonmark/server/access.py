@@ -180,9 +180,9 @@ class Access:
     def _receiver(self, path: str, body: bytes) -> Caller:
         if self._is_open():
             return LOCAL
-        token, found = _token_in(body), _CALLBACK.fullmatch(path)
+        token, match = _token_in(body), _CALLBACK.fullmatch(path)
         store = self._service.store
-        occurrence = None if found is None or token is None else store.occurrence(found[1])
+        occurrence = None if match is None or token is None else store.occurrence(match[1])
         snapshot = None if occurrence is None else store.snapshot(occurrence.uid)
         if token is not None and occurrence is not None and snapshot is not None:
             keys = token_keys(self._service.keys, store.own_key())
@@ -225,8 +225,8 @@ def _credential(request: Request) -> str | None:
     given = request.headers.getlist("authorization")
     if not given:
         return None
-    found = _BEARER.fullmatch(given[0]) if len(given) == 1 and len(given[0]) <= MAX_CREDENTIAL else None
-    return "" if found is None else found[1]
+    match = _BEARER.fullmatch(given[0]) if len(given) == 1 and len(given[0]) <= MAX_CREDENTIAL else None
+    return "" if match is None else match[1]
 
 
 def _token_in(body: bytes) -> str | None:

@@ -75,11 +75,11 @@ def number(low: float, high: float) -> Callable[[object], float]:
 
     def read(value: object) -> float:
         try:
-            found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+            parsed = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
         except (ValueError, OverflowError):
-            found = math.nan
-        if low <= found <= high:
-            return found
+            parsed = math.nan
+        if low <= parsed <= high:
+            return parsed
         raise ValueError(_message(f"a number from {low:,g} to {high:,g}", value))
 
     return read
@@ -202,13 +202,13 @@ def names_by_tenant(value: object) -> dict[str, frozenset[str]]:
         value = dict(_names_of_tenant(part, allowed) for part in value.split(";") if part.strip())
     if not isinstance(value, Mapping):
         raise ValueError(_message(allowed, value))
-    found = {}
+    by_tenant = {}
     for tenant, names in value.items():
         try:
-            found[tenant_or_all(tenant)] = frozenset(_list(names, _ANY_NAME, allowed))
+            by_tenant[tenant_or_all(tenant)] = frozenset(_list(names, _ANY_NAME, allowed))
         except ValueError:
             raise ValueError(_message(allowed, f"{tenant}={names}")) from None
-    return found
+    return by_tenant
 
 
 def _names_of_tenant(part: str, allowed: str) -> tuple[str, str]:
@@ -227,18 +227,18 @@ def counts_by_tenant(value: object) -> dict[str, int]:
             value = ",".join(str(one) for one in value)
         if isinstance(value, str) and "=" in value:
             value = {name.strip(): count for name, _, count in (part.partition("=") for part in value.split(","))}
-        found = value if isinstance(value, Mapping) else {EVERY_TENANT: value}
-        return {tenant_or_all(tenant): read(count) for tenant, count in found.items()}
+        counts = value if isinstance(value, Mapping) else {EVERY_TENANT: value}
+        return {tenant_or_all(tenant): read(count) for tenant, count in counts.items()}
     except ValueError:
         raise ValueError(_message(allowed, value)) from None
 
 
 def duration(value: object) -> int:
     """A length of time, in microseconds."""
-    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(_message("a length of time such as 30s, 5m or 1h", value))
-    return int(found[1]) * _LENGTHS[found[2]] * SECOND
+    return int(match[1]) * _LENGTHS[match[2]] * SECOND
 
 
 def rate(value: object) -> str:
@@ -253,13 +253,13 @@ def functions(value: object) -> dict[str, str]:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, list | tuple):
-        value = {name.strip(): found.strip() for name, _, found in (str(each).partition("=") for each in value)}
+        value = {name.strip(): reference.strip() for name, _, reference in (str(each).partition("=") for each in value)}
     if not isinstance(value, Mapping):
         raise ValueError(_message(allowed, value))
-    for name, found in value.items():
+    for name, reference in value.items():
         is_valid_name = isinstance(name, str) and 0 < len(name) <= 500 and name.isprintable()
-        if not is_valid_name or not isinstance(found, str) or not _REFERENCE.fullmatch(found):
-            raise ValueError(_message(allowed, f"{name}={found}"))
+        if not is_valid_name or not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
+            raise ValueError(_message(allowed, f"{name}={reference}"))
     return dict(value)
 
 
@@ -618,7 +618,7 @@ def setting_conflicts(settings: Settings, *, max_connections: int) -> list[Confl
 
     `max_connections` is what the process can really have open.
     """
-    found = {
+    conflicts = {
         f"max_upload_bytes ({settings.max_upload_bytes:,}) is larger than upload_quota_bytes"
         f" ({settings.upload_quota_bytes:,}), so no file of that size fits": (
             settings.max_upload_bytes > settings.upload_quota_bytes,
@@ -654,7 +654,7 @@ def setting_conflicts(settings: Settings, *, max_connections: int) -> list[Confl
             "Turn reload off",
         ),
     }
-    return [Conflict(sentence=sentence, advice=advice) for sentence, (holds, advice) in found.items() if holds]
+    return [Conflict(sentence=sentence, advice=advice) for sentence, (holds, advice) in conflicts.items() if holds]
 
 
 DEFAULT_FILE = "noonmark.toml"

@@ -228,8 +228,8 @@ def _documented(route: Route) -> DocumentedRoute:
 
 def _schema_of(arguments: type[Arguments] | None, name: str) -> Mapping[str, Any]:
     """The schema of an argument; empty if there is none, or it is not a plain value."""
-    found = None if arguments is None else arguments.fields().get(name)
-    schema = found.kind.schema if found is not None and isinstance(found.kind, FieldKind) else {}
+    field = None if arguments is None else arguments.fields().get(name)
+    schema = field.kind.schema if field is not None and isinstance(field.kind, FieldKind) else {}
     return schema if "type" in schema else {}
 
 
@@ -478,7 +478,7 @@ def _operation(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, An
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Refused{status}"})
     if route.path == "/health/ready":
         responses["503"] = answer
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
         "tags": [route.tag],
@@ -488,8 +488,8 @@ def _operation(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, An
         "security": [] if route.is_public else [{SCHEME: [] if route.scope is None else [str(route.scope)]}],
     }
     if route.bodies or route.content:
-        found["requestBody"] = _body(route, registry)
-    return found
+        document["requestBody"] = _body(route, registry)
+    return document
 
 
 def _answer(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
@@ -530,7 +530,7 @@ def _path_names(route: DocumentedRoute) -> list[str]:
 
 
 def _parameters(route: DocumentedRoute) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": dict(_schema_of(route.arguments, name) or ID)}
         for name in _path_names(route)
     ]
@@ -538,11 +538,11 @@ def _parameters(route: DocumentedRoute) -> list[dict[str, Any]]:
         schema = dict(SCHEMAS[kind])
         if kind is not Kind.SEVERAL:
             schema |= _schema_of(route.arguments, name)
-        found.append({"name": name, "in": "query", "required": name in route.required, "schema": schema})
+        parameters.append({"name": name, "in": "query", "required": name in route.required, "schema": schema})
     if route.longest_key:
         schema = {"type": "string", "minLength": 1, "maxLength": route.longest_key}
-        found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})
+        parameters.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})
     if route.is_conditional:
         schema = {"type": "string", "pattern": '^("[0-9]{1,9}(-[0-9A-Z.:-]{1,40})?"|[*])$'}
-        found.append({"name": "If-Match", "in": "header", "required": False, "schema": schema})
-    return found
+        parameters.append({"name": "If-Match", "in": "header", "required": False, "schema": schema})
+    return parameters

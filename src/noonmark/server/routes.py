@@ -64,14 +64,14 @@ def _route(operation: Operation, route: str) -> Route:
 
 def _query(operation: Operation, path: str) -> dict[str, Kind]:
     """The arguments that a query can give: all but those in the path, and objects."""
-    found: dict[str, Kind] = {}
+    kinds: dict[str, Kind] = {}
     for name, argument in operation.arguments.fields().items():
         schema = argument.kind.schema if isinstance(argument.kind, fields.Kind) else {"type": "object"}
         if f"{{{name}}}" not in path and schema.get("type") != "object":
-            found[name] = _kind(name, schema)
-    if "owner" in found:
-        found["user_id"] = Kind.TEXT
-    return found
+            kinds[name] = _kind(name, schema)
+    if "owner" in kinds:
+        kinds["user_id"] = Kind.TEXT
+    return kinds
 
 
 def _kind(name: str, schema: Mapping[str, Any]) -> Kind:
@@ -89,8 +89,8 @@ ROUTES: tuple[Route, ...] = tuple(route for operation in OPERATIONS.values() for
 
 def handlers() -> dict[tuple[str, str], Handler]:
     """The handler of every canonical route, by its method and path."""
-    found: dict[tuple[str, str], Handler] = {(route.method, route.path): partial(handle, route) for route in ROUTES}
-    return found | {("GET", OUTPUT): _output}
+    canonical: dict[tuple[str, str], Handler] = {(route.method, route.path): partial(handle, route) for route in ROUTES}
+    return canonical | {("GET", OUTPUT): _output}
 
 
 def _output(request: ApiRequest) -> ApiResponse:

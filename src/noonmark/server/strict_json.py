@@ -75,9 +75,9 @@ class _ParserHooks:
         return _Rejected(message, key)
 
     def members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Rejected:
-        found = dict(pairs)
-        if len(found) == len(pairs):
-            return found
+        members = dict(pairs)
+        if len(members) == len(pairs):
+            return members
         keys = Counter(key for key, _ in pairs)
         return self._reject("is given twice in the same object", keys.most_common(1)[0][0])
 
@@ -108,9 +108,9 @@ def _is_deep(value: object) -> bool:
 
 def _check(value: object, *, repeats: bool) -> None:
     """Raise for the first problem anywhere inside. Nothing here recurses."""
-    if (found := _first_problem(value)) is None:
+    if (problem := _first_problem(value)) is None:
         return
-    message, path, key = found
+    message, path, key = problem
     if not repeats:
         raise InvalidRequest(f"something in the body {message}; its content is not quoted here, as it may be secret")
     raise InvalidRequest(message if key is None else f"has a key, {shown(key)}, that {message}", field=str(path))

@@ -78,10 +78,10 @@ def read_keys(text: str) -> tuple[VerificationKey, ...]:
         return (VerificationKey(None, "HS256", secret),)
     try:
         with Path(text).open("rb") as stream:
-            found = json.loads(stream.read(MAX_FILE))
+            document = json.loads(stream.read(MAX_FILE))
     except (OSError, ValueError):
         raise ValueError(f"must be a file with a JSON Web Key Set, or {SECRET_PREFIX} and a secret") from None
-    entries = found.get("keys") if isinstance(found, dict) else None
+    entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise ValueError('the file of keys must have a list of them, as {"keys": [..]}')
     keys = tuple(_key(number, entry) for number, entry in enumerate(entries))
@@ -199,20 +199,20 @@ class TokenVerifier:
         if self._settings.keys.startswith(SECRET_PREFIX):
             return None
         try:
-            found = Path(self._settings.keys).stat()
+            status = Path(self._settings.keys).stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ino
+        return status.st_mtime_ns, status.st_ino
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - JSON
     """A claim by its name, or by a path with dots into objects."""
     if path in claims:
         return claims[path]
-    found: Any = claims
+    value: Any = claims
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _scopes(value: object) -> list[Scope]:

@@ -45,10 +45,10 @@ def has_inherited(path: str) -> bool:
     if not _inherited:
         return False
     with suppress(OSError):
-        wanted = _identity(os.stat(path))  # noqa: PTH116 - as it was written
-        for descriptor in [one for one, file in _inherited.items() if file == wanted]:
+        identity = _identity(os.stat(path))  # noqa: PTH116 - as it was written
+        for descriptor in [one for one, file in _inherited.items() if file == identity]:
             with suppress(OSError):
-                if _identity(os.fstat(descriptor)) == wanted:
+                if _identity(os.fstat(descriptor)) == identity:
                     return True
             del _inherited[descriptor]
     return False
@@ -56,14 +56,14 @@ def has_inherited(path: str) -> bool:
 
 def _open_files() -> dict[int, tuple[int, int]]:
     """The regular files that are open in this process; none where the system does not say."""
-    found = {}
+    files = {}
     with suppress(OSError):
         for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - it may be closed again by now
             with suppress(OSError, ValueError):
                 described = os.fstat(int(name))
                 if stat.S_ISREG(described.st_mode):
-                    found[int(name)] = _identity(described)
-    return found
+                    files[int(name)] = _identity(described)
+    return files
 
 
 def _identity(described: os.stat_result) -> tuple[int, int]:

@@ -42,9 +42,9 @@ class SecretResolver:
     def headers(self, tenant: str, secret_headers: Mapping[str, str], url: Url) -> dict[str, str]:
         """Return the values of headers, each from the secret that it names; ValueError if one cannot be sent there."""
         names = set(secret_headers.values())
-        found = {secret.name: secret for secret in self._store.find_secrets(tenant, names)}
+        secrets = {secret.name: secret for secret in self._store.find_secrets(tenant, names)}
         return {
-            header: self._value(tenant, header, name, found.get(name), url) for header, name in secret_headers.items()
+            header: self._value(tenant, header, name, secrets.get(name), url) for header, name in secret_headers.items()
         }
 
     def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: Url) -> str:

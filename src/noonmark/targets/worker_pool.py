@@ -106,20 +106,20 @@ class WorkerPool:
             self._timer_wakeup.notify_all()
 
     def _run_timer(self) -> None:
-        taken, called, wanted, check_at = 0, 0, 1, 0
+        taken, called, wakes, check_at = 0, 0, 1, 0
         with self._lock:
             while not self._closed:
                 now = self._now()
                 self._expire(now)
                 pause = self._pause(now)
                 if pause != 0:
-                    taken, called, wanted, check_at = self._taken, 0, 1, now
+                    taken, called, wakes, check_at = self._taken, 0, 1, now
                 elif now >= check_at:
                     # Workers that took one assignment each are busy with it; others will take the rest.
                     are_busy = self._taken - taken <= called
-                    called = self._wake_workers(wanted) if are_busy else 0
-                    taken, check_at = self._taken, now + self._patience(is_first=wanted == 1 or not are_busy)
-                    wanted = min(2 * wanted, self._limit) if are_busy else 1
+                    called = self._wake_workers(wakes) if are_busy else 0
+                    taken, check_at = self._taken, now + self._patience(is_first=wakes == 1 or not are_busy)
+                    wakes = min(2 * wakes, self._limit) if are_busy else 1
                 self._timer_polls = pause == 0
                 if self._timer_polls:
                     pause = check_at - now
@@ -137,18 +137,18 @@ class WorkerPool:
         times = [time for time in (begins, ends) if time is not None]
         return max(0, min(times) - now) if times else None
 
-    def _wake_workers(self, wanted: int) -> int:
+    def _wake_workers(self, count: int) -> int:
         """Wake this many workers, and add threads where too few are idle. Returns how many were woken or added."""
-        wanted = min(wanted, len(self._queue))
-        self._available.notify(min(wanted, self._idle))
+        count = min(count, len(self._queue))
+        self._available.notify(min(count, self._idle))
         # Abandoned threads are replaced, up to twice the limit in all.
         room = min(self._limit - self._threads, 2 * self._limit - self._threads - len(self._abandoned))
-        missing = max(0, min(wanted - self._idle, room))
+        missing = max(0, min(count - self._idle, room))
         with suppress(RuntimeError):  # the system has no more threads; the existing ones must suffice
             for _ in range(missing):
                 self._start_thread(self._run_worker, "noonmark-worker")
                 self._threads += 1
-        return wanted
+        return count
 
     def _start_thread(self, run: Callable[[], None], name: str) -> threading.Thread:
         thread = threading.Thread(target=run, name=name, daemon=True)

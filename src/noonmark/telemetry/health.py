@@ -97,12 +97,12 @@ class Health:
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Return whether the process can do its work, and its problems. Waits for the store up to `STORE_TIMEOUT`."""
-        found = self._probe.read()
-        nodes, waiting = ([], 0) if found is None else found
+        status = self._probe.read()
+        nodes, waiting = ([], 0) if status is None else status
         worker = self._snapshot()
         leader = worker.leader or next((node.name for node in nodes if node.is_leader), None)
         problems = {
-            "store": f"the store does not answer: {self._probe.problem}" if found is None else "",
+            "store": f"the store does not answer: {self._probe.problem}" if status is None else "",
             "driver": "the worker has ended" if worker.is_wanted and not worker.is_running else "",
             # Without its own worker, it can serve callers while there is no leader.
             "leader": "there is no leader" if worker.is_wanted and leader is None else "",
@@ -191,9 +191,9 @@ class CachedProbe(Generic[T]):
         last, now = self._last, self._monotonic()
         if last is not None and now - last[0] < self._lifetime:
             return last[1]
-        found = self._probe.read()
-        self._last = (self._monotonic(), found)
-        return found
+        value = self._probe.read()
+        self._last = (self._monotonic(), value)
+        return value
 
 
 class _Answer(Generic[T]):

@@ -102,14 +102,14 @@ class ScheduleTimesReader:
 
     def read(self) -> LabelledSchedules:
         """Return the times of all schedules with the label, up to the limit."""
-        wanted = ScheduleFilter(labels=dict([METRICS_LABEL]))
+        labelled = ScheduleFilter(labels=dict([METRICS_LABEL]))
         page: list[StoredSchedule] = []
         total = 0
         for tenant in self._store.tenants(MAX_TENANTS):
             room = MAX_SCHEDULES - len(page)
-            found = self._store.schedules(tenant, limit=room, wanted=wanted) if room else []
-            page += found
-            total += self._store.count_schedules(tenant, wanted) if len(found) == room else len(found)
+            schedules = self._store.schedules(tenant, limit=room, wanted=labelled) if room else []
+            page += schedules
+            total += self._store.count_schedules(tenant, labelled) if len(schedules) == room else len(schedules)
         known, now = self._ends, self._store.clock()
         ends = {one.schedule.uid: self._last_ends(one, known.get(one.schedule.uid, _NONE)) for one in page}
         self._ends = ends
@@ -389,7 +389,7 @@ class Metrics:
 
     def _collect_schedules(self) -> Iterator[Metric]:
         """Yield the times of the schedules that have metrics of their own; none while the store does not answer."""
-        found = LabelledSchedules() if self._schedules is None else self._schedules()
+        schedules = LabelledSchedules() if self._schedules is None else self._schedules()
         success, failure, next_fire = (
             GaugeMetricFamily(
                 f"noonmark_schedule_{name}_timestamp_seconds", help_text, labels=["tenant", "schedule_id", "name"]
@@ -399,9 +399,9 @@ class Metrics:
         left_out = GaugeMetricFamily(
             "noonmark_schedules_without_metrics", "Schedules with the label for metrics that are beyond the limit."
         )
-        if found is not None:
-            left_out.add_metric([], found.left_out)
-            for schedule in found.times:
+        if schedules is not None:
+            left_out.add_metric([], schedules.left_out)
+            for schedule in schedules.times:
                 labels = [schedule.tenant, schedule.schedule_id, schedule.name]
                 times = (
                     (success, schedule.last_success),

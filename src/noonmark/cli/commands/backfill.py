@@ -20,8 +20,8 @@ def list_backfills(schedule_id: ScheduleId, /, *, connection: Connection = Conne
     if connection.as_json:
         print_json(answer)
         return
-    for one in answer["backfills"]:
-        print_line(_summary(one))
+    for backfill in answer["backfills"]:
+        print_line(_summary(backfill))
     if not answer["backfills"]:
         print_line("No backfills.")
 

@@ -196,11 +196,11 @@ def _check(remote: Remote, changes: Changes) -> Checks:
             if error.field != "--store":  # the file of a new store
                 raise
             return checks
-        for step, found in zip(steps, answer["checks"], strict=True):
-            if found["warnings"]:
-                checks.warnings[step.schedule_id] = found["warnings"]
+        for step, check in zip(steps, answer["checks"], strict=True):
+            if check["warnings"]:
+                checks.warnings[step.schedule_id] = check["warnings"]
             if step.index is not None:
-                problems = [Problem(one["field"], one["detail"], one["code"]) for one in found["problems"]]
+                problems = [Problem(one["field"], one["detail"], one["code"]) for one in check["problems"]]
                 checks.problems.extend((step.index, problem) for problem in problems)
     return checks
 
@@ -262,31 +262,31 @@ def _read_stored(remote: Remote, desired: Iterable[Desired], owners: Iterable[st
         if error.field != "--store":  # the file of a new store
             raise
     absent: set[str] = set()
-    wanted = [each for one in desired for each in (*_id(one), *upstream_ids(one.document))]
-    wanted += [each for one in stored.values() for each in upstream_ids(one.document)]
-    while wanted:
-        schedule_id = wanted.pop()
+    missing_ids = [each for one in desired for each in (*_id(one), *upstream_ids(one.document))]
+    missing_ids += [each for one in stored.values() for each in upstream_ids(one.document)]
+    while missing_ids:
+        schedule_id = missing_ids.pop()
         if schedule_id in stored or schedule_id in absent:
             continue
         try:
-            found = _stored(remote.call("schedule/get", {"schedule_id": schedule_id}))
+            schedule = _stored(remote.call("schedule/get", {"schedule_id": schedule_id}))
         except NotFound:
             absent.add(schedule_id)
             continue
-        stored[schedule_id] = found
-        wanted += upstream_ids(found.document)
+        stored[schedule_id] = schedule
+        missing_ids += upstream_ids(schedule.document)
     return stored
 
 
 def _list(remote: Remote, arguments: dict[str, Any]) -> list[Stored]:
     """Every schedule that matches."""
-    found: list[Stored] = []
+    schedules: list[Stored] = []
     page = {**arguments, "limit": MAX_PAGE}
     while True:
         answer = remote.call("schedule/list", page)
-        found += [_stored(document) for document in answer["schedules"]]
+        schedules += [_stored(document) for document in answer["schedules"]]
         if answer["next_cursor"] is None:
-            return found
+            return schedules
         page["cursor"] = answer["next_cursor"]
 
 
@@ -363,8 +363,8 @@ def export(
     if not completed:
         arguments["phase"] = [str(phase) for phase in EXPORTED]
     with connect(connection) as remote:
-        found = _list(remote, arguments)
-    write_file(found, as_json=connection.as_json or file_format == "json")
+        schedules = _list(remote, arguments)
+    write_file(schedules, as_json=connection.as_json or file_format == "json")
 
 
 def write_file(stored: list[Stored], *, as_json: bool) -> None:

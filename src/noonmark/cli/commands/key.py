@@ -41,9 +41,9 @@ def create_key(  # noqa: PLR0913 - as the operation
 
     The first key is made with --store, --tenant '*' and --scopes admin. From then on every call needs a key.
     """
-    asked = present(scopes=scopes, tenant=tenant, user=user, name=name, agent=agent or None)
+    request = present(scopes=scopes, tenant=tenant, user=user, name=name, agent=agent or None)
     with connect(connection) as remote:
-        answer = remote.call("key/create", asked | _lifetime(expires))
+        answer = remote.call("key/create", request | _lifetime(expires))
     _print_new(answer, connection)
 
 
@@ -83,11 +83,11 @@ def rotate_key(
     connection: Connection = Connection(),
 ) -> None:
     """Replace an API key by a new one on the same terms, and print it; it is not shown again."""
-    asked = present(key_id=_id(key_id), reason=reason)
+    request = present(key_id=_id(key_id), reason=reason)
     if grace is not None:
-        asked["grace_seconds"] = parse_duration(grace, field="--grace")
+        request["grace_seconds"] = parse_duration(grace, field="--grace")
     with connect(connection) as remote:
-        answer = remote.call("key/rotate", asked | _lifetime(expires))
+        answer = remote.call("key/rotate", request | _lifetime(expires))
     _print_new(answer, connection)
 
 
@@ -108,9 +108,9 @@ def limits(*, connection: Connection = Connection()) -> None:
     if connection.as_json or not answer["limits"]:
         print_answer(answer, "There are no limits.", as_json=connection.as_json)
         return
-    for one in answer["limits"]:
-        used = "" if one["used"] is None else f", {one['used']:,} used"
-        print_line(f"{one['name']} per {one['scope']}: {one['value']:,}{used}")
+    for limit in answer["limits"]:
+        used = "" if limit["used"] is None else f", {limit['used']:,} used"
+        print_line(f"{limit['name']} per {limit['scope']}: {limit['value']:,}{used}")
 
 
 def login(*, connection: Connection = Connection()) -> None:

@@ -88,10 +88,10 @@ def redrive(
     arguments = filters(selection)
     if bool(occurrence_ids) == bool(arguments):
         raise InvalidRequest("give the ids of occurrences, or a selection such as --since 1d")
-    asked = [{"occurrence_id": one} for one in occurrence_ids] or [arguments | {"limit": limit}]
+    selections = [{"occurrence_id": one} for one in occurrence_ids] or [arguments | {"limit": limit}]
     with connect(connection) as remote:
         more = present(dry_run=dry_run or None, comment=comment)
-        answers = [remote.call("occurrence/redrive", one | more) for one in asked]
+        answers = [remote.call("occurrence/redrive", one | more) for one in selections]
     answer = {
         "count": sum(one["count"] for one in answers),
         "occurrences": [row for one in answers for row in one["occurrences"]],

@@ -102,10 +102,10 @@ def build_document(
     """The document of a new schedule: the given one, with what the options say."""
     document = given | policy_document(policies, given)
     document |= present(trigger=trigger_document(trigger, given.get("trigger")))
-    found = target_document(target, bundle, given.get("target"), is_given=True)
-    if found is None:
+    target_settings = target_document(target, bundle, given.get("target"), is_given=True)
+    if target_settings is None:
         raise InvalidRequest(f"a schedule needs a target: give {TARGET_OPTIONS}")
-    return document | {"target": found}
+    return document | {"target": target_settings}
 
 
 def trigger_type(document: dict[str, Any]) -> object:

@@ -141,10 +141,10 @@ def _count(group: Mapping[str, Any]) -> str:
     return f"{group['count']:,}" + ("" if group["is_complete"] else "+")
 
 
-def _shares(wanted: Sequence[int], room: int) -> list[int]:
+def _shares(heights: Sequence[int], room: int) -> list[int]:
     """How many rows each section shows: a few of each, then more of the first ones."""
-    shares = [min(count, MIN_ROWS) for count in wanted]
-    for place, count in enumerate(wanted):
+    shares = [min(count, MIN_ROWS) for count in heights]
+    for place, count in enumerate(heights):
         shares[place] += max(0, min(count - shares[place], room - sum(shares)))
     return shares
 

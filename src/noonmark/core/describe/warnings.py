@@ -36,20 +36,20 @@ STEPPED = {
 
 def find_warnings(trigger: Trigger, since: Micros, *, is_present: bool) -> list[str]:
     """One sentence per trap, none for most triggers; dates within a year of `since`, which may not be the present."""
-    found: list[str] = []
+    warnings: list[str] = []
     if isinstance(trigger, CronTrigger):
         for text, expression in zip(trigger.expressions, trigger.parsed, strict=True):
-            found += _day_field_traps(text, expression)
-            found += _step_traps(expression)
+            warnings += _day_field_traps(text, expression)
+            warnings += _step_traps(expression)
         if not trigger.key and any(expression.hashed for expression in trigger.parsed):
-            found.append("H has no key to hash, so every trigger without one lands on the same time")
+            warnings.append("H has no key to hash, so every trigger without one lands on the same time")
     if isinstance(trigger, CronTrigger | CalendarTrigger):
-        found += [
+        warnings += [
             f"{'on' if is_present else 'on days such as'} {trap}" for trap in _gap_traps(trigger, since // SECOND)
         ]
     if isinstance(trigger, EventTrigger):
-        found += [trap for one in trigger.event_types if (trap := _fact_trap(one)) is not None]
-    return list(dict.fromkeys(found))
+        warnings += [trap for one in trigger.event_types if (trap := _fact_trap(one)) is not None]
+    return list(dict.fromkeys(warnings))
 
 
 def _fact_trap(event_type: str) -> str | None:
@@ -95,15 +95,15 @@ def _step_trap(field: Field, part: str) -> str | None:
 
 
 def _gap_traps(trigger: CronTrigger | CalendarTrigger, since: int) -> list[str]:
-    found: list[str] = []
+    warnings: list[str] = []
     zone = load_zone(trigger.timezone)
     second, until = since, min(since + YEAR_SECONDS, MAX_INSTANT // SECOND - DAY_SECONDS)
     while second < until:
         segment = zone.segment_at(second)
         if segment.gap and segment.start >= since and trigger.within_bounds(segment.start * SECOND):
-            found += _fixed_trap(trigger, segment) + _wildcard_trap(trigger, segment)
+            warnings += _fixed_trap(trigger, segment) + _wildcard_trap(trigger, segment)
         second = segment.end
-    return found
+    return warnings
 
 
 def _fixed_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> list[str]:
@@ -138,12 +138,12 @@ def _wildcard_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> 
 
 def _matches(rule: TimesOnDays, low: int, high: int) -> list[int]:
     """The first few wall-clock times that a rule names in a stretch."""
-    found: list[int] = []
+    matches: list[int] = []
     wall = rule.at_or_after(low)
-    while wall is not None and wall < high and len(found) <= MAX_TIMES:
-        found.append(wall)
+    while wall is not None and wall < high and len(matches) <= MAX_TIMES:
+        matches.append(wall)
         wall = rule.at_or_after(wall + 1)
-    return found
+    return matches
 
 
 def _gone(trigger: CronTrigger | CalendarTrigger, segment: Segment, lost: list[int]) -> str:

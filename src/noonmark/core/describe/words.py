@@ -36,8 +36,8 @@ def filter_words(filters: dict[str, Any]) -> str:
 
 def unmet_words(unmet: Unmet) -> str:
     """Which filter an event does not pass, and what the event has there."""
-    found = "there is none" if unmet.is_missing else f"it is {_shown(unmet.found)}"
-    return f"{printable(unmet.key)}: {found}, and the filter wants that it {_condition(unmet.condition)}"
+    actual = "there is none" if unmet.is_missing else f"it is {_shown(unmet.found)}"
+    return f"{printable(unmet.key)}: {actual}, and the filter wants that it {_condition(unmet.condition)}"
 
 
 def _condition(value: object) -> str:
@@ -61,16 +61,16 @@ def _shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-def mismatch(wanted: EventTrigger | Matcher, event: Event) -> str | None:
+def mismatch(condition: EventTrigger | Matcher, event: Event) -> str | None:
     """Why an event does not match a trigger or filters; None if it does."""
-    if isinstance(wanted, Matcher):
-        unmet = wanted.unmet(event.payload, event_type=event.event_type, source=event.source)
-    elif event.event_type not in wanted.event_types:
-        return f"event_type: it is {event.event_type}, and the trigger wants {' or '.join(wanted.event_types)}"
-    elif not wanted.within_bounds(event.emitted):
+    if isinstance(condition, Matcher):
+        unmet = condition.unmet(event.payload, event_type=event.event_type, source=event.source)
+    elif event.event_type not in condition.event_types:
+        return f"event_type: it is {event.event_type}, and the trigger wants {' or '.join(condition.event_types)}"
+    elif not condition.within_bounds(event.emitted):
         return "emitted_at: it is not between the start and the end of the trigger"
     else:
-        unmet = wanted.unmet(event.event_type, event.payload, source=event.source)
+        unmet = condition.unmet(event.event_type, event.payload, source=event.source)
     return None if unmet is None else unmet_words(unmet)
 
 

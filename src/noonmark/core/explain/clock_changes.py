@@ -37,10 +37,10 @@ class Hint:
 
 def at_fire(trigger: Trigger, nominal: Micros) -> Step:
     """What a change of the clock did to a time that the trigger names."""
-    found = _look(trigger, nominal)
-    if found is None:
+    change = _look(trigger, nominal)
+    if change is None:
         return NOTHING
-    trigger, second, segment = found
+    trigger, second, segment = change
     facts = _facts(trigger, second, segment)
     if second != segment.start or not segment.gap:
         return Step(rule=Rule.DST, decision=PASSES.get(segment.reading, "ordinary"), facts=facts)
@@ -55,10 +55,10 @@ def at_fire(trigger: Trigger, nominal: Micros) -> Step:
 
 def at_silence(trigger: Trigger, at: Micros) -> Hint | None:
     """Why nothing fires at an instant that the trigger does not name, if a change of the clock is the reason."""
-    found = _look(trigger, at)
-    if found is None or at % SECOND:
+    change = _look(trigger, at)
+    if change is None or at % SECOND:
         return None
-    trigger, second, segment = found
+    trigger, second, segment = change
     if second - segment.start < segment.gap:
         return _in_gap(trigger, second, segment)
     wall = second + segment.offset
@@ -110,12 +110,12 @@ def _matches(rule: TimesOnDays, wall: int) -> bool:
 def _swallowed(rule: TimesOnDays, segment: Segment) -> list[int]:
     """The first few times of a rule that the jump at the start of a segment left out."""
     resumed = segment.start + segment.offset
-    found: list[int] = []
+    swallowed: list[int] = []
     wall = rule.at_or_after(resumed - segment.gap)
-    while wall is not None and wall < resumed and len(found) < MAX_TIMES:
-        found.append(wall)
+    while wall is not None and wall < resumed and len(swallowed) < MAX_TIMES:
+        swallowed.append(wall)
         wall = rule.at_or_after(wall + 1)
-    return found
+    return swallowed
 
 
 def _facts(trigger: CronTrigger | CalendarTrigger, second: int, segment: Segment) -> Facts:

@@ -52,8 +52,8 @@ def filter_problems(filters: object) -> list[tuple[str, str]]:
     if problem is not None:
         alone = ((key_path(key), json_problem({key: value})) for key, value in filters.items())
         return [(path, own) for path, own in alone if own is not None] or [("", problem)]
-    found = (bad for key, value in filters.items() for bad in _condition_problems(key_path(key), value))
-    return list(islice(found, MAX_PROBLEMS))
+    problems = (bad for key, value in filters.items() for bad in _condition_problems(key_path(key), value))
+    return list(islice(problems, MAX_PROBLEMS))
 
 
 def compile_filters(filters: Mapping[str, Any]) -> Matcher:
@@ -105,10 +105,10 @@ class Matcher:
         """The first filter that does not hold for this event; None when all do. Never raises."""
         envelope = {"event_type": event_type, "source": source}
         for each in self.filters:
-            found = each.find(payload, envelope)
-            if not each.holds(found):
-                is_missing = found is MISSING
-                return Unmet(each.key, each.condition, None if is_missing else found, is_missing)
+            actual = each.find(payload, envelope)
+            if not each.holds(actual):
+                is_missing = actual is MISSING
+                return Unmet(each.key, each.condition, None if is_missing else actual, is_missing)
         return None
 
 
@@ -134,10 +134,10 @@ def _all_of(conditions: Sequence[Condition]) -> Condition:
     return conditions[0] if len(conditions) == 1 else lambda value: all(holds(value) for holds in conditions)
 
 
-def _any_of(wanted: Sequence[object]) -> Condition:
+def _any_of(values: Sequence[object]) -> Condition:
     # Scalars go into a set, so that a list of a thousand names costs one look-up an event.
-    scalars = frozenset(_scalar(member) for member in wanted if not isinstance(member, dict))
-    others = tuple(_condition(member) for member in wanted if isinstance(member, dict))
+    scalars = frozenset(_scalar(member) for member in values if not isinstance(member, dict))
+    others = tuple(_condition(member) for member in values if isinstance(member, dict))
     if not others:
         return lambda value: _scalar(value) in scalars
     return lambda value: _scalar(value) in scalars or any(holds(value) for holds in others)
@@ -162,9 +162,9 @@ def _scalar(value: object) -> tuple[str, object]:
     return (kind, value if kind else None)
 
 
-def _same(wanted: object, found: object) -> bool:
+def _same(expected: object, actual: object) -> bool:
     """Equality of JSON values. Never recurses, and never looks further than `wanted` reaches."""
-    pending = [(wanted, found)]
+    pending = [(expected, actual)]
     while pending:
         left, right = pending.pop()
         if isinstance(left, dict) and isinstance(right, dict):

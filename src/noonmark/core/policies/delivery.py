@@ -46,11 +46,11 @@ def patience(grace: Micros) -> Micros:
 
 def read_delivery(reader: Reader, field: str) -> Delivery:
     """Read the promise from a field; the default is at least once."""
-    found: Delivery = reader.choice(field, _DELIVERIES, Delivery.AT_LEAST_ONCE)
-    return found
+    delivery: Delivery = reader.choice(field, _DELIVERIES, Delivery.AT_LEAST_ONCE)
+    return delivery
 
 
 def read_missing_target(reader: Reader, field: str) -> MissingTargetPolicy:
     """Read the policy from a field; the default is `mark_misfired`."""
-    found: MissingTargetPolicy = reader.choice(field, _POLICIES, MissingTargetPolicy.MARK_MISFIRED)
-    return found
+    policy: MissingTargetPolicy = reader.choice(field, _POLICIES, MissingTargetPolicy.MARK_MISFIRED)
+    return policy

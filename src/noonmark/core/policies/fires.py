@@ -50,19 +50,19 @@ class Without:
 
     def next_micros(self, after: Micros) -> Micros | None:
         """The first fire strictly after an instant."""
-        found = self.fires.next_micros(after)
+        fire = self.fires.next_micros(after)
         for first, last in self.stretches:
-            if found is not None and first <= found <= last:
-                found = self.fires.next_micros(last)
-        return found
+            if fire is not None and first <= fire <= last:
+                fire = self.fires.next_micros(last)
+        return fire
 
     def previous_micros(self, before: Micros) -> Micros | None:
         """The last fire strictly before an instant."""
-        found = self.fires.previous_micros(before)
+        fire = self.fires.previous_micros(before)
         for first, last in reversed(self.stretches):
-            if found is not None and first <= found <= last:
-                found = self.fires.previous_micros(first)
-        return found
+            if fire is not None and first <= fire <= last:
+                fire = self.fires.previous_micros(first)
+        return fire
 
     def count_micros(self, after: Micros, until: Micros) -> int:
         """How many fires there are with after < fire <= until."""

@@ -118,7 +118,7 @@ def read_budget(reader: Reader, field: str) -> Budget | None:
 
 def read_dependencies(reader: Reader, field: str) -> tuple[Dependency, ...]:
     """The schedules in a field, each named once; at most 100."""
-    found: dict[str, Dependency] = {}
+    dependencies: dict[str, Dependency] = {}
     for index, entry in enumerate(reader.items(field, high=MAX_DEPENDENCIES)):
         upstream = reader.entry(f"{field}[{index}]", entry)
         if upstream is None:
@@ -127,10 +127,10 @@ def read_dependencies(reader: Reader, field: str) -> tuple[Dependency, ...]:
         require_success = upstream.boolean("require_success", default=True)
         upstream.close()
         if isinstance(schedule_id, str):  # else its problem is noted
-            if schedule_id in found:
+            if schedule_id in dependencies:
                 upstream.problem("schedule_id", "is named twice")
-            found[schedule_id] = Dependency(schedule_id=schedule_id, require_success=require_success)
-    return tuple(found.values())
+            dependencies[schedule_id] = Dependency(schedule_id=schedule_id, require_success=require_success)
+    return tuple(dependencies.values())
 
 
 def read_horizon(reader: Reader) -> Horizon:

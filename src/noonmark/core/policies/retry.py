@@ -124,10 +124,10 @@ def _exception_name(value: object) -> str:
 
 
 def _read_exceptions(settings: Reader, field: str) -> tuple[str, ...]:
-    found = settings.each(field, _exception_name, high=MAX_EXCEPTIONS)
+    exceptions = settings.each(field, _exception_name, high=MAX_EXCEPTIONS)
     if settings.raw(field) in ([], ()):
         settings.problem(field, "must name an exception; leave it out to retry whatever is raised")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(exceptions))
 
 
 def next_attempt(

@@ -173,13 +173,13 @@ def egress_policy(guard: Guard, allow_hosts: Iterable[str]) -> EgressPolicy:
 
 def open_place(written: str) -> tuple[str | Network, int | None]:
     """A host, all below one, an address or a network that is open, and its port if one is named; else a ValueError."""
-    found = _PLACE.fullmatch(written)
-    if found is None:
+    match = _PLACE.fullmatch(written)
+    if match is None:
         return ip_network(written, strict=False), None
-    place, port = found["address"] or found["host"], None if found["port"] is None else int(found["port"])
+    place, port = match["address"] or match["host"], None if match["port"] is None else int(match["port"])
     if port is not None and not 0 < port <= MAX_PORT:
         raise ValueError(f"{port} is not a port")
-    if found["address"] is not None or _NUMBER.fullmatch(place.rpartition(".")[2]):
+    if match["address"] is not None or _NUMBER.fullmatch(place.rpartition(".")[2]):
         return ip_network(place), port
     return _name(place), port
 

@@ -123,8 +123,8 @@ class HttpTarget:
         )
 
 
-def _is_among(status: int, wanted: tuple[int | str, ...]) -> bool:
-    return status in wanted or f"{status // 100}xx" in wanted
+def _is_among(status: int, statuses: tuple[int | str, ...]) -> bool:
+    return status in statuses or f"{status // 100}xx" in statuses
 
 
 def read_http(reader: Reader) -> HttpTarget:

@@ -55,8 +55,8 @@ def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - 
         # What stands between two placeholders: braces there begin one that does not end.
         if any("{{" in piece for piece in _PLACEHOLDER.split(text)[::2]):
             return "has {{ without its }}; a placeholder is written as {{payload.name}}"
-        for found in _PLACEHOLDER.finditer(text):
-            name = found[1].strip()
+        for match in _PLACEHOLDER.finditer(text):
+            name = match[1].strip()
             if name.partition(".")[0] == "event" and not has_event:
                 return f"asks for {{{{{name}}}}}, and only a schedule with an event trigger has an event"
     return None
@@ -147,8 +147,8 @@ def _within(value: Any, path: list[str]) -> Any:  # noqa: ANN401 - JSON
 
 
 def _known(name: str, *, repeats: bool) -> str:
-    found = name.strip()
-    if found in FACTS or found in ALIASES or _PATH.fullmatch(found):
-        return found
-    which = f" {shown(found)}" if repeats else ""
+    placeholder = name.strip()
+    if placeholder in FACTS or placeholder in ALIASES or _PATH.fullmatch(placeholder):
+        return placeholder
+    which = f" {shown(placeholder)}" if repeats else ""
     raise ValueError(f"has an unknown placeholder{which}; allowed are {_ALLOWED}")

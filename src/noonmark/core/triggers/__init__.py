@@ -33,14 +33,14 @@ __all__ = [
 def fires(trigger: Trigger, after: datetime, count: int) -> list[datetime]:
     """The next `count` nominal times strictly after an instant; fewer when the trigger ends."""
     count = _count_argument(count)
-    found: list[datetime] = []
+    times: list[datetime] = []
     instant: int | None = instant_argument("after", after)
     next_micros = trigger_argument(trigger).next_micros
-    while len(found) < count and instant is not None:
+    while len(times) < count and instant is not None:
         instant = next_micros(instant)
         if instant is not None:
-            found.append(from_micros(instant))
-    return found
+            times.append(from_micros(instant))
+    return times
 
 
 def _count_argument(value: object) -> int:

@@ -53,9 +53,11 @@ class CronTrigger(WallTrigger):
         zone = zone_argument(timezone)
         override = NO_OVERRIDE if dst is None else dst_argument(dst)
         # A key that nothing hashes is not part of the trigger's meaning.
-        kept = key if key and any(one.hashed for one in parsed) else ""
+        hash_key = key if key and any(one.hashed for one in parsed) else ""
         recurrence = Recurrence(zone, [(one.rule, override.over(one.dst)) for one in parsed])
-        self._set(expressions=texts, timezone=zone.name, dst=override, key=kept, parsed=parsed, _recurrence=recurrence)
+        self._set(
+            expressions=texts, timezone=zone.name, dst=override, key=hash_key, parsed=parsed, _recurrence=recurrence
+        )
         self._set_bounds(start_at, end_at, jitter_seconds)
         if start_at is not None or end_at is not None:
             self._require_a_fire()

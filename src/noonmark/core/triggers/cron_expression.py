@@ -243,22 +243,22 @@ class DayFields(NamedTuple):
             days |= 1 << _nearest_weekday(length, length, weekday)
         return days
 
-    def _by_weekday(self, length: int, weekday: int) -> int:
+    def _by_weekday(self, length: int, first_weekday: int) -> int:
         field = self.day_of_week
         week = 0
-        for wanted in field.values:
-            week |= 1 << wanted
-        days = week * ONCE_A_WEEK >> weekday << 1
-        for wanted in field.last_of:
-            days |= 1 << (length - (length - _first(wanted, weekday)) % DAYS_IN_WEEK)
-        for wanted, nth in field.nth:
-            days |= 1 << (_first(wanted, weekday) + (nth - 1) * DAYS_IN_WEEK)
+        for day in field.values:
+            week |= 1 << day
+        days = week * ONCE_A_WEEK >> first_weekday << 1
+        for day in field.last_of:
+            days |= 1 << (length - (length - _first(day, first_weekday)) % DAYS_IN_WEEK)
+        for day, nth in field.nth:
+            days |= 1 << (_first(day, first_weekday) + (nth - 1) * DAYS_IN_WEEK)
         return days
 
 
-def _first(wanted: int, weekday: int) -> int:
-    """The first such weekday of a month that begins on `weekday`."""
-    return (wanted - weekday) % DAYS_IN_WEEK + 1
+def _first(day: int, first_weekday: int) -> int:
+    """The first such weekday of a month that begins on `first_weekday`."""
+    return (day - first_weekday) % DAYS_IN_WEEK + 1
 
 
 def _nearest_weekday(day: int, length: int, weekday: int) -> int:
@@ -331,13 +331,13 @@ def _parse(text: str, key: str) -> Expression:
 
 def _field_problems(texts: tuple[str, ...], key: str) -> list[Problem]:
     """What is wrong with each field."""
-    found = []
+    problems = []
     for field, part in zip(FIELDS, texts, strict=True):
         try:
             field.words.get(part) or parse_field(field, part, key)
         except ValueError as error:
-            found.append(Problem("expression", str(error), InvalidTrigger.code))
-    return found
+            problems.append(Problem("expression", str(error), InvalidTrigger.code))
+    return problems
 
 
 def _split(text: str) -> tuple[str, ...]:

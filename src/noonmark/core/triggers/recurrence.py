@@ -213,12 +213,12 @@ class WallTrigger(Trigger):
         return True
 
     def _next(self, after: Micros) -> Micros | None:
-        found = self._recurrence.next_after(after // SECOND)
-        return None if found is None else found * SECOND
+        fire = self._recurrence.next_after(after // SECOND)
+        return None if fire is None else fire * SECOND
 
     def _previous(self, before: Micros) -> Micros | None:
-        found = self._recurrence.previous_before(-(-before // SECOND))
-        return None if found is None else found * SECOND
+        fire = self._recurrence.previous_before(-(-before // SECOND))
+        return None if fire is None else fire * SECOND
 
     def _count(self, after: Micros, until: Micros) -> int:
         return self._recurrence.count_between(after // SECOND, until // SECOND)

@@ -85,8 +85,10 @@ def _days(rules: Sequence[TimesOnDays], years: Sequence[int]) -> Iterator[tuple[
             first = date(year, month, 1).toordinal() - EPOCH_ORDINAL
             named = tuple(rule.days.month_of(first)[2] for rule in rules)
             if named not in sharing:
-                found = ((day, tuple(i for i, days in enumerate(named) if days >> day & 1)) for day in range(1, 32))
-                sharing[named] = [(day, places) for day, places in found if places]
+                fields_by_day = (
+                    (day, tuple(i for i, days in enumerate(named) if days >> day & 1)) for day in range(1, 32)
+                )
+                sharing[named] = [(day, places) for day, places in fields_by_day if places]
             for day, places in sharing[named]:
                 yield first + day - 1, places
 

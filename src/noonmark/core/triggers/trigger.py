@@ -57,13 +57,13 @@ class Trigger(ABC):
             after = to_micros(t)
         except ValueError as error:
             raise InvalidTrigger(str(error), field="t") from None
-        found = self.next_micros(after)
-        return None if found is None else from_micros(found)
+        fire = self.next_micros(after)
+        return None if fire is None else from_micros(fire)
 
     def previous_before(self, t: datetime) -> datetime | None:
         """The last fire strictly before `t`, in UTC."""
-        found = self.previous_micros(instant_argument("t", t))
-        return None if found is None else from_micros(found)
+        fire = self.previous_micros(instant_argument("t", t))
+        return None if fire is None else from_micros(fire)
 
     def count_between(self, a: datetime, b: datetime) -> int:
         """How many fires there are with a < fire <= b; counted, not enumerated."""
@@ -75,8 +75,8 @@ class Trigger(ABC):
             self._refuse_local()
         if self.start is not None and after < self.start:
             after = self.start - 1
-        found = self._next(after)
-        return None if found is None or (self.end is not None and found > self.end) else found
+        fire = self._next(after)
+        return None if fire is None or (self.end is not None and fire > self.end) else fire
 
     def previous_micros(self, before: Micros) -> Micros | None:
         """The last fire strictly before an instant."""
@@ -84,8 +84,8 @@ class Trigger(ABC):
             self._refuse_local()
         if self.end is not None and before > self.end:
             before = self.end + 1
-        found = self._previous(before)
-        return None if found is None or (self.start is not None and found < self.start) else found
+        fire = self._previous(before)
+        return None if fire is None or (self.start is not None and fire < self.start) else fire
 
     def count_micros(self, after: Micros, until: Micros) -> int:
         """How many fires there are with after < fire <= until."""
@@ -135,13 +135,13 @@ class Trigger(ABC):
             return self
         if zone is None:
             self._refuse_local()
-        found: dict[str, Micros] = {}
+        bounds: dict[str, Micros] = {}
         for name, local in self.local:
             try:
-                found[_FIELDS[name]] = zone.instant(local)
+                bounds[_FIELDS[name]] = zone.instant(local)
             except ValueError as error:
                 raise InvalidTrigger(str(error), field=name) from None
-        resolved = self._copy(local=(), **found)
+        resolved = self._copy(local=(), **bounds)
         resolved._check_times()  # noqa: SLF001 - of its own class
         return resolved
 

@@ -136,18 +136,18 @@ class Zone:
 
     def _changes(self, low: int, high: int) -> list[tuple[int, int, int]]:
         """Each (instant, offset before, offset after) in a stretch of time, by sampling and bisection."""
-        found: list[tuple[int, int, int]] = []
+        changes: list[tuple[int, int, int]] = []
         if self._tz is UTC:
-            return found
+            return changes
         step = _probe_step(low)
         before = self._offset(low)
         for probe in range(low, high, step):
             upper = min(probe + step, high)
             after = self._offset(upper)
             if after != before:
-                found.append((self._first_with(after, probe, upper), _seconds(before), _seconds(after)))
+                changes.append((self._first_with(after, probe, upper), _seconds(before), _seconds(after)))
                 before = after
-        return found
+        return changes
 
     def _first_with(self, offset: timedelta | None, low: int, high: int) -> int:
         """The first second with an offset that begins after `low`; most clocks change on the quarter of an hour."""
@@ -215,10 +215,10 @@ def _suggestion(name: str) -> str:
         return "a name such as Europe/Stockholm is expected"
     from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
 
-    wanted = name.casefold().replace(" ", "_")
+    lookup = name.casefold().replace(" ", "_")
     by_fold = {known.casefold(): known for known in sorted(zone_names())}
     by_city = {folded.rpartition("/")[2]: known for folded, known in by_fold.items()}
-    if wanted in by_city:
-        return f"did you mean {by_city[wanted]}?"
-    near = get_close_matches(wanted, by_fold, n=1, cutoff=0.7)
+    if lookup in by_city:
+        return f"did you mean {by_city[lookup]}?"
+    near = get_close_matches(lookup, by_fold, n=1, cutoff=0.7)
     return f"did you mean {by_fold[near[0]]}?" if near else "a name such as Europe/Stockholm is expected"

@@ -69,12 +69,12 @@ def read_upstream_results(store: Store, claims: Sequence[Claim]) -> list[dict[st
 
 
 def _results(store: Store, claim: Claim) -> dict[str, dict[str, Any]]:
-    found = {}
+    results = {}
     for dependency in claim.schedule.declaration.depends_on:
         stored = store.find(claim.schedule.owner.tenant, dependency.schedule_id)
         if stored is not None and (run := _counted(store, claim, dependency, stored.schedule)) is not None:
-            found[dependency.schedule_id] = {"name": stored.schedule.declaration.name, "result": run.result}
-    return found
+            results[dependency.schedule_id] = {"name": stored.schedule.declaration.name, "result": run.result}
+    return results
 
 
 def _counted(store: Store, claim: Claim, dependency: Dependency, upstream: Schedule) -> Run | None:
@@ -311,10 +311,10 @@ async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
 async def _still_held(node: Node, late: list[Assignment]) -> list[Assignment]:
     """The starts that this node still holds, by an answer that is not late itself; the rest is handed back."""
     holds = [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in late]
-    asked, lost = node.now, frozenset(hold.occurrence_id for hold in holds)
+    asked_at, lost = node.now, frozenset(hold.occurrence_id for hold in holds)
     with suppress(Exception):  # ownership is unknown then
-        renewal = await node.lease_executor.call(node.store.renew, holds, now=asked, lease=node.timing.lease)
-        lost = renewal.lost if node.now < asked + node.timing.lease else lost
+        renewal = await node.lease_executor.call(node.store.renew, holds, now=asked_at, lease=node.timing.lease)
+        lost = renewal.lost if node.now < asked_at + node.timing.lease else lost
     hand_back(node, [one for one in late if one.occurrence.id in lost])
     return [one for one in late if one.occurrence.id not in lost]
 

@@ -87,12 +87,12 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
 async def renew_once(node: Node) -> RenewReport:
     """Extend every lease; drop the lost ones, and stop runs that are asked to stop."""
     await node.read_clock(node.lease_executor)
-    holds, asked = node.holds(), node.now
+    holds, asked_at = node.holds(), node.now
     if not holds:
-        node.holds_until = asked + node.timing.lease
+        node.holds_until = asked_at + node.timing.lease
         return RenewReport()
     renewal = await _renew(node, holds)
-    node.holds_until = asked + node.timing.lease
+    node.holds_until = asked_at + node.timing.lease
     # Only what is still held as it was when the call began: it may have ended since, or be claimed again.
     fences = {hold.occurrence_id: hold.fence for hold in holds}
     gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]

@@ -134,8 +134,8 @@ async def _rewind_all(node: Node) -> int:
     while True:
         now = node.now
         page = await node.executor.call(node.store.planned_ahead, now=now, until=now + LEAP, after=after, limit=limit)
-        made = [_rewind(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in page]
-        plans = [plan for plan in made if plan is not None]
+        rewinds = [_rewind(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in page]
+        plans = [plan for plan in rewinds if plan is not None]
         written = await commit(node, plans) if plans else []
         done = [plan for plan, is_written in zip(plans, written, strict=True) if is_written]
         for plan in done:

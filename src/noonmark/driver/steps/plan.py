@@ -33,8 +33,8 @@ async def plan_once(node: Node) -> PlanReport:
     if not snapshots:
         return PlanReport()
     now = node.now
-    made = [await _plan(node, snapshot, now=now) for snapshot in snapshots]
-    plans = [one for one in made if one is not None and not _splits_a_gap(one, now=now)]
+    decided = [await _plan(node, snapshot, now=now) for snapshot in snapshots]
+    plans = [one for one in decided if one is not None and not _splits_a_gap(one, now=now)]
     if not plans:
         return PlanReport(more=len(snapshots) == limit)
     written = await commit(node, plans)
@@ -77,14 +77,14 @@ async def commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
     return written
 
 
-def _splits_a_gap(made: Plan, *, now: Micros) -> bool:
+def _splits_a_gap(plan: Plan, *, now: Micros) -> bool:
     """Whether a plan closes late fires while an earlier late one is still claimed: together they are one gap.
 
     Every node was down for a while. The node that takes over the claim sends it back, and then the gap is decided as a
     whole.
     """
-    policy = made.snapshot.schedule.declaration.misfire_policy
-    if made.catch_up is None or made.catch_up.late_by <= policy.grace:
+    policy = plan.snapshot.schedule.declaration.misfire_policy
+    if plan.catch_up is None or plan.catch_up.late_by <= policy.grace:
         return False
-    claimed = (one for one in made.snapshot.projections if one.is_claimed and one.caught_up is None)
+    claimed = (one for one in plan.snapshot.projections if one.is_claimed and one.caught_up is None)
     return any(not judge(policy, due=one.due, now=now).runs for one in claimed)

@@ -94,22 +94,22 @@ class Arguments:
     def fields(cls) -> Mapping[str, Field]:
         """The fields by name, in order."""
         hints = get_type_hints(cls, include_extras=True)
-        found = {}
+        fields = {}
         for name, hint in hints.items():
             if get_origin(hint) is not ClassVar:
                 # A model may require a field that its base does not.
                 owner = next(base for base in cls.__mro__ if name in get_annotations(base))
                 is_required = name not in vars(owner)
-                found[name.rstrip("_")] = Field(name, _kind(hint), is_required, vars(owner).get(name))
-        return found
+                fields[name.rstrip("_")] = Field(name, _kind(hint), is_required, vars(owner).get(name))
+        return fields
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Self:
         """Read and check arguments; InvalidRequest lists all problems."""
         reader = ArgumentReader(arguments)
-        found = cls.read_from(reader)
+        checked = cls.read_from(reader)
         reader.done()
-        return found
+        return checked
 
     @classmethod
     def read_from(cls, reader: Reader) -> Self:
@@ -122,9 +122,9 @@ def _value(reader: Reader, name: str, field: Field) -> Any:  # noqa: ANN401 - of
         if reader.raw(name) is None:
             return field.default
         child = reader.child(name)
-        found = field.kind.read_from(child)
+        value = field.kind.read_from(child)
         child.close()
-        return found
+        return value
     return (
         reader.read(name, field.kind.read) if field.is_required else reader.read(name, field.kind.read, field.default)
     )
@@ -186,8 +186,8 @@ def several(allowed: Mapping[str, Any]) -> Kind:
             raise ValueError(f"must be one or several of {names}")
         return [one_of(name, allowed) for name in given]
 
-    one = {"type": "string", "minLength": 1}
-    return Kind(read, {"anyOf": [one, {"type": "array", "items": one}]})
+    item = {"type": "string", "minLength": 1}
+    return Kind(read, {"anyOf": [item, {"type": "array", "items": item}]})
 
 
 def cursor(*kinds: type) -> Kind:

@@ -65,13 +65,13 @@ class SchemaRegistry:
         }
 
     def _arguments(self, model: type[Arguments]) -> list[tuple[str, Schema, bool]]:
-        found = []
+        required = []
         for name, field in model.fields().items():
             schema = dict(field.kind.schema) if isinstance(field.kind, Kind) else self.reference(field.kind)
             if schema and not field.is_required:  # null counts as absent
                 schema = {"anyOf": [*schema.get("anyOf", [schema]), {"type": "null"}]}
-            found.append((name, schema, field.is_required))
-        return found
+            required.append((name, schema, field.is_required))
+        return required
 
     def _fields(self, model: type) -> list[tuple[str, Schema, bool]]:
         hints = get_type_hints(model)
@@ -96,12 +96,12 @@ class SchemaRegistry:
 
 def _field_docstrings(model: type) -> dict[str, str]:
     """The docstrings below the fields of a model and of its bases."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__[:-1]):
         [tree] = ast.parse(dedent(inspect.getsource(base))).body
         for field, below in pairwise(getattr(tree, "body", ())):
             if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
                 continue
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-                found[field.target.id.rstrip("_")] = " ".join(str(below.value.value).split())
-    return found
+                docstrings[field.target.id.rstrip("_")] = " ".join(str(below.value.value).split())
+    return docstrings

@@ -191,13 +191,13 @@ def _launch(request: ApiRequest) -> ApiResponse:
     if not 1 <= len(query["idempotency_key"]) <= MAX_KEY:
         raise InvalidRequest(f"must have 1 to {MAX_KEY} characters", field="idempotency_key")
     try:
-        made = request.perform("schedule/create", _run_once(query))
+        schedule = request.perform("schedule/create", _run_once(query))
     except NoonmarkError as error:
         raise rename_fields(error, NAMES) from None
     return ApiResponse(
         document={
             "message": "Workflow started",
-            "schedule_id": made["schedule_id"],
+            "schedule_id": schedule["schedule_id"],
             "workflow_id": query["workflow_id"],
             "scheduled_for": query["scheduled_for"],
             "idempotency_key": query["idempotency_key"],

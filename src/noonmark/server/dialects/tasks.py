@@ -235,29 +235,29 @@ def _create(request: ApiRequest) -> ApiResponse:
 def _list(request: ApiRequest) -> ApiResponse:
     query = request.query(LIST)
     page, size = _page(query, DEFAULT_PAGE_SIZE)
-    wanted: dict[str, Any] = {"route": "task"}
+    filters: dict[str, Any] = {"route": "task"}
     if "user_id" in query:
-        wanted["owner"] = query["user_id"]
+        filters["owner"] = query["user_id"]
     if (status := query.get("status", "ALL")) != "ALL":
         phases = {theirs: ours for ours, theirs in STATUSES.items() if ours != "deleted"}
         if status not in phases:
             raise InvalidRequest(f"must be one of {', '.join(phases)}, ALL", field="status")
-        wanted["phase"] = phases[status]
-    total = request.perform("schedule/count", wanted)["count"]
-    found: list[dict[str, Any]] = []
+        filters["phase"] = phases[status]
+    total = request.perform("schedule/count", filters)["count"]
+    schedules: list[dict[str, Any]] = []
     if (offset := (page - 1) * size) < total:
-        listed = {**wanted, "newest_first": True, "limit": size, "offset": offset}
+        listed = {**filters, "newest_first": True, "limit": size, "offset": offset}
         answer = request.perform("schedule/list", listed)
-        found = answer["schedules"]
+        schedules = answer["schedules"]
         # A page of the operation may end early by its size in bytes; a numbered page must be complete.
-        while len(found) < size and (cursor := answer["next_cursor"]) is not None:
+        while len(schedules) < size and (cursor := answer["next_cursor"]) is not None:
             answer = request.perform(
-                "schedule/list", {**listed, "offset": 0, "limit": size - len(found), "cursor": cursor}
+                "schedule/list", {**listed, "offset": 0, "limit": size - len(schedules), "cursor": cursor}
             )
-            found += answer["schedules"]
+            schedules += answer["schedules"]
     return ApiResponse(
         document={
-            "schedules": [to_document(one) for one in found],
+            "schedules": [to_document(one) for one in schedules],
             "total_count": total,
             "page": page,
             "page_size": size,
@@ -335,9 +335,9 @@ def _runs(request: ApiRequest) -> ApiResponse:
     total, cursor = 0, None
     while True:
         # History is limited, so this ends.
-        found = request.perform("schedule/runs", {**request.path, "limit": RUNS_PER_READ, "cursor": cursor})
-        shown += found["runs"][max(0, first - total) : max(0, first + size - total)]
-        total, cursor = total + len(found["runs"]), found["next_cursor"]
+        answer = request.perform("schedule/runs", {**request.path, "limit": RUNS_PER_READ, "cursor": cursor})
+        shown += answer["runs"][max(0, first - total) : max(0, first + size - total)]
+        total, cursor = total + len(answer["runs"]), answer["next_cursor"]
         if cursor is None:
             break
     runs = [run_document(one, query) for one in shown]

@@ -268,11 +268,11 @@ def address_of(client: tuple[str, int] | None) -> str:
     return str(address) if address.version == 4 else str(ip_network(f"{address}/64", strict=False))
 
 
-def max_connections(wanted: int = DEFAULT_MAX) -> int:
+def max_connections(maximum: int = DEFAULT_MAX) -> int:
     """The limit, at most half of the file descriptors that the process may have; the rest is for everything else."""
     try:
         import resource  # noqa: PLC0415 - only Unix has it
     except ImportError:
-        return wanted
+        return maximum
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed // 2))
+    return maximum if allowed == resource.RLIM_INFINITY else max(1, min(maximum, allowed // 2))

@@ -51,10 +51,10 @@ def _address(loaded: Loaded) -> tuple[socket.AddressFamily, str]:
     """Resolve the host; beyond loopback only if keys do not travel in plain text."""
     host = loaded.settings.host
     try:
-        found = socket.getaddrinfo(host, loaded.settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = socket.getaddrinfo(host, loaded.settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise loaded.refuse("host", f"cannot resolve {host!r}; it must be 127.0.0.1, ::1 or localhost") from None
-    addresses = [(family, str(where[0])) for family, _, _, _, where in found]
+    addresses = [(family, str(where[0])) for family, _, _, _, where in infos]
     is_local = all(ip_address(address.partition("%")[0]).is_loopback for _, address in addresses)
     if not is_local and loaded.settings.tls_cert is None and not loaded.settings.behind_proxy:
         raise loaded.refuse(

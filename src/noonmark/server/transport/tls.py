@@ -51,7 +51,7 @@ class Certificate:
 
 def _stamp(file: str) -> tuple[int, int] | None:
     try:
-        found = Path(file).stat()
+        status = Path(file).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino
+    return status.st_mtime_ns, status.st_ino

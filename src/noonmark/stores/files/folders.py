@@ -71,8 +71,8 @@ def locked(name: str, within: int) -> Iterator[None]:
 
 def everything(folder: int) -> list[str]:
     """The names in a folder."""
-    with os.scandir(folder) as found:
-        return [one.name for one in found]
+    with os.scandir(folder) as entries:
+        return [one.name for one in entries]
 
 
 def names(folder: int) -> list[str]:
@@ -82,19 +82,19 @@ def names(folder: int) -> list[str]:
 
 def newest_first(folder: int) -> list[tuple[int, str]]:
     """Modification times in microseconds and names of the entries of a folder, without hidden ones."""
-    found = []
+    dated = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.startswith("."):
                 with suppress(FileNotFoundError):
-                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns // 1_000, entry.name))
-    return sorted(found, reverse=True)
+                    dated.append((entry.stat(follow_symlinks=False).st_mtime_ns // 1_000, entry.name))
+    return sorted(dated, reverse=True)
 
 
 def size_of(folder: int) -> int:
     """The bytes of the files in a folder, without hidden ones."""
-    found = (os.stat(one, dir_fd=folder, follow_symlinks=False) for one in names(folder))
-    return sum(one.st_size for one in found if S_ISREG(one.st_mode))
+    files = (os.stat(one, dir_fd=folder, follow_symlinks=False) for one in names(folder))
+    return sum(one.st_size for one in files if S_ISREG(one.st_mode))
 
 
 def forget(name: str, within: int) -> None:

@@ -68,11 +68,11 @@ class UploadFolder:
 
     def check_room(self, tenant: str, folder: int, coming: int, size: int) -> None:
         """QuotaExceeded if a file of that size does not fit with the stored ones. Called under the lock."""
-        found = count(folder, coming)
+        usage = count(folder, coming)
         with self._lock:
-            self._used[tenant] = found.size
-        self._files.check(found.files, field="file")
-        self._bytes.check(found.size, size, field="file")
+            self._used[tenant] = usage.size
+        self._files.check(usage.files, field="file")
+        self._bytes.check(usage.size, size, field="file")
 
     def reserve(self, tenant: str, size: int) -> None:
         """Reserve room for incoming bytes; QuotaExceeded if there is not enough."""
@@ -91,34 +91,34 @@ class UploadFolder:
 
     def usage(self, tenant: str) -> list[tuple[Quota, int]]:
         """The limits of a tenant's uploads, and how much of each is used."""
-        found = Count(0, 0)
+        usage = Count(0, 0)
         with folders.os_errors(), suppress(FileNotFoundError), self._locked(tenant) as (folder, coming):
-            found = count(folder, coming)
-        return [(self._files, found.files), (self._bytes, found.size)]
+            usage = count(folder, coming)
+        return [(self._files, usage.files), (self._bytes, usage.size)]
 
     def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
         """A page of a tenant's uploads, newest first, and its end if there are more."""
-        found: list[Upload] = []
+        uploads: list[Upload] = []
         end = after
         with folders.os_errors(), suppress(FileNotFoundError), self.of(tenant) as folder:
             for place in folders.newest_first(folder):
                 if (after is not None and place >= after) or (read := self._read(place[1], folder)) is None:
                     continue
-                if len(found) == limit:
-                    return found, end
-                found.append(read[1])
+                if len(uploads) == limit:
+                    return uploads, end
+                uploads.append(read[1])
                 end = place
-        return found, None
+        return uploads, None
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
         """Get an upload."""
         with folders.os_errors():
             try:
                 with self.of(tenant) as folder:
-                    found = self._read(upload_id, folder)
+                    upload = self._read(upload_id, folder)
             except FileNotFoundError:
                 return None
-        return None if found is None else found[1]
+        return None if upload is None else upload[1]
 
     def open(self, tenant: str, upload: Upload) -> BinaryIO:
         """The content of an upload."""
@@ -139,7 +139,7 @@ class UploadFolder:
             return None
         gone = f"{upload_id}{GONE}"
         with folders.os_errors(), self._locked(tenant) as (folder, coming):
-            if (found := self._read(upload_id, folder)) is None:  # another process was faster
+            if (upload := self._read(upload_id, folder)) is None:  # another process was faster
                 return None
             folders.clear(gone, coming)
             with folders.opened(upload_id, folder) as upload_folder:
@@ -148,7 +148,7 @@ class UploadFolder:
                 os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
             folders.forget(upload_id, coming)
             folders.clear(gone, coming)
-        return found[1]
+        return upload[1]
 
     def announced(self, tenant: str, upload_id: str) -> None:
         """Record that its event was emitted."""
@@ -187,8 +187,8 @@ class UploadFolder:
 
     def _untold(self, folder: int, coming: int) -> list[tuple[str, Upload]]:
         marked = [name for name in folders.names(coming) if not name.endswith((GONE, PART))]
-        found = [self._read(name, folder) for name in marked if not folders.is_held(name, folder)]
-        return [one for one in found if one is not None]
+        uploads = [self._read(name, folder) for name in marked if not folders.is_held(name, folder)]
+        return [one for one in uploads if one is not None]
 
     @contextmanager
     def of(self, tenant: str, *, makes: bool = False) -> Iterator[int]:

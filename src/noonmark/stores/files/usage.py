@@ -31,11 +31,11 @@ class Count(NamedTuple):
 
 def count(folder: int, coming: int) -> Count:
     """The usage of a tenant's folder."""
-    found = _read(folder, coming)
-    if found is None:
-        found = _look(folder)
-        _write(found, folder, coming)
-    return found
+    usage = _read(folder, coming)
+    if usage is None:
+        usage = _look(folder)
+        _write(usage, folder, coming)
+    return usage
 
 
 @contextmanager
@@ -70,8 +70,8 @@ def _read(folder: int, coming: int) -> Count | None:
     return Count(int(record[1]), int(record[2]))
 
 
-def _write(found: Count, folder: int, coming: int) -> None:
-    record = f"{found.files} {found.size} {os.stat(folder).st_mtime_ns}\n".encode()
+def _write(usage: Count, folder: int, coming: int) -> None:
+    record = f"{usage.files} {usage.size} {os.stat(folder).st_mtime_ns}\n".encode()
     with suppress(OSError):  # it is counted again next time
         folders.forget(COUNTED, coming)
         file = os.open(COUNTED, folders.NEW, 0o600, dir_fd=coming)

@@ -36,8 +36,8 @@ class ApiKeys:
 
     def page(self, tenant: str | None, limit: int, after: tuple[Micros, str] | None) -> list[ApiKey]:
         """The keys of a tenant, or of all, by creation time and id."""
-        wanted = [one for one in self._keys.values() if tenant in (None, one.tenant)]
-        ordered = sorted(wanted, key=lambda one: (one.created, one.key_id))
+        keys = [one for one in self._keys.values() if tenant in (None, one.tenant)]
+        ordered = sorted(keys, key=lambda one: (one.created, one.key_id))
         return [one for one in ordered if after is None or (one.created, one.key_id) > after][:limit]
 
     def revoke(self, key_id: str, at: Micros, successor: ApiKey | None) -> ApiKey | None:

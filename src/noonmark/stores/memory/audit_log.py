@@ -34,12 +34,12 @@ class AuditLog:
     def newest(self, tenant: str, limit: int, before: int | None, schedule_id: str | None) -> list[AuditEntry]:
         """The entries of a tenant, newest first."""
         notes = self._notes.get(tenant, {})
-        found = (
+        entries = (
             note
             for number, note in reversed(notes.items())
             if (before is None or number < before) and schedule_id in (None, note.schedule_id)
         )
-        return list(islice(found, limit))
+        return list(islice(entries, limit))
 
     def newest_time(self) -> Micros | None:
         """When the last entry was added."""

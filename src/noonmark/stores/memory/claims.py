@@ -95,17 +95,17 @@ def lease(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micros) -
 
 def backlog(uow: UnitOfWork, *, now: Micros, limit: int) -> Backlog:
     """How much is due and not claimed, and how much waits."""
-    found: list[str] = []
+    ids: list[str] = []
     for due_index in uow.leases.values():
-        found += due_index.some(now, limit - len(found))
+        ids += due_index.some(now, limit - len(ids))
     for lines in uow.ready.values():
         for line in lines.due(now).values():
-            found += line.some(now, limit - len(found))
+            ids += line.some(now, limit - len(ids))
     rows = (uow.rows[one] for one in uow.waiting)
     waiting = (row for row in rows if row.ready is None or row.ready > now)
     return Backlog(
-        schedules=len({uow.rows[one].schedule for one in found}),
-        due=len(found),
+        schedules=len({uow.rows[one].schedule for one in ids}),
+        due=len(ids),
         waiting=sum(1 for _ in islice(waiting, limit)),
     )
 

@@ -36,8 +36,8 @@ def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, li
         for uid, entry in sorted(uow.entries.items())
         if uid > after and entry.state.watermark > until and entry.state.phase != SchedulePhase.DELETED
     ]
-    found = [(state, uow.schedule_of(state)) for state in states[:limit]]
-    return snapshots.snapshots(uow, found, since=now)
+    pairs = [(state, uow.schedule_of(state)) for state in states[:limit]]
+    return snapshots.snapshots(uow, pairs, since=now)
 
 
 def repair(uow: UnitOfWork, *, now: Micros, after: Micros, lease: Micros) -> int:

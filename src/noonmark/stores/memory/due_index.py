@@ -64,15 +64,15 @@ class DueIndex(Generic[K]):
     def some(self, time: Micros, limit: int) -> list[K]:
         """Keys up to a time, in no order, at most `limit`; of later keys, this reads only the next."""
         heap, entries, places = self._heap, self._entries, [0]
-        found: list[K] = []
-        while places and len(found) < limit:
+        keys: list[K] = []
+        while places and len(keys) < limit:
             place = places.pop()
             if place < len(heap) and heap[place][0] <= time:
                 key = heap[place][2]
                 if entries.get(key) is heap[place]:  # of a key that was put twice, only the last entry counts
-                    found.append(key)
+                    keys.append(key)
                 places += (2 * place + 1, 2 * place + 2)
-        return found
+        return keys
 
     def in_order(self) -> Iterator[Entry[K]]:
         """The entries, earliest first; of later ones, this reads only the next."""
@@ -121,12 +121,12 @@ class WaitQueues:
 
     def due(self, until: Micros) -> dict[int, DueIndex[str]]:
         """The due indexes of the owners with something due by a time."""
-        found: dict[int, DueIndex[str]] = {}
+        lines: dict[int, DueIndex[str]] = {}
         for owner in list(take([(self._heads, until)], sys.maxsize)):
             entry = self._look_at(owner)
             if entry is not None and entry[0] <= until:
-                found[owner] = self._lines[owner]
-        return found
+                lines[owner] = self._lines[owner]
+        return lines
 
     def in_order(self) -> Iterator[Entry[str]]:
         """The entries, earliest first; of later ones, this reads only the next of each owner."""

@@ -108,12 +108,12 @@ class EventLog:
 
     def newest(self, tenant: str, limit: int, before: Micros | None, event_type: str | None) -> list[Event]:
         """The events of a tenant, newest first."""
-        found = (
+        events = (
             event
             for event in self._newest_first(tenant)
             if (before is None or event.emitted < before) and event_type in (None, event.event_type)
         )
-        return list(islice(found, limit))
+        return list(islice(events, limit))
 
     def find(self, tenant: str, event_id: str) -> Event | None:
         """The event of a tenant with that id."""

@@ -30,12 +30,12 @@ def occurrences(
     uow: UnitOfWork, uid: str, limit: int | None, before: PageKey | None, phases: Collection[Phase]
 ) -> list[Occurrence]:
     """The occurrences of a schedule, newest nominal time first."""
-    found = [
+    rows = [
         row
         for row in _rows(uow, uid)
         if (not phases or row.phase in phases) and (before is None or (row.nominal, row.id) < before)
     ]
-    newest = nlargest(len(found) if limit is None else limit, found, key=lambda row: (row.nominal, row.id))
+    newest = nlargest(len(rows) if limit is None else limit, rows, key=lambda row: (row.nominal, row.id))
     return [uow.occurrence_of(row) for row in newest]
 
 
@@ -48,11 +48,11 @@ def search(
         rows = _rows(uow, wanted.uid)
     elif wanted.phases and wanted.phases <= FAILURES:
         rows = uow.failures.values()
-    found = [row for row in rows if _fits(uow, row, tenant, wanted) and (before is None or _place(row) < before)]
-    newest = nlargest(limit, found, key=_place)
+    matching = [row for row in rows if _fits(uow, row, tenant, wanted) and (before is None or _place(row) < before)]
+    newest = nlargest(limit, matching, key=_place)
     return FoundOccurrences(
         occurrences=[uow.occurrence_of(row) for row in newest],
-        after=_place(newest[-1]) if newest and len(found) > limit else None,
+        after=_place(newest[-1]) if newest and len(matching) > limit else None,
     )
 
 
@@ -94,10 +94,10 @@ def occurrences_at(uow: UnitOfWork, uid: str, time: Micros, limit: int) -> list[
 
 def runs(uow: UnitOfWork, uid: str, limit: int | None, before: PageKey | None) -> list[Run]:
     """The runs of a schedule, newest start first."""
-    found = [
+    runs = [
         run for row in _rows(uow, uid) for run in runs_of(uow, row) if before is None or (run.started, run.id) < before
     ]
-    return nlargest(len(found) if limit is None else limit, found, key=lambda run: (run.started, run.id))
+    return nlargest(len(runs) if limit is None else limit, runs, key=lambda run: (run.started, run.id))
 
 
 def runs_of(uow: UnitOfWork, row: Row) -> list[Run]:
@@ -111,8 +111,8 @@ def runs_of(uow: UnitOfWork, row: Row) -> list[Run]:
 def last_run(uow: UnitOfWork, row: Row) -> Run | None:
     """The last run of a row that has ended or was accepted, without its result."""
     is_accepted = row.phase == Phase.AWAITING_COMPLETION
-    found = [run for run in uow.runs.get(row.key, ()) if run.ended is not None or is_accepted]
-    return evolve(found[-1], result=None) if found else None
+    ended = [run for run in uow.runs.get(row.key, ()) if run.ended is not None or is_accepted]
+    return evolve(ended[-1], result=None) if ended else None
 
 
 def activity(uow: UnitOfWork, uid: str) -> Activity:

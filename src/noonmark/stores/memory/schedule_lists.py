@@ -40,8 +40,8 @@ def page(  # noqa: PLR0913 - as the verb has it
         places = range(bisect_left(listed, place)) if newest_first else places[bisect_right(listed, place) :]
     ordered = reversed(places) if newest_first else places
     entries = (uow.entries[listed[index][2]] for index in ordered)
-    found = (entry for entry in entries if _is_wanted(entry.schedule, wanted))
-    return [entry.to_stored(uow.now()) for entry in islice(found, limit)]
+    selected = (entry for entry in entries if _is_wanted(entry.schedule, wanted))
+    return [entry.to_stored(uow.now()) for entry in islice(selected, limit)]
 
 
 def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter, *, deleted: bool) -> int:

@@ -119,14 +119,14 @@ class MemoryStore:
     @atomic
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         uow = self._uow
-        found: dict[str, tuple[str, ...]] = {}
+        graph: dict[str, tuple[str, ...]] = {}
         left = list(schedule_ids)
         while left:
             uid = uow.ids.get((tenant, schedule_id := left.pop()))
-            if uid is not None and schedule_id not in found:
-                found[schedule_id] = uow.entries[uid].upstreams
-                left += found[schedule_id]
-        return Graph(version=uow.graph_version(tenant), upstreams=found)
+            if uid is not None and schedule_id not in graph:
+                graph[schedule_id] = uow.entries[uid].upstreams
+                left += graph[schedule_id]
+        return Graph(version=uow.graph_version(tenant), upstreams=graph)
 
     @atomic
     def snapshot(self, uid: str) -> Snapshot | None:
@@ -199,12 +199,12 @@ class MemoryStore:
         uow, known = self._uow, set(routes)
         now = min(now, uow.now())
         if only is not None:
-            found = claims.only_due(uow, only, known, now=now, until=until)[:limit]
+            rows = claims.only_due(uow, only, known, now=now, until=until)[:limit]
         elif shares is not None:
-            found = claims.due_in_turn(uow, known, shares, now=now, until=until, limit=limit)
+            rows = claims.due_in_turn(uow, known, shares, now=now, until=until, limit=limit)
         else:
-            found = claims.due(uow, known, now=now, until=until, limit=limit)
-        return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in found]
+            rows = claims.due(uow, known, now=now, until=until, limit=limit)
+        return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in rows]
 
     @atomic
     def admit(
@@ -417,8 +417,8 @@ class MemoryStore:
     @atomic
     def occurrence_runs(self, occurrence_id: str) -> list[Run]:
         row = self._uow.rows.get(occurrence_id)
-        found = [] if row is None else history.runs_of(self._uow, row)
-        return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
+        runs = [] if row is None else history.runs_of(self._uow, row)
+        return sorted(runs, key=lambda run: (run.started, run.id), reverse=True)
 
     @atomic
     def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:

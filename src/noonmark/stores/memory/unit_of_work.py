@@ -212,12 +212,12 @@ class UnitOfWork(rules.UnitOfWork):
     def rows_awaiting_upstreams(self, state: ScheduleState, ended: Row | None = None) -> list[Row]:
         self.write()
         now = self.now()
-        found = [
+        rows = [
             row
             for row in self._by_key[state.schedule].live.values()
             if row.awaits_upstreams(now) and (ended is None or _may_end_wait(ended, row))
         ]
-        return sorted(found, key=lambda row: (row.nominal, row.id))
+        return sorted(rows, key=lambda row: (row.nominal, row.id))
 
     def projections(self, states: Sequence[ScheduleState]) -> list[Row]:
         self.write()
@@ -228,7 +228,7 @@ class UnitOfWork(rules.UnitOfWork):
         return [row for row in self._fires(state.schedule) if row.last_nominal > after]
 
     def newest_fires(self, questions: Sequence[FireQuestion]) -> dict[int, tuple[Micros, Phase]]:
-        found: dict[int, tuple[Micros, Phase]] = {}
+        newest: dict[int, tuple[Micros, Phase]] = {}
         for number, schedule, after, until in questions:
             fires = [
                 (min(row.last_nominal, until), row.nominal, row.phase)
@@ -237,8 +237,8 @@ class UnitOfWork(rules.UnitOfWork):
             ]
             if fires:
                 last, _, phase = max(fires)
-                found[number] = (last, PHASES[phase])
-        return found
+                newest[number] = (last, PHASES[phase])
+        return newest
 
     def reserve(self, ids: Collection[str]) -> None:
         """Rows are numbered as they are added."""
@@ -301,18 +301,18 @@ class UnitOfWork(rules.UnitOfWork):
         return {one for one in identities if one in self.ids}, {one for one in identities if self._followers.get(one)}
 
     def count_schedules(self, tenant: str, user: str | None, route: str | None) -> int:
-        found = [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
+        entries = [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
         return sum(
             entry.state.phase in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
             and user in (None, entry.schedule.owner.user)
             and route in (None, entry.schedule.declaration.target.route)
-            for entry in found
+            for entry in entries
         )
 
     def count_waiting(self, tenant: str, user: str | None) -> int:
         self.write()
-        now, found = self.now(), [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
-        owned = (entry for entry in found if user in (None, entry.schedule.owner.user))
+        now, entries = self.now(), [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
+        owned = (entry for entry in entries if user in (None, entry.schedule.owner.user))
         return sum(row.waits(now) for entry in owned for row in entry.live.values())
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
@@ -401,18 +401,18 @@ class UnitOfWork(rules.UnitOfWork):
 
     def add_subscriptions(self, added: Sequence[tuple[ScheduleState, str, Subscription]]) -> None:
         for state, tenant, subscription in added:
-            event_type, (fields, wanted) = subscription
+            event_type, (fields, values) = subscription
             self._by_key[state.schedule].subscriptions.append(subscription)
-            insort(self._listeners[tenant, event_type].setdefault(fields, {}).setdefault(wanted, []), state.schedule)
+            insort(self._listeners[tenant, event_type].setdefault(fields, {}).setdefault(values, []), state.schedule)
 
     def replace_subscriptions(self, state: ScheduleState, tenant: str, subscriptions: Sequence[Subscription]) -> None:
         entry = self._by_key[state.schedule]
-        for event_type, (fields, wanted) in entry.subscriptions:
+        for event_type, (fields, values) in entry.subscriptions:
             of_type = self._listeners[tenant, event_type]
-            keys = of_type[fields][wanted]
+            keys = of_type[fields][values]
             del keys[bisect_left(keys, state.schedule)]
             if not keys:
-                del of_type[fields][wanted]
+                del of_type[fields][values]
             if not of_type[fields]:
                 del of_type[fields]
         entry.subscriptions.clear()
@@ -422,12 +422,12 @@ class UnitOfWork(rules.UnitOfWork):
         return {one: [fields for fields in self._listeners.get((tenant, one), {}) if fields] for one in types}
 
     def listeners(self, tenant: str, questions: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
-        found = []
-        for event_type, (fields, wanted), after in questions:
-            keys = self._listeners.get((tenant, event_type), {}).get(fields, {}).get(wanted, [])
+        listeners = []
+        for event_type, (fields, values), after in questions:
+            keys = self._listeners.get((tenant, event_type), {}).get(fields, {}).get(values, [])
             begin = bisect_right(keys, after)
-            found.append(keys[begin : begin + limit])
-        return found
+            listeners.append(keys[begin : begin + limit])
+        return listeners
 
     def known_event_ids(self, tenant: str, event_ids: Collection[str | None]) -> set[str | None]:
         return self.events.known_ids(tenant, event_ids)

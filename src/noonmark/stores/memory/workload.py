@@ -26,8 +26,8 @@ MAX_READ = 1_000
 def workload(uow: UnitOfWork, *, now: Micros, limit: int, tenant: str | None) -> Workload:
     """The live occurrences, by what they do."""
 
-    def group(found: Iterable[Timed]) -> OccurrenceGroup:
-        own = (pair for pair in found if tenant is None or uow.schedule_of_row(pair[1]).owner.tenant == tenant)
+    def group(timed: Iterable[Timed]) -> OccurrenceGroup:
+        own = (pair for pair in timed if tenant is None or uow.schedule_of_row(pair[1]).owner.tenant == tenant)
         listed = list(islice(own, MAX_READ + 1))
         first = sorted(listed[:MAX_READ], key=lambda pair: (pair[0], pair[1].key))
         return OccurrenceGroup(

@@ -49,10 +49,10 @@ def make_ready(connection: Connection, address: Address, *, migrates: bool = Tru
 def _version(connection: Connection, address: Address) -> str | None:
     """The version of the schema; None when there is none yet."""
     tables = {name for (name,) in connection.fetch(_TABLES, [address.schema])}
-    found = [told for (told,) in connection.fetch(_VERSIONS.format(address.schema))] if TABLE in tables else []
+    versions = [told for (told,) in connection.fetch(_VERSIONS.format(address.schema))] if TABLE in tables else []
     return stored_version(
         tables,
-        found,
+        versions,
         what=f"the schema {address.schema} of {address.shown}",
         instead="use another one, by ?schema= in the URL",
     )

@@ -133,26 +133,26 @@ def _put(text: str) -> tuple[str, tuple[Shape, ...]]:
         count += len(kinds)
         return ", ".join(numbered)
 
-    def put(found: re.Match[str]) -> str:
+    def put(match: re.Match[str]) -> str:
         nonlocal count
-        if found["among"]:
-            shapes.append(ARRAYS[found["among"]])
-            return f"= ANY({next_parameters([found['among']])})"
-        if found["each"]:
-            shapes.append(ARRAYS[found["each"]])
-            return f"unnest({next_parameters([found['each']])}) AS {found['one']}(value)"
-        if found["rows"]:
-            kinds = [kind.strip() for kind in found["rows"].split(",")]
+        if match["among"]:
+            shapes.append(ARRAYS[match["among"]])
+            return f"= ANY({next_parameters([match['among']])})"
+        if match["each"]:
+            shapes.append(ARRAYS[match["each"]])
+            return f"unnest({next_parameters([match['each']])}) AS {match['one']}(value)"
+        if match["rows"]:
+            kinds = [kind.strip() for kind in match["rows"].split(",")]
             shapes.append(tuple(ARRAYS[kind] for kind in kinds))
             columns = ", ".join(f"c{place}" for place in range(len(kinds)))
-            return f"unnest({next_parameters(kinds)}) AS {found['many']}({columns})"
-        if found["parameter"]:
+            return f"unnest({next_parameters(kinds)}) AS {match['many']}({columns})"
+        if match["parameter"]:
             shapes.append(None)
             count += 1
             return f"${count}"
-        if found["text"]:
-            return f"string_agg(CAST({found['text']} AS text), ',')"
-        return "JOIN" if found["join"] else f"FOR UPDATE OF {found['quick']} SKIP LOCKED"
+        if match["text"]:
+            return f"string_agg(CAST({match['text']} AS text), ',')"
+        return "JOIN" if match["join"] else f"FOR UPDATE OF {match['quick']} SKIP LOCKED"
 
     return _WORDS.sub(put, text), tuple(shapes)
 

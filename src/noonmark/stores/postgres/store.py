@@ -101,8 +101,8 @@ class PostgresStore(SqlStore):
 
         def look(uow: UnitOfWork) -> Condition:
             [(version,)] = uow.session.query("SHOW server_version")
-            found = uow.session.query("SELECT version_num FROM alembic_version")
-            schema = "" if not found else str(found[0][0])
+            rows = uow.session.query("SELECT version_num FROM alembic_version")
+            schema = "" if not rows else str(rows[0][0])
             return Condition(kind="postgresql", version=version, schema=schema, expected_schema=VERSION)
 
         return self._read(look)

@@ -43,7 +43,7 @@ def progress(counts: Iterable[PhaseCount]) -> list[BackfillProgress]:
     by_origin: dict[str, list[PhaseCount]] = {}
     for count in counts:
         by_origin.setdefault(count.origin, []).append(count)
-    found = [
+    backfills = [
         BackfillProgress(
             backfill_id=origin.removeprefix(PREFIX),
             requested=min(one.requested for one in each),
@@ -54,7 +54,7 @@ def progress(counts: Iterable[PhaseCount]) -> list[BackfillProgress]:
         )
         for origin, each in by_origin.items()
     ]
-    return sorted(found, key=lambda one: (-one.requested, one.backfill_id))
+    return sorted(backfills, key=lambda one: (-one.requested, one.backfill_id))
 
 
 def _phases(counts: Iterable[PhaseCount]) -> dict[Phase, int]:

@@ -94,24 +94,24 @@ def standings(uow: UnitOfWork, questions: Sequence[Question]) -> list[Standings]
     named = {(of.owner.tenant, one.schedule_id) for _, of, _ in questions for one in of.declaration.depends_on}
     states = uow.states_named(sorted(named)) if named else {}
     schedules = uow.schedules_of(states.values()) if states else {}
-    asked = [
+    upstreams = [
         (of.owner.tenant, dependency, times) for _, of, times in questions for dependency in of.declaration.depends_on
     ]
     newest = uow.newest_fires(
         [
             FireQuestion(number, upstream.schedule, *times)
-            for number, (tenant, dependency, times) in enumerate(asked)
+            for number, (tenant, dependency, times) in enumerate(upstreams)
             if times is not None and (upstream := states.get((tenant, dependency.schedule_id))) is not None
         ]
     )
-    found = iter(
+    answers = iter(
         [
             _standing(uow, dependency, states.get((tenant, dependency.schedule_id)), schedules, newest.get(number))
-            for number, (tenant, dependency, _) in enumerate(asked)
+            for number, (tenant, dependency, _) in enumerate(upstreams)
         ]
     )
     return [
-        Standings(each=tuple(next(found) for _ in of.declaration.depends_on), news=0 if state is None else state.news)
+        Standings(each=tuple(next(answers) for _ in of.declaration.depends_on), news=0 if state is None else state.news)
         for state, of, _ in questions
     ]
 

@@ -139,8 +139,8 @@ class _Pages:
         begin, done = stream.cursor, 0
         while done < len(events) and self._room:
             portion = events[done : done + max(1, len(self._found))]
-            asked = listeners.look_up(portion, begin)
-            for (event, problem), questions in zip(portion, asked, strict=True):
+            listening = listeners.look_up(portion, begin)
+            for (event, problem), questions in zip(portion, listening, strict=True):
                 if not self._room:
                     break
                 keys = listeners.keys(questions)
@@ -182,15 +182,15 @@ class _Listeners:
         types = {event.event_type for event, problem in events if not problem} - self._fields.keys()
         if types:
             self._fields |= self._uow.listener_fields(self._tenant, types)
-        asked = [
+        questions = [
             [] if problem else self._questions(event, 0 if place else begin)
             for place, (event, problem) in enumerate(events)
         ]
-        unknown = list({one: None for each in asked for one in each if one not in self._known})
+        unknown = list({one: None for each in questions for one in each if one not in self._known})
         if unknown:
-            found = self._uow.listeners(self._tenant, unknown, self._limit)
-            self._known.update(zip(unknown, found, strict=True))
-        return asked
+            answers = self._uow.listeners(self._tenant, unknown, self._limit)
+            self._known.update(zip(unknown, answers, strict=True))
+        return questions
 
     def keys(self, questions: Sequence[ListenerQuestion]) -> list[int]:
         """The keys of the schedules that were asked for, in order: all, or more than fit."""

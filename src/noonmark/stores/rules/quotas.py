@@ -50,7 +50,7 @@ def check_queue(uow: UnitOfWork, quotas: Sequence[Quota], owner: Owner, count: i
 def check_added(uow: UnitOfWork, quotas: Sequence[Quota], states: Sequence[ScheduleState]) -> None:
     """QuotaExceeded if one more occurrence of each of these schedules, some of them repeated, may not wait."""
     schedules = uow.schedules_of({state.schedule: state for state in states}.values())
-    owners = [one.owner for state in states if not isinstance(one := schedules[state.schedule], Exception)]
+    owners = [schedule.owner for state in states if not isinstance(schedule := schedules[state.schedule], Exception)]
     of_tenants = Counter(owner.tenant for owner in owners)
     for owner, count in Counter(owners).items():
         check_queue(uow, [one for one in quotas if one.scope is Scope.USER], owner, count)

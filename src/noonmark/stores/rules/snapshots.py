@@ -38,13 +38,13 @@ def of_sound(
     uow: UnitOfWork, states: Sequence[ScheduleState], *, since: Micros | None = None
 ) -> tuple[list[Snapshot], dict[int, str]]:
     """Snapshots of the schedules that can be read, and what is wrong with the others."""
-    found = uow.schedules_of(states)
-    faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
+    schedules = uow.schedules_of(states)
+    faults = {key: str(one) for key, one in schedules.items() if isinstance(one, Unreadable)}
     faults |= {state.schedule: state.fault for state in states if state.fault is not None}
     sound = [
         (state, schedule)
         for state in states
-        if state.schedule not in faults and not isinstance(schedule := found[state.schedule], Unreadable)
+        if state.schedule not in faults and not isinstance(schedule := schedules[state.schedule], Unreadable)
     ]
     return snapshots(uow, sound, since=since), faults
 

@@ -30,9 +30,9 @@ def publish(uow: UnitOfWork) -> None:
     # No schedule subscribes to facts of a schedule whose tenant is unknown.
     owned = [(tenants.get(fact.state.schedule, ""), fact) for fact in facts]
     subscribed = uow.subscribed({(tenant, str(fact.event)) for tenant, fact in owned})
-    wanted = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
+    heard = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
     published: dict[str, list[Event]] = {}
-    for (tenant, _), event in zip(wanted, _events(uow, [fact for _, fact in wanted]), strict=True):
+    for (tenant, _), event in zip(heard, _events(uow, [fact for _, fact in heard]), strict=True):
         if event is not None:
             published.setdefault(tenant, []).append(event)
     for tenant, emitted in published.items():
@@ -54,19 +54,19 @@ def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
     """The event of each fact; None if its record is damaged or its causation chain is too long."""
     states = {fact.state.schedule: fact.state for fact in facts if fact.schedule is None}
     stored = uow.schedules_of(states.values()) if states else {}
-    found: list[Event | None] = []
+    events: list[Event | None] = []
     for fact in facts:
         schedule = stored[fact.state.schedule] if fact.schedule is None else fact.schedule
         try:
             if isinstance(schedule, Unreadable):
                 raise schedule
-            found.append(_event(uow, fact, schedule))
+            events.append(_event(uow, fact, schedule))
         except (Unreadable, KeyError) as error:
             logger.error(  # noqa: TRY400 - the record is damaged, not the program
                 "%s of schedule %s is not emitted, its record cannot be read: %s", fact.event, fact.state.uid, error
             )
-            found.append(None)
-    return found
+            events.append(None)
+    return events
 
 
 def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:

@@ -213,10 +213,10 @@ class UnitOfWork(ABC):
 
     def schedule_of(self, state: ScheduleState) -> Schedule:
         """The schedule of a state; raises `Unreadable`."""
-        found = self.schedules_of([state])[state.schedule]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        schedule = self.schedules_of([state])[state.schedule]
+        if isinstance(schedule, Exception):
+            raise schedule
+        return schedule
 
     @abstractmethod
     def states_named(self, identities: Collection[Identity]) -> dict[Identity, ScheduleState]:

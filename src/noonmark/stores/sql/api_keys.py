@@ -44,8 +44,8 @@ def add(session: Session, key: ApiKey, *, most: int) -> bool:
 
 def find(session: Session, key_id: str) -> ApiKey | None:
     """The key with that id."""
-    found = _readable(session.query(_ONE, key_id))
-    return found[0] if found else None
+    keys = _readable(session.query(_ONE, key_id))
+    return keys[0] if keys else None
 
 
 def page(session: Session, tenant: str | None, limit: int, after: tuple[Micros, str] | None) -> list[ApiKey]:
@@ -89,7 +89,7 @@ def _insert(session: Session, key: ApiKey) -> None:
 
 def _readable(rows: Sequence[Values]) -> list[ApiKey]:
     """The keys that can be read; a damaged one is refused, since it is not known what it may do."""
-    found = []
+    keys = []
     for columns in rows:
         if not _CHECK.problems(columns):
             key_id, digest, tenant, user, scopes, name, is_agent, created, expires, revoked, used = columns
@@ -97,7 +97,7 @@ def _readable(rows: Sequence[Values]) -> list[ApiKey]:
                 granted = scopes_of(json.loads(scopes))
             except (ValueError, RecursionError):
                 continue
-            found.append(
+            keys.append(
                 ApiKey(
                     key_id=key_id,
                     digest=digest,
@@ -112,4 +112,4 @@ def _readable(rows: Sequence[Values]) -> list[ApiKey]:
                     used=used,
                 )
             )
-    return found
+    return keys

@@ -43,8 +43,8 @@ def newest(session: Session, tenant: str, limit: int, before: int | None, schedu
     if before is not None:
         where = f"{where} AND key < ?"
     inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"  # noqa: S608 - our own text
-    found = session.gather(_SELECTED, inner, *values, *([] if before is None else [before]), limit)
-    return [_note(columns) for columns in found if not _JUDGE.problems(columns)]
+    rows = session.gather(_SELECTED, inner, *values, *([] if before is None else [before]), limit)
+    return [_note(columns) for columns in rows if not _JUDGE.problems(columns)]
 
 
 def prune_audit_entries(session: Session, *, before: Micros, limit: int) -> int:
@@ -67,10 +67,10 @@ def prune_keys(session: Session, *, before: Micros, limit: int) -> int:
     return _forget(session, "idempotency_keys", session.query(_OLD_KEYS, before, limit))
 
 
-def _forget(session: Session, table: str, found: list[Values]) -> int:
-    if found:
-        session.delete(table, "key", [key for (key,) in found])
-    return len(found)
+def _forget(session: Session, table: str, rows: list[Values]) -> int:
+    if rows:
+        session.delete(table, "key", [key for (key,) in rows])
+    return len(rows)
 
 
 def _note(columns: tuple[Any, ...]) -> AuditEntry:

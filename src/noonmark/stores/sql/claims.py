@@ -103,10 +103,10 @@ Found = Sequence[Any]
 
 def due(session: Session, routes: Collection[str], *, now: Micros, until: Micros, limit: int) -> list[Found]:
     """The rows that a claim may take, in its order."""
-    found: list[Found] = []
+    rows: list[Found] = []
     for route in due_routes(session, routes, now=now, until=until):
-        found += session.gather(GATHERED, DUE, route, until, limit, route, now, limit)
-    return sorted(found, key=turn)[:limit]
+        rows += session.gather(GATHERED, DUE, route, until, limit, route, now, limit)
+    return sorted(rows, key=turn)[:limit]
 
 
 def due_routes(session: Session, routes: Collection[str], *, now: Micros, until: Micros) -> set[str]:
@@ -125,13 +125,13 @@ def only_due(
 def lacking(session: Session, *, now: Micros, limit: int) -> list[Found]:
     """The rows that no node has served for as long as their schedules have patience, in the order of a claim."""
     latest = now - MIN_PATIENCE
-    found: list[Found] = []
+    claimable: list[Found] = []
     for routes, rows in ((READY_ROUTES, LACKING_READY), (LEASED_ROUTES, LACKING_LEASED)):
         for route, seen in session.query(routes, latest, now + NODE_LISTED):
             if isinstance(route, str):
                 served = seen if type(seen) is int and seen <= latest else None
-                found += session.query(rows, route, latest, now, served, now, limit)
-    return sorted(found, key=turn)[:limit]
+                claimable += session.query(rows, route, latest, now, served, now, limit)
+    return sorted(claimable, key=turn)[:limit]
 
 
 def turn(columns: Found) -> tuple[int, int, int]:
@@ -205,13 +205,13 @@ def due_in_turn(
     known = {"now": now, "until": until, "each": shares.each, "limit": limit, "steps": STEPS}
     keys: list[int] = []
     for route in due_routes(session, routes, now=now, until=until):
-        asked = {**known, "route": route}
-        keys += [key for (key,) in _ask(session, FAIR_EXPIRED, asked, besides)]
+        parameters = {**known, "route": route}
+        keys += [key for (key,) in _ask(session, FAIR_EXPIRED, parameters, besides)]
         owners: list[Values] = []
         for first, last in ((after + 1, MAX_OWNER), (0, after)):
             if len(owners) < limit and first <= last:
-                owners += _ask(session, OWNERS, {**asked, "first": first, "last": last}, besides)
-        for (listed,) in _ask(session, FAIR_READY, asked, owners) if owners else ():
+                owners += _ask(session, OWNERS, {**parameters, "first": first, "last": last}, besides)
+        for (listed,) in _ask(session, FAIR_READY, parameters, owners) if owners else ():
             keys += [int(key) for key in str(listed).split(",")] if listed else []
     lines: dict[int, list[Found]] = {}
     for *columns, owner in _ask(session, TAKEN, known, keys, f"{GATHERED}, owner") if keys else ():
@@ -226,9 +226,9 @@ def _ask(
     """Query with named parameters, and one that is a list; with columns, for many rows at once."""
     parameters: list[Any] = []
 
-    def put(found: re.Match[str]) -> str:
-        parameters.append(known[found["name"]] if found["name"] else listed)
-        return "?" if found["name"] else found[0]
+    def put(match: re.Match[str]) -> str:
+        parameters.append(known[match["name"]] if match["name"] else listed)
+        return "?" if match["name"] else match[0]
 
     numbered = _PARAMETERS.sub(put, text)
     if columns is None:
@@ -263,13 +263,13 @@ _JUDGE = RowCheck("occurrences", [name for name in SELECTED if name != "version"
 
 
 def take(
-    uow: UnitOfWork, found: Sequence[Found], node: str, *, now: Micros, lease: Micros
+    uow: UnitOfWork, rows: Sequence[Found], node: str, *, now: Micros, lease: Micros
 ) -> tuple[list[Claim], Faults]:
     """Lease rows; returns the claims, and what is wrong with damaged rows."""
-    schedules = uow.schedule_cache.read(uow.session, {columns[4]: columns[5] for columns in found})
+    schedules = uow.schedule_cache.read(uow.session, {columns[4]: columns[5] for columns in rows})
     claims, plain, faults = [], [], {}
     until = uow.lease_end(now, lease)
-    for columns in found:
+    for columns in rows:
         key, schedule = columns[3], schedules[columns[4]]
         try:
             claim = _claim(columns, _readable(schedule), node, now, narrow=uow.session.is_narrow)
@@ -355,18 +355,18 @@ def _still_held(
     uow: UnitOfWork, fences: Mapping[str, int], ids: Sequence[str], how: str = "", *, until: Micros | None = None
 ) -> dict[str, tuple[int, str | None]]:
     """The keys of the rows whose leases are held with these fences, and their requests to stop."""
-    found = uow.session.gather("id, key, fence, stop, lease_end", f"({_HELD} {how})", list(ids))
+    rows = uow.session.gather("id, key, fence, stop, lease_end", f"({_HELD} {how})", list(ids))
     return {
         occurrence_id: (key, stop)
-        for occurrence_id, key, fence, stop, lease_end in found
+        for occurrence_id, key, fence, stop, lease_end in rows
         if fences[occurrence_id] == fence and (until is None or lease_end > until)
     }
 
 
-def _readable(found: Schedule | Unreadable) -> Schedule:
-    if isinstance(found, Unreadable):
-        raise found
-    return found
+def _readable(schedule: Schedule | Unreadable) -> Schedule:
+    if isinstance(schedule, Unreadable):
+        raise schedule
+    return schedule
 
 
 def _take_over(uow: UnitOfWork, key: int, node: str, *, now: Micros, until: Micros) -> None:

@@ -84,15 +84,15 @@ def due_since(session: Session, routes: Collection[str]) -> Micros | None:
 
 def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
     """Schedules that are accounted for beyond a time; a page is full unless it is the last."""
-    found: list[Snapshot] = []
-    while len(found) < limit:
+    snapshots_ahead: list[Snapshot] = []
+    while len(snapshots_ahead) < limit:
         uids = uow.session.query(_UIDS_AHEAD, until, after, limit)
         ahead = uow.states_in(PLANNED_AHEAD, until, after, limit)
-        found += snapshots.of_sound(uow, ahead, since=now)[0]
+        snapshots_ahead += snapshots.of_sound(uow, ahead, since=now)[0]
         if len(uids) < limit:
             break
         [after] = uids[-1]  # some of them may be damaged, and left out
-    return found
+    return snapshots_ahead
 
 
 def repair(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
@@ -107,14 +107,14 @@ def repair(session: Session, *, now: Micros, after: Micros, lease: Micros) -> in
         session.update("schedule_states", ("schedule", "plan_at"), [(key, now) for (key,) in planned])
     count += len(planned)
     for table, key, column in _TIMES:
-        found = session.query(
+        rows = session.query(
             f"UPDATE {table} SET {column} = ? WHERE {column} > ? RETURNING {key}",  # noqa: S608 - our own names
             now,
             after,
         )
-        count += len(found)
-    found = session.query(_LEAD, now + lease, after)
-    return count + len(found)
+        count += len(rows)
+    rows = session.query(_LEAD, now + lease, after)
+    return count + len(rows)
 
 
 def _set(session: Session, condition: str, after: Micros, times: dict[str, Micros]) -> int:

@@ -72,9 +72,9 @@ NEWEST = """
 
 def known_ids(session: Session, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
     """Those ids that are taken, and those that other schedules depend on."""
-    found = session.gather("tenant, schedule_id, is_taken, is_followed", f"({IDENTITIES})", list(identities))
-    taken = {(tenant, one) for tenant, one, is_taken, _ in found if is_taken}
-    return taken, {(tenant, one) for tenant, one, _, is_followed in found if is_followed}
+    rows = session.gather("tenant, schedule_id, is_taken, is_followed", f"({IDENTITIES})", list(identities))
+    taken = {(tenant, one) for tenant, one, is_taken, _ in rows if is_taken}
+    return taken, {(tenant, one) for tenant, one, _, is_followed in rows if is_followed}
 
 
 def downstream(session: Session, key: int) -> dict[int, bool]:
@@ -97,16 +97,16 @@ def raise_version(session: Session, tenant: str) -> None:
 
 def version(session: Session, tenant: str) -> int:
     """How often the dependencies of a tenant have changed."""
-    found = session.query(_VERSION, tenant)
-    return number(found[0][0], 0) if found else 0
+    rows = session.query(_VERSION, tenant)
+    return number(rows[0][0], 0) if rows else 0
 
 
 def graph(session: Session, tenant: str, schedule_ids: Collection[str]) -> Graph:
     """What schedules depend on, directly and through others."""
-    found: dict[str, tuple[str, ...]] = {}
+    graph: dict[str, tuple[str, ...]] = {}
     for schedule_id, upstream in session.query(GRAPH, list(schedule_ids), tenant, tenant):
-        found[schedule_id] = (*found.get(schedule_id, ()), *([] if upstream is None else [upstream]))
-    return Graph(version=version(session, tenant), upstreams=found)
+        graph[schedule_id] = (*graph.get(schedule_id, ()), *([] if upstream is None else [upstream]))
+    return Graph(version=version(session, tenant), upstreams=graph)
 
 
 def newest_fires(session: Session, questions: Sequence[FireQuestion]) -> dict[int, tuple[Micros, Phase]]:

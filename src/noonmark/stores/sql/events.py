@@ -103,8 +103,8 @@ def last_until(session: Session, tenant: str, until: Micros) -> Micros | None:
 def move(session: Session, tenant: str, moments: Mapping[Micros, Micros], newest: Micros, until: Micros) -> None:
     """Give events other moments, and their stream with them."""
     if moments:
-        found = session.query(_AHEAD, tenant, min(moments) - 1)
-        session.update("events", ("key", "emitted"), [(key, moments[emitted]) for key, emitted in found])
+        rows = session.query(_AHEAD, tenant, min(moments) - 1)
+        session.update("events", ("key", "emitted"), [(key, moments[emitted]) for key, emitted in rows])
     session.update("event_streams", ("tenant", "newest", "matched_until"), [(tenant, newest, until)])
 
 
@@ -144,11 +144,11 @@ def newest_moment(session: Session, tenant: str, damage: DamageLog | None = None
     If it is lost how far events were matched, all of them count as matched: none is delivered twice.
     """
     now = session.now()
-    found = session.query(_STREAM, tenant)
-    if not found:
+    rows = session.query(_STREAM, tenant)
+    if not rows:
         [(last,)] = session.query(_LAST, tenant)
         return number(last, now - 1)
-    [(newest, until, cursor, matched)] = found
+    [(newest, until, cursor, matched)] = rows
     if _is_sound(newest, until, cursor, matched) and newest >= until and matched >= 0 and damage is None:
         return int(newest)
     [(last,)] = session.query(_LAST, tenant)
@@ -187,17 +187,17 @@ def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
         if matched <= keep:
             session.execute("UPDATE event_streams SET matched = ? WHERE tenant = ?", matched, tenant)
             continue
-        found = session.query(_OLDEST, tenant, tenant, min(matched - keep, limit - count))
-        if not found:  # they were deleted by hand
+        rows = session.query(_OLDEST, tenant, tenant, min(matched - keep, limit - count))
+        if not rows:  # they were deleted by hand
             break
-        count += _forget(session, found)
+        count += _forget(session, rows)
     return count
 
 
 def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[ReadEvent]:
     """Events, and what is wrong with each, if it cannot be read."""
     inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"  # noqa: S608 - our own text
-    found = []
+    events = []
     for emitted, event_id, event_type, source, payload, behind in session.gather(_SELECTED, inner, *parameters):
         problem, value = "", None
         try:
@@ -210,13 +210,13 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[Rea
             problem = "it has no id"
         if _is_sound(emitted):
             texts = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
-            found.append(
+            events.append(
                 (
                     _event(*texts, emitted=emitted, payload=value, behind=unpack_chain(behind, "behind", from_json)),
                     problem,
                 )
             )
-    return found
+    return events
 
 
 def _is_id(event_id: str) -> bool:
@@ -265,14 +265,14 @@ def write_streams(session: Session, streams: Iterable[EventStream]) -> None:
     )
 
 
-def _forget(session: Session, found: Sequence[tuple[Any, ...]]) -> int:
-    if found:
-        session.delete("events", "key", [key for key, _ in found])
+def _forget(session: Session, rows: Sequence[tuple[Any, ...]]) -> int:
+    if rows:
+        session.delete("events", "key", [key for key, _ in rows])
         fewer: dict[str, int] = {}
-        for _, tenant in found:
+        for _, tenant in rows:
             fewer[tenant] = fewer.get(tenant, 0) + 1
         session.execute(
             _FEWER,
             list(fewer.items()),
         )
-    return len(found)
+    return len(rows)

@@ -110,13 +110,13 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
         locked = session.gather(
             "id, key, is_plain", f"({STARTABLE}) AS found", revision, int(takes_slot), list(starts), fence
         )
-        found = [(one, key) for one, key, is_plain in locked if is_plain]
-        if not found:
+        rows = [(one, key) for one, key, is_plain in locked if is_plain]
+        if not rows:
             continue
-        keys = [key for _, key in found]
+        keys = [key for _, key in rows]
         session.execute(START[takes_slot], revision, now, uow.lease_end(now, lease), keys)
         session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
-        started.update({one: _started(starts[one], now) for one, _ in found})
+        started.update({one: _started(starts[one], now) for one, _ in rows})
     return started
 
 
@@ -146,17 +146,17 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
         columns = "id, key, schedule, is_last, is_plain"
         locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
-        found = [
+        rows = [
             (row_id, key, schedule, is_last)
             for row_id, key, schedule, is_last, is_plain in locked
             if is_plain
             and not (subscribed and is_last and (ends[row_id].tenant, SystemEvent.SCHEDULE_COMPLETED) in subscribed)
         ]
-        if not found:
+        if not rows:
             continue
-        session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in found])
-        _note_ends(session, found, phase, holds_slot=holds_slot, now=now)
-        for row_id, key, schedule, _ in found:
+        session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in rows])
+        _note_ends(session, rows, phase, holds_slot=holds_slot, now=now)
+        for row_id, key, schedule, _ in rows:
             run = ends[row_id].run
             ended.add(row_id)
             runs.append(run_values(key, schedule, run, to_json(run.result)))
@@ -185,14 +185,14 @@ def _subscribed_ends(session: Session, settlements: Sequence[Settlement]) -> set
     )
 
 
-def _note_ends(session: Session, found: list[Values], phase: Phase, *, holds_slot: bool, now: Micros) -> None:
+def _note_ends(session: Session, rows: list[Values], phase: Phase, *, holds_slot: bool, now: Micros) -> None:
     """Count ends of one kind in their schedules."""
     successful, failed = int(phase is Phase.COMPLETED), int(phase in FAILURES)
     counts = (successful, failed, successful, failed, str(phase), int(holds_slot))
-    ongoing = [schedule for _, _, schedule, is_last in found if not is_last]
+    ongoing = [schedule for _, _, schedule, is_last in rows if not is_last]
     if ongoing:
         session.execute(ENDED, *counts, ongoing)
-    over = [schedule for _, _, schedule, is_last in found if is_last]
+    over = [schedule for _, _, schedule, is_last in rows if is_last]
     if over:
         session.execute(LAST_ENDED, now, *counts, over)
 

@@ -122,7 +122,7 @@ def last_heartbeats(
     session: Session, routes: Collection[str], latest: Micros
 ) -> tuple[Micros | None, dict[str, Micros]]:
     """When any node was last seen up to a time, and when each route was last served."""
-    found = session.gather("route, seen", f"({_HEARTBEATS})", latest, list(routes))
-    seen: dict[str | None, Micros] = {route: seen for route, seen in found if type(seen) is int and seen <= latest}
+    rows = session.gather("route, seen", f"({_HEARTBEATS})", latest, list(routes))
+    seen: dict[str | None, Micros] = {route: seen for route, seen in rows if type(seen) is int and seen <= latest}
     newest = seen.pop(None, None)
     return newest, {route: time for route, time in seen.items() if route is not None}

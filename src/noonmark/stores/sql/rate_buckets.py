@@ -18,8 +18,8 @@ _STORED_FOR: Micros = 3_600 * SECOND
 
 def take(session: Session, name: str, limit: RateLimit, wanted: int) -> Taken:
     """Take tokens; a damaged bucket counts as full."""
-    found, now = session.query(_ONE, name), session.now()
-    full_at = found[0][0] if found and isinstance(found[0][0], int) else None
+    rows, now = session.query(_ONE, name), session.now()
+    full_at = rows[0][0] if rows and isinstance(rows[0][0], int) else None
     taken = limit.take(full_at, wanted, now=now)
     if taken.granted:
         session.put("rate_buckets", ("name", "full_at"), [(name, taken.full_at)])

@@ -223,10 +223,10 @@ class RowCheck:
         types = tuple(map(type, values))
         if types in self._known and self._is_usual(values, narrow=narrow):
             return NOTHING
-        found = self.all_problems(values, narrow=narrow)
-        if not found and len(self._known) < _MOST_KNOWN:
+        problems = self.all_problems(values, narrow=narrow)
+        if not problems and len(self._known) < _MOST_KNOWN:
             self._known.add(types)
-        return found
+        return problems
 
     def _is_usual(self, values: Sequence[Any], *, narrow: bool) -> bool:
         """Whether values of the right types are what nearly all are; loops, since this is done for every row."""
@@ -244,15 +244,15 @@ class RowCheck:
 
     def all_problems(self, values: Sequence[Any], *, narrow: bool = False) -> dict[str, str]:
         """The same, with what does no harm: a flag that is 2."""
-        found = {
+        problems = {
             name: problem
             for (name, kind), value in zip(self._kinds, values, strict=True)
             if (problem := kind.problem(value))
         }
         if narrow:
             over = (name for place in self._narrow if (values[place] or 0) > NARROW for name in [self._kinds[place][0]])
-            found |= {name: "is more than the database can count on from" for name in over if name not in found}
-        return found
+            problems |= {name: "is more than the database can count on from" for name in over if name not in problems}
+        return problems
 
 
 def describe_problems(problems: Mapping[str, str]) -> str:

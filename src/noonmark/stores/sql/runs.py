@@ -24,8 +24,8 @@ _OUTCOME, _RESULT = RUN_COLUMNS.index("outcome"), RUN_COLUMNS.index("result")
 def write_progress(session: Session, interims: Sequence[Interim]) -> list[bool]:
     """Store the open runs of rows that are still delivered under the same fence."""
     ids = list({one.occurrence.id for one in interims})
-    found = session.gather("id, key, schedule, fence", f"({_DISPATCHING}) AS found", ids)
-    rows = {(one, fence): (key, schedule) for one, key, schedule, fence in found}
+    dispatching = session.gather("id, key, schedule, fence", f"({_DISPATCHING}) AS found", ids)
+    rows = {(one, fence): (key, schedule) for one, key, schedule, fence in dispatching}
     found_runs = [(rows.get((one.occurrence.id, one.occurrence.fence)), one.run) for one in interims]
     runs = {run.id: run_values(*row, run, to_json(run.result)) for row, run in found_runs if row is not None}
     if runs:
@@ -40,8 +40,8 @@ def put_runs(session: Session, runs: Sequence[Values]) -> None:
     """
     silent = {run[:2] for run in runs if run[_RESULT] is None and run[_OUTCOME] in CUT_OFF}
     if silent:
-        found = session.gather("occurrence, fence, result", _OPEN_RUNS, [key for key, _ in silent])
-        output = {(key, fence): result for key, fence, result in found}
+        open_runs = session.gather("occurrence, fence, result", _OPEN_RUNS, [key for key, _ in silent])
+        output = {(key, fence): result for key, fence, result in open_runs}
         runs = [_with_result(run, output.get(run[:2])) if run[:2] in silent else run for run in runs]
     session.put("runs", RUN_COLUMNS, runs, key=2)
 

@@ -139,30 +139,30 @@ class ScheduleCache:
 
     def read(self, session: Session, versions: Mapping[int, int]) -> dict[int, Schedule | Unreadable]:
         """The schedules with some keys, at these versions; for one that cannot be read, what is wrong with it."""
-        found: dict[int, Schedule | Unreadable] = {}
+        schedules: dict[int, Schedule | Unreadable] = {}
         missing: list[int] = []
         for key, version in versions.items():
             known = self._known.get(key)
             if known is None or known[0] != version:
                 missing.append(key)
             else:
-                found[key] = known[1]
+                schedules[key] = known[1]
         if missing:
             fresh: dict[int, tuple[int, Schedule]] = {}
             for columns in session.gather(_SELECTED, _SOURCE, missing):
                 try:
-                    found[columns[0]] = schedule = _restored(columns)
+                    schedules[columns[0]] = schedule = _restored(columns)
                 except Unreadable as error:
-                    found[columns[0]] = error
+                    schedules[columns[0]] = error
                     self.damage.note("schedules", columns[0], str(error))
                 else:
                     fresh[columns[0]] = (columns[-2], schedule)
             self.keep(fresh)
             for key in missing:
-                if key not in found:
-                    found[key] = Unreadable("its record is not there")
+                if key not in schedules:
+                    schedules[key] = Unreadable("its record is not there")
                     self.damage.note("schedules", key, "its record is not there")
-        return found
+        return schedules
 
 
 def _restored(columns: tuple[Any, ...]) -> Schedule:

@@ -64,26 +64,26 @@ def delete(session: Session, tenant: str, name: str) -> Secret | None:
 
 def find_own_key(session: Session) -> bytes | None:
     """The key of the store; None until it is first needed."""
-    found = session.query(_OWN, NOBODY)
-    return own_key.read(found[0][0]) if found else None
+    rows = session.query(_OWN, NOBODY)
+    return own_key.read(rows[0][0]) if rows else None
 
 
 def draw_own_key(session: Session) -> bytes:
     """Store a new key of the store, unless there is one; returns the stored key."""
     now = session.now()
     session.execute(_DRAW, NOBODY, own_key.draw().hex(), now, now)
-    [(kept,)] = session.query(_OWN, NOBODY)
-    return own_key.read(kept)
+    [(stored,)] = session.query(_OWN, NOBODY)
+    return own_key.read(stored)
 
 
 def _readable(rows: Sequence[Values]) -> list[Secret]:
     """The secrets that can be read; a damaged one counts as not set, since its allowed hosts are unknown."""
-    found = []
+    secrets = []
     for columns in rows:
         name, hosts, sealed, created, updated = columns
         if not _JUDGE.problems(columns) and (bound := _hosts(hosts)) is not None:
-            found.append(Secret(name=name, hosts=bound, sealed=sealed, created=created, updated=updated))
-    return found
+            secrets.append(Secret(name=name, hosts=bound, sealed=sealed, created=created, updated=updated))
+    return secrets
 
 
 def _hosts(text: str) -> tuple[str, ...] | None:

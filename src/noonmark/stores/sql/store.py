@@ -126,9 +126,9 @@ class SqlStore(ABC):
 
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         while True:
-            found, faults = self._read(lambda uow: schedules.plannable(uow, now, limit))
+            snapshots, faults = self._read(lambda uow: schedules.plannable(uow, now, limit))
             if not faults:
-                return found
+                return snapshots
             # They would be found again and again, before the others.
             for fault in faults.items():
                 self._write_unlocked(partial(_note_fault, fault=fault))
@@ -151,13 +151,13 @@ class SqlStore(ABC):
         )
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        found, damaged = self._read(lambda uow: (event_rules.unmatched(uow, limit), uow.damaged_streams))
+        events, damaged = self._read(lambda uow: (event_rules.unmatched(uow, limit), uow.damaged_streams))
         if damaged:
             tenants = [tenant for tenant in damaged if isinstance(tenant, str)]
             self._write_locked(
                 tenants, lambda uow: stored_events.repair(uow.session, damaged, self._schedule_cache.damage)
             )
-        return found
+        return events
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         tenants = {one.audience.tenant for one in reactions}
@@ -179,14 +179,14 @@ class SqlStore(ABC):
             # A node whose clock is ahead must not take what others still hold.
             at = min(now, uow.now())
             if only is not None:
-                found = claims.only_due(uow.session, only, routes, now=at, until=until)[:limit]
+                rows = claims.only_due(uow.session, only, routes, now=at, until=until)[:limit]
             elif shares is not None:
-                found = claims.due_in_turn(uow.session, routes, shares, now=at, until=until, limit=limit)
+                rows = claims.due_in_turn(uow.session, routes, shares, now=at, until=until, limit=limit)
             else:
-                found = claims.due(uow.session, routes, now=at, until=until, limit=limit)
-            if not found and only is None:
+                rows = claims.due(uow.session, routes, now=at, until=until, limit=limit)
+            if not rows and only is None:
                 claims.end_orphans(uow.session, routes, now=at, until=until)
-            return claims.take(uow, found, node, now=at, lease=lease)
+            return claims.take(uow, rows, node, now=at, lease=lease)
 
         leased, faults = self._write_unlocked(claim)
         self._end_damaged(faults)
@@ -271,17 +271,17 @@ class SqlStore(ABC):
 
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
-            found = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
-            return claims.take(uow, found, node, now=now, lease=lease)
+            rows = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
+            return claims.take(uow, rows, node, now=now, lease=lease)
 
         leased, faults = self._write_unlocked(claim)
         self._end_damaged(faults)
         return leased
 
     def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
-        found, faults, strays = self._read(lambda uow: history.overdue(uow, now=now, limit=limit))
+        occurrences, faults, strays = self._read(lambda uow: history.overdue(uow, now=now, limit=limit))
         self._end_damaged(faults, strays)
-        return found
+        return occurrences
 
     def next_time(self, routes: Collection[str]) -> Micros | None:
         return self._autocommit(lambda uow: history.next_time(uow.session, routes, now=uow.now()))
@@ -307,10 +307,10 @@ class SqlStore(ABC):
 
     def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
         def find(uow: UnitOfWork) -> StoredSchedule | None:
-            found = schedules.find(uow, schedules.BY_ID, tenant, schedule_id)
-            if found is None and deleted:
+            stored = schedules.find(uow, schedules.BY_ID, tenant, schedule_id)
+            if stored is None and deleted:
                 return schedules.find(uow, schedules.DELETED_BY_ID, tenant, schedule_id)
-            return found
+            return stored
 
         return self._read(find)
 
@@ -439,8 +439,8 @@ class SqlStore(ABC):
 
     def put_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         def keep(uow: UnitOfWork) -> Secret | None:
-            kept = secret_store.put(uow.session, tenant, secret, most=most)
-            return _noted(uow, tenant, kept, note)
+            stored = secret_store.put(uow.session, tenant, secret, most=most)
+            return _noted(uow, tenant, stored, note)
 
         return self._write_locked({tenant}, keep)
 
@@ -494,11 +494,11 @@ class SqlStore(ABC):
         self._schedule_cache.damage.note("schedule_states", uid, problem)
 
     def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
-        found = self._read(lambda uow: inspection.inspect(uow, after, limit))
-        for cell in found.damaged:
+        page = self._read(lambda uow: inspection.inspect(uow, after, limit))
+        for cell in page.damaged:
             if cell.column != "fault":  # that was reported when it was set
                 self._schedule_cache.damage.note(cell.table, cell.key, f"{cell.column} {cell.problem}")
-        return found
+        return page
 
     def damage(self) -> Mapping[str, int]:
         return self._schedule_cache.damage.counts()

@@ -62,20 +62,20 @@ def subscribed(session: Session, topics: Collection[Topic]) -> set[Topic]:
 
 def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str, list[str]]:
     """The fields of the discriminators of all listeners, for each event type."""
-    found: dict[str, list[str]] = {one: [] for one in types}
+    by_type: dict[str, list[str]] = {one: [] for one in types}
     for event_type, fields in session.query(FIELDS, [(tenant, one, NONE.fields) for one in types]):
         if is_fields(fields):  # else it is damaged, and no event has such fields
-            found[event_type].append(fields)
-    return found
+            by_type[event_type].append(fields)
+    return by_type
 
 
-def listeners(session: Session, tenant: str, asked: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
+def listeners(session: Session, tenant: str, questions: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
     """The keys of the first schedules that each question is about."""
-    rows = [(place, tenant, one.event_type, *one.own, one.after) for place, one in enumerate(asked)]
-    found: list[list[int]] = [[] for _ in asked]
+    rows = [(place, tenant, one.event_type, *one.own, one.after) for place, one in enumerate(questions)]
+    listeners: list[list[int]] = [[] for _ in questions]
     for place, keys in session.query(LISTENERS, limit, rows):
-        found[place] = sorted(int(key) for key in keys.split(",")) if keys else []
-    return found
+        listeners[place] = sorted(int(key) for key in keys.split(",")) if keys else []
+    return listeners
 
 
 def add(session: Session, rows: Sequence[tuple[int, str, Subscription]]) -> None:

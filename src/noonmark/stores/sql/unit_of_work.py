@@ -157,9 +157,9 @@ class UnitOfWork(rules.UnitOfWork):
     def rows_in(self, query: str, *parameters: object) -> list[Row]:
         """The rows that a query of whole rows picks, in its order, after everything was written."""
         self.write()
-        found = self.session.records_in("occurrences", ROW_COLUMNS, query, *parameters)
-        self._take_rows([columns for columns in found if columns[0] not in self._rows])
-        return [self._rows[columns[0]] for columns in found if columns[0] in self._rows]
+        rows = self.session.records_in("occurrences", ROW_COLUMNS, query, *parameters)
+        self._take_rows([columns for columns in rows if columns[0] not in self._rows])
+        return [self._rows[columns[0]] for columns in rows if columns[0] in self._rows]
 
     def live_rows(self, state: ScheduleState) -> list[Row]:
         return self.find("schedule = ? AND ended IS NULL ORDER BY key", state.schedule)
@@ -230,16 +230,16 @@ class UnitOfWork(rules.UnitOfWork):
 
     def states_in(self, query: str, *parameters: object) -> list[ScheduleState]:
         """The states that a query of whole rows picks, in its order."""
-        found = self.session.records_in("schedule_states", STATE_COLUMNS, query, *parameters)
-        self._take_states(found)
-        return [self._states[columns[0]] for columns in found]
+        states = self.session.records_in("schedule_states", STATE_COLUMNS, query, *parameters)
+        self._take_states(states)
+        return [self._states[columns[0]] for columns in states]
 
     def states_of(self, keys: Iterable[int]) -> list[ScheduleState]:
-        wanted = list(keys)
-        unknown = [key for key in dict.fromkeys(wanted) if key not in self._states]
+        numbers = list(keys)
+        unknown = [key for key in dict.fromkeys(numbers) if key not in self._states]
         if unknown:
             self._take_states(self.session.records("schedule_states", STATE_COLUMNS, "schedule", unknown))
-        return [self._states[key] for key in wanted if key in self._states]
+        return [self._states[key] for key in numbers if key in self._states]
 
     def state_of(self, row: Row) -> ScheduleState:
         return self._states[row.schedule]
@@ -253,17 +253,17 @@ class UnitOfWork(rules.UnitOfWork):
     def states_named(self, identities: Collection[Identity]) -> dict[Identity, ScheduleState]:
         if not identities:
             return {}
-        found = self.session.query(_NAMED, list(identities))
-        states = {state.schedule: state for state in self.states_of([key for _, _, key in found])}
-        return {(tenant, schedule_id): states[key] for tenant, schedule_id, key in found if key in states}
+        rows = self.session.query(_NAMED, list(identities))
+        states = {state.schedule: state for state in self.states_of([key for _, _, key in rows])}
+        return {(tenant, schedule_id): states[key] for tenant, schedule_id, key in rows if key in states}
 
     def known_ids(self, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
         return dependencies.known_ids(self.session, identities)
 
     def count_schedules(self, tenant: str, user: str | None, route: str | None) -> int:
         self.write()
-        wanted = {"username = ?": user, "schedules.route = ?": route}
-        given = {condition: value for condition, value in wanted.items() if value is not None}
+        conditions = {"username = ?": user, "schedules.route = ?": route}
+        given = {condition: value for condition, value in conditions.items() if value is not None}
         query = COUNT_OF_OWNER.format(more=" AND ".join(given) or "1 = 1")
         return int(self.session.query(query, tenant, *given.values())[0][0])
 
@@ -290,8 +290,8 @@ class UnitOfWork(rules.UnitOfWork):
     def tenants_of(self, keys: Iterable[int]) -> Mapping[int, str]:
         unknown = [key for key in keys if key not in self.tenants]
         if unknown:
-            found = self.session.query(_TENANTS, unknown)
-            self.tenants.update((key, tenant) for key, tenant in found if isinstance(tenant, str))
+            rows = self.session.query(_TENANTS, unknown)
+            self.tenants.update((key, tenant) for key, tenant in rows if isinstance(tenant, str))
         return self.tenants
 
     def last_heartbeats(self, routes: Collection[str]) -> tuple[Micros | None, Mapping[str, Micros]]:
@@ -307,9 +307,9 @@ class UnitOfWork(rules.UnitOfWork):
         for known in self._keys.values():
             if (known.tenant, known.name) == (tenant, name):
                 return known
-        found = self.session.records_in("concurrency_keys", KEY_COLUMNS, _KEY_OF_NAME, tenant, name)
-        if found:
-            return self._take_key(found[0])
+        rows = self.session.records_in("concurrency_keys", KEY_COLUMNS, _KEY_OF_NAME, tenant, name)
+        if rows:
+            return self._take_key(rows[0])
         number = self._next_key("concurrency_keys")
         key = self._keys[number] = ConcurrencyKey(number, tenant, name, 0, 0)
         self.changed_key(key)
@@ -317,8 +317,8 @@ class UnitOfWork(rules.UnitOfWork):
 
     def concurrency_key_of(self, key: int) -> ConcurrencyKey | None:
         if key not in self._keys:
-            found = self.session.records("concurrency_keys", KEY_COLUMNS, "key", [key])
-            return self._take_key(found[0]) if found else None
+            rows = self.session.records("concurrency_keys", KEY_COLUMNS, "key", [key])
+            return self._take_key(rows[0]) if rows else None
         return self._keys[key]
 
     def changed_key(self, key: ConcurrencyKey) -> None:
@@ -386,10 +386,10 @@ class UnitOfWork(rules.UnitOfWork):
         return streams
 
     def unmatched_events(self, stream: EventStream, limit: int) -> list[ReadEvent]:
-        found = events.waiting(self.session, stream, limit)
-        if not found:
+        unmatched = events.waiting(self.session, stream, limit)
+        if not unmatched:
             self.damaged_streams.append(stream.tenant)
-        return found
+        return unmatched
 
     def load_streams(self, tenants: Sequence[str]) -> dict[str, EventStream]:
         return events.load_streams(self.session, tenants)
@@ -459,10 +459,10 @@ class UnitOfWork(rules.UnitOfWork):
         if added:
             self.session.insert(table, names, added)
 
-    def _take_rows(self, found: list[tuple[Any, ...]]) -> None:
+    def _take_rows(self, records: list[tuple[Any, ...]]) -> None:
         """Take rows that were read; a damaged one is mended as far as needed, one without a schedule is left out."""
-        self.states_of([columns[2] for columns in found])
-        for columns in found:
+        self.states_of([columns[2] for columns in records])
+        for columns in records:
             if columns[2] not in self._states:
                 self._report("occurrences", columns[0], {"schedule": "is that of no schedule"})
                 continue
@@ -481,8 +481,8 @@ class UnitOfWork(rules.UnitOfWork):
             self._report("concurrency_keys", key.key, problems)
         return key
 
-    def _take_states(self, found: list[tuple[Any, ...]]) -> None:
-        for columns in found:
+    def _take_states(self, records: list[tuple[Any, ...]]) -> None:
+        for columns in records:
             if columns[0] not in self._states:
                 self._states[columns[0]] = state = ScheduleState(*columns)
                 state.stored = columns

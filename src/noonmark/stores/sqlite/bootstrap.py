@@ -109,15 +109,15 @@ class _Database:
 def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
     """The version of the schema; None when there is none yet."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    found: list[str | None] = []
+    versions: list[str | None] = []
     if TABLE in tables:
         columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (TABLE,))}
         rows = connection.execute(_VERSIONS).fetchall() if "version_num" in columns else [(None, "null")]
-        found = [
+        versions = [
             version.decode("ascii", "backslashreplace") if isinstance(version, bytes) and kind == "text" else None
             for version, kind in rows
         ]
-    return stored_version(tables, found, what=f"the database {path}", instead="use another path")
+    return stored_version(tables, versions, what=f"the database {path}", instead="use another path")
 
 
 def condition(connections: Connections) -> Condition:
@@ -145,12 +145,12 @@ def _problems(connections: Connections) -> tuple[tuple[str, ...], bool]:
     try:
         connection.execute("PRAGMA query_only = 1")
         connection.set_progress_handler(lambda: next(steps) > MOST_STEPS, STEP)
-        found = connection.execute(f"PRAGMA quick_check({MOST_PROBLEMS})").fetchall()
+        rows = connection.execute(f"PRAGMA quick_check({MOST_PROBLEMS})").fetchall()
     except sqlite3.DatabaseError as error:
         return ((), False) if "interrupted" in str(error) else ((str(error),), True)
     finally:
         connection.close()
-    return tuple(str(one) for (one,) in found if one != "ok"), True
+    return tuple(str(one) for (one,) in rows if one != "ok"), True
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -45,11 +45,11 @@ class FileIdentity:
     def check(self) -> None:
         """StoreUnavailable if the path leads to another file. Costs two calls of the file system."""
         for path in (self._path, self._journal):
-            known, found = self._known.get(path), _identity(path)
-            if known is None and found is not None:
-                self._known[path] = found
-            elif known != found:
-                what = "removed" if found is None else "replaced"
+            known, current = self._known.get(path), _identity(path)
+            if known is None and current is not None:
+                self._known[path] = current
+            elif known != current:
+                what = "removed" if current is None else "replaced"
                 raise StoreUnavailable(
                     f"the database cannot be used: {path} was {what} while it was open. Nothing is written until the"
                     " file is back in its place; to go on with another file, restart this process"
@@ -58,10 +58,10 @@ class FileIdentity:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - it is asked at every transaction
+        status = os.stat(path)  # noqa: PTH116 - it is asked at every transaction
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 _WRITER_CACHE_KIB = 32_768

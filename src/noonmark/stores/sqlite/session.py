@@ -51,13 +51,13 @@ class SqliteSession:
         sent = _sent(parameters)
         try:
             text = _put(f"SELECT json_group_array(json_array({columns})) FROM {source}")  # noqa: S608 - our own text
-            [(found,)] = self._connection.execute(text, sent).fetchall()
+            [(document,)] = self._connection.execute(text, sent).fetchall()
         except sqlite3.OperationalError as error:
             if "BLOB" not in str(error):
                 raise
             # A damaged value that JSON cannot hold; the reader of the row finds it.
             return self._connection.execute(_put(f"SELECT {columns} FROM {source}"), sent).fetchall()  # noqa: S608 - likewise
-        return [tuple(row) for row in json.loads(found)]
+        return [tuple(row) for row in json.loads(document)]
 
     def execute(self, text: str, *parameters: object) -> None:
         """Carry out a statement."""
@@ -109,8 +109,8 @@ def _put(text: str) -> str:
     return _QUICK.sub("", _ROWS.sub(_taken_apart, _EACH.sub("json_each(?)", looked_up)))
 
 
-def _taken_apart(found: re.Match[str]) -> str:
-    columns = range(len(found[1].split(",")))
+def _taken_apart(match: re.Match[str]) -> str:
+    columns = range(len(match[1].split(",")))
     taken = ", ".join(f"json_extract(value, '$[{place}]') AS c{place}" for place in columns)
     return f"(SELECT {taken} FROM json_each(?))"  # noqa: S608 - our own text
 

@@ -66,8 +66,8 @@ class OrphanReaper:
         """Whether a run is in this store, and did not end by itself."""
         if self._store.occurrence(run.rpartition("-")[0]) is None:
             return False
-        found = self._store.run(run)
-        return found is None or found[1].outcome not in ENDED_BY_ITSELF
+        stored = self._store.run(run)
+        return stored is None or stored[1].outcome not in ENDED_BY_ITSELF
 
 
 def register_node() -> str:
@@ -112,15 +112,15 @@ def _start_time(pid: int) -> str:
 
 def _find_orphans() -> set[str]:
     """Return the ids of runs that still have processes, though their node is gone."""
-    found: dict[str, str] = {}
+    orphans: dict[str, str] = {}
     for pid in list_processes():
         environment = read_environment(pid)
         if RUN_VARIABLE.encode() in environment:
             variables = _variables(environment)
             if RUN_VARIABLE in variables and NODE_VARIABLE in variables:
-                found[variables[RUN_VARIABLE]] = variables[NODE_VARIABLE]
+                orphans[variables[RUN_VARIABLE]] = variables[NODE_VARIABLE]
     own = os.environ.get(RUN_VARIABLE)  # this node may itself have been started by a program of a run
-    return {run for run, node in found.items() if run != own and is_node_gone(node)}
+    return {run for run, node in orphans.items() if run != own and is_node_gone(node)}
 
 
 def _variables(environment: bytes) -> dict[str, str]:

@@ -101,10 +101,10 @@ class ProgramPolicy:
         try:
             if self._is_upload(path):
                 raise LookupError(f"{cwd!r} is a folder of uploaded files, and programs of callers may not start there")
-            found = os.stat(path)  # noqa: PTH116 - a text all along
+            status = os.stat(path)  # noqa: PTH116 - a text all along
         except OSError as error:
             raise LookupError(f"a program could not be started in {cwd!r}: {error.strerror}") from None
-        return path, (found.st_dev, found.st_ino)
+        return path, (status.st_dev, status.st_ino)
 
     def _find_any(self, name: str) -> Program:
         """Look a name up, allowed or not."""
@@ -172,8 +172,8 @@ def _fingerprint(path: str, pin: Pin) -> FileIdentity | bytes:
 
 
 def _identity(path: str) -> FileIdentity:
-    found = os.stat(path)  # noqa: PTH116 - a text all along
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.stat(path)  # noqa: PTH116 - a text all along
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _lookup(name: str) -> str | None:
@@ -181,5 +181,5 @@ def _lookup(name: str) -> str | None:
     folders = [Path(folder) for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
     # A relative directory would depend on where the node is started.
     paths = [Path(name)] if name.startswith(os.sep) else [folder / name for folder in folders if folder.is_absolute()]
-    found = next((path for path in paths if path.is_file() and os.access(path, os.X_OK)), None)
-    return None if found is None else os.path.realpath(found)
+    program = next((path for path in paths if path.is_file() and os.access(path, os.X_OK)), None)
+    return None if program is None else os.path.realpath(program)

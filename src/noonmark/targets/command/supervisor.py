@@ -198,8 +198,8 @@ def open_program(request: dict[str, Any]) -> int | None:
 def check_program(request: dict[str, Any], fd: int | None) -> None:
     """Refuse a program that was replaced since the node checked it; OSError."""
     if request["identity"] is not None:
-        found = os.stat(request["program"]) if fd is None else os.fstat(fd)  # noqa: PTH116 - without pathlib
-        if [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns] != request["identity"]:
+        status = os.stat(request["program"]) if fd is None else os.fstat(fd)  # noqa: PTH116 - without pathlib
+        if [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns] != request["identity"]:
             raise OSError(f"{request['program']} has just been replaced")
 
 
@@ -302,10 +302,10 @@ def send_signal(pid: int, variable: bytes, number: int) -> None:
 def kill_all(variable: bytes, rounds: int = MAX_KILL_ROUNDS) -> bool:
     """Kill all processes of a run, and those that they start meanwhile. Returns whether all are gone."""
     for _ in range(rounds):
-        found = [pid for pid in list_processes() if has_variable(pid, variable)]
-        if not found:
+        pids = [pid for pid in list_processes() if has_variable(pid, variable)]
+        if not pids:
             return True
-        for pid in found:
+        for pid in pids:
             send_signal(pid, variable, signal.SIGKILL)
         sleep(KILL_INTERVAL)
     return False

@@ -133,12 +133,12 @@ def _is_own_reference(call: Callable[..., Any], name: str) -> bool:
 def import_function(name: str) -> Callable[..., Any]:
     """Import the function that `module:qualname` names; raises whatever the import raises."""
     module, _, qualname = name.partition(":")
-    found: Any = import_module(module)
+    function: Any = import_module(module)
     for part in qualname.split("."):
-        found = getattr(found, part)
-    if not callable(found):
+        function = getattr(function, part)
+    if not callable(function):
         raise TypeError(f"{name} is not callable")
-    return found  # type: ignore[no-any-return] # callable was just checked
+    return function  # type: ignore[no-any-return] # callable was just checked
 
 
 def declared_reference(call: Callable[..., Any]) -> str | None:

@@ -82,10 +82,10 @@ def describe_error(error: Exception) -> str:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the error, and those that led to it."""
-    found: list[BaseException] = [error]
-    for current in found:
+    causes: list[BaseException] = [error]
+    for current in causes:
         yield current
         inner = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
-        found.extend(
-            cause for cause in (current.__cause__, current.__context__, *inner) if cause and cause not in found
+        causes.extend(
+            cause for cause in (current.__cause__, current.__context__, *inner) if cause and cause not in causes
         )

@@ -39,8 +39,8 @@ request_owner: ContextVar[Hashable] = ContextVar("request_owner", default=None)
 
 def system_lookup(host: str, port: int) -> list[str]:
     """Return the addresses of a host from the system's resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 class Resolver:
@@ -55,7 +55,7 @@ class Resolver:
         while not self._places.may_have_one(owner):
             self._freed.clear()
             await self._freed.wait()
-        found: asyncio.Future[list[str]] = loop.create_future()
+        future: asyncio.Future[list[str]] = loop.create_future()
 
         def look_up() -> None:
             try:
@@ -63,18 +63,18 @@ class Resolver:
             except (OSError, ValueError):  # ValueError: the name cannot be encoded for DNS
                 addresses = []
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._finish, owner, found, addresses)
+                loop.call_soon_threadsafe(self._finish, owner, future, addresses)
 
         # A daemon, so that no program waits at its end for a name server that does not answer.
         threading.Thread(target=look_up, name="noonmark-dns", daemon=True).start()
         self._places.take(owner)
-        return await found
+        return await future
 
-    def _finish(self, owner: Hashable, found: asyncio.Future[list[str]], addresses: list[str]) -> None:
+    def _finish(self, owner: Hashable, future: asyncio.Future[list[str]], addresses: list[str]) -> None:
         self._places.give_back(owner)
         self._freed.set()
-        if not found.done():
-            found.set_result(addresses)
+        if not future.done():
+            future.set_result(addresses)
 
 
 NEXT_ADDRESS_SECONDS = 5.0

@@ -40,20 +40,20 @@ def _listen(bench: Bench, *types: SystemEvent, uid: str = "listener", **changes:
     return bench.create(uid, trigger=EventTrigger([str(one) for one in types]), **changes)
 
 
-def _told(bench: Bench, tenant: str = "acme") -> list[Event]:
+def _events(bench: Bench, tenant: str = "acme") -> list[Event]:
     """The events of a tenant, oldest first, without the moment that the store has given them."""
     return [replace(one, emitted=0) for one in reversed(bench.store.events(tenant, 99))]
 
 
 def _types(bench: Bench, tenant: str = "acme") -> list[str]:
-    return [one.event_type for one in _told(bench, tenant)]
+    return [one.event_type for one in _events(bench, tenant)]
 
 
-def _failed(bench: Bench, one: Occurrence, **changes: Any) -> Run:  # noqa: ANN401 - the fields of a Run
+def _failed(bench: Bench, occurrence: Occurrence, **changes: Any) -> Run:  # noqa: ANN401 - the fields of a Run
     run = Run(
-        id=f"{one.id}-{one.fence}",
-        occurrence_id=one.id,
-        attempt=one.attempt,
+        id=f"{occurrence.id}-{occurrence.fence}",
+        occurrence_id=occurrence.id,
+        attempt=occurrence.attempt,
         node="node-a",
         started=bench.now,
         ended=bench.now,
@@ -66,16 +66,16 @@ def _failed(bench: Bench, one: Occurrence, **changes: Any) -> Run:  # noqa: ANN4
 @case
 def an_end_emits_an_event_if_a_schedule_subscribes(bench: Bench) -> None:
     _listen(bench, SystemEvent.FAILED)
-    made = bench.create_quiet("job", name="nightly", labels={"team": "data"})
-    assert bench.settle(bench.run(made, "good"))
+    schedule = bench.create_quiet("job", name="nightly", labels={"team": "data"})
+    assert bench.settle(bench.run(schedule, "good"))
     assert bench.store.events("acme", 9) == []
-    bad = bench.run(made, "bad")
+    bad = bench.run(schedule, "bad")
     run = _failed(bench, bad)
     bench.advance(5)
     assert bench.settle(bad, phase=Phase.FAILED, reason=Reason.FAILED, run=run)
     [event] = bench.store.events("acme", 9)
     assert event.emitted == bench.now
-    assert replace(event, emitted=0) == of_occurrence(SystemEvent.FAILED, made, bench.row(bad), run=run)
+    assert replace(event, emitted=0) == of_occurrence(SystemEvent.FAILED, schedule, bench.row(bad), run=run)
     assert (event.payload["schedule_name"], event.payload["error"]) == ("nightly", "ValueError: no such table")
     [audience] = bench.store.unmatched(9)
     assert [one.uid for one in audience.listeners] == ["listener"]
@@ -84,12 +84,12 @@ def an_end_emits_an_event_if_a_schedule_subscribes(bench: Bench) -> None:
 @case
 def an_end_that_was_not_written_emits_no_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.FAILED, SystemEvent.COMPLETED)
-    made = bench.create_quiet("job")
-    one = bench.run(made, "one")
-    assert not bench.fail(replace(one, fence=one.fence + 1))
-    assert bench.fail(one)
-    assert not bench.fail(one)
-    assert not bench.settle(one)
+    schedule = bench.create_quiet("job")
+    occurrence = bench.run(schedule, "one")
+    assert not bench.fail(replace(occurrence, fence=occurrence.fence + 1))
+    assert bench.fail(occurrence)
+    assert not bench.fail(occurrence)
+    assert not bench.settle(occurrence)
     assert _types(bench) == [SystemEvent.FAILED]
 
 
@@ -98,12 +98,12 @@ def each_tenant_gets_its_own_events(bench: Bench) -> None:
     _listen(bench, SystemEvent.COMPLETED)
     ours, theirs = bench.create_quiet("job"), bench.create_quiet("theirs", owner=OTHER)
     settlements = []
-    for made in (ours, theirs):
-        one = bench.run(made, "one")
-        settlements.append(bench.settlement(one, tenant=made.owner.tenant))
+    for schedule in (ours, theirs):
+        occurrence = bench.run(schedule, "one")
+        settlements.append(bench.settlement(occurrence, tenant=schedule.owner.tenant))
     assert bench.store.settle(settlements) == [True, True]
-    assert [one.payload["schedule_id"] for one in _told(bench)] == [ours.schedule_id]
-    assert _told(bench, "other") == []
+    assert [one.payload["schedule_id"] for one in _events(bench)] == [ours.schedule_id]
+    assert _events(bench, "other") == []
 
 
 @case
@@ -111,16 +111,16 @@ def each_of_many_ends_emits_one_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.COMPLETED, SystemEvent.TIMED_OUT)
     ends = []
     for number in range(6):
-        one = bench.run(bench.create_quiet(f"job-{number}"), "one")
+        occurrence = bench.run(bench.create_quiet(f"job-{number}"), "one")
         phase, reason = [
             (Phase.COMPLETED, Reason.SUCCEEDED),
             (Phase.FAILED, Reason.FAILED),
             (Phase.TIMED_OUT, Reason.TIMED_OUT),
         ][number % 3]
-        ends.append(bench.settlement(one, phase=phase, reason=reason))
+        ends.append(bench.settlement(occurrence, phase=phase, reason=reason))
     assert bench.store.settle(ends) == [True] * 6
-    told = [(one.event_type, one.payload["schedule_id"]) for one in _told(bench)]
-    assert told == [
+    events = [(one.event_type, one.payload["schedule_id"]) for one in _events(bench)]
+    assert events == [
         (fact, f"schedule-of-job-{number}")
         for number, fact in enumerate([SystemEvent.COMPLETED, None, SystemEvent.TIMED_OUT] * 2)
         if fact is not None
@@ -130,17 +130,17 @@ def each_of_many_ends_emits_one_event(bench: Bench) -> None:
 @case
 def a_retry_emits_an_event_and_so_does_the_end_after_it(bench: Bench) -> None:
     _listen(bench, SystemEvent.RETRYING, SystemEvent.COMPLETED)
-    made = bench.create_quiet("job")
-    one = bench.run(made, "one")
-    run = _failed(bench, one)
+    schedule = bench.create_quiet("job")
+    occurrence = bench.run(schedule, "one")
+    run = _failed(bench, occurrence)
     again = {"phase": Phase.PENDING, "reason": Reason.RETRY_SCHEDULED, "retry_at": bench.now + MINUTE, "run": run}
-    assert bench.settle(one, **again)
-    [event] = _told(bench)
-    assert event == of_occurrence(SystemEvent.RETRYING, made, bench.row(one), run=run)
+    assert bench.settle(occurrence, **again)
+    [event] = _events(bench)
+    assert event == of_occurrence(SystemEvent.RETRYING, schedule, bench.row(occurrence), run=run)
     bench.advance(MINUTE)
-    one = bench.start(bench.claim_one())
+    occurrence = bench.start(bench.claim_one())
     handed_back = {"phase": Phase.PENDING, "reason": Reason.LEASE_LOST, "retry_at": bench.now, "attempt": 1}
-    assert bench.settle(one, **handed_back)
+    assert bench.settle(occurrence, **handed_back)
     assert bench.settle(bench.start(bench.claim_one()))
     assert _types(bench) == [SystemEvent.RETRYING, SystemEvent.COMPLETED]
 
@@ -148,20 +148,20 @@ def a_retry_emits_an_event_and_so_does_the_end_after_it(bench: Bench) -> None:
 @case
 def a_late_first_start_emits_an_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.STARTED_LATE)
-    made = bench.create_quiet("job")
-    bench.add(made, "late")
+    schedule = bench.create_quiet("job")
+    bench.add(schedule, "late")
     bench.advance(SECOND + 1)
     claim = bench.claim_one()
     [answer, again] = bench.store.admit([start(claim), start(claim)], now=bench.now, lease=LEASE)
     assert answer == again
-    one = bench.row(claim.occurrence)
-    [event] = _told(bench)
-    assert event == of_occurrence(SystemEvent.STARTED_LATE, made, one)
+    occurrence = bench.row(claim.occurrence)
+    [event] = _events(bench)
+    assert event == of_occurrence(SystemEvent.STARTED_LATE, schedule, occurrence)
     assert event.payload["late_seconds"] == 1.000001
-    assert bench.retry(one, bench.now + MINUTE)
+    assert bench.retry(occurrence, bench.now + MINUTE)
     bench.advance(2 * MINUTE)
     assert bench.settle(bench.start(bench.claim_one()))
-    bench.add(made, "on time", after=bench.now - NOW)
+    bench.add(schedule, "on time", after=bench.now - NOW)
     bench.advance(SECOND)
     assert bench.settle(bench.start(bench.claim_one()))
     assert _types(bench) == [SystemEvent.STARTED_LATE]
@@ -170,50 +170,52 @@ def a_late_first_start_emits_an_event(bench: Bench) -> None:
 @case
 def an_occurrence_that_never_starts_emits_an_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.SKIPPED, SystemEvent.CANCELLED, SystemEvent.MISFIRED)
-    made = bench.create_quiet("job")
-    bench.add(made, "skipped")
+    schedule = bench.create_quiet("job")
+    bench.add(schedule, "skipped")
     bench.decide(End(claim=bench.claim_one(), phase=Phase.SKIPPED, reason=Reason.OVERLAP))
-    bench.add(made, "missed")
+    bench.add(schedule, "missed")
     bench.decide(End(claim=bench.claim_one(), phase=Phase.MISFIRED, reason=Reason.LATE))
-    cancelled = bench.add(made, "cancelled")
+    cancelled = bench.add(schedule, "cancelled")
     assert bench.store.cancel(cancelled.id)
-    told = _told(bench)
-    assert [one.event_type for one in told] == [SystemEvent.SKIPPED, SystemEvent.MISFIRED, SystemEvent.CANCELLED]
-    assert told[1].payload["missed_count"] == 1
-    assert told[2] == of_occurrence(SystemEvent.CANCELLED, made, bench.row(cancelled))
+    events = _events(bench)
+    assert [one.event_type for one in events] == [SystemEvent.SKIPPED, SystemEvent.MISFIRED, SystemEvent.CANCELLED]
+    assert events[1].payload["missed_count"] == 1
+    assert events[2] == of_occurrence(SystemEvent.CANCELLED, schedule, bench.row(cancelled))
 
 
 @case
 def a_gap_emits_an_event_with_its_count(bench: Bench) -> None:
     _listen(bench, SystemEvent.MISFIRED)
-    made = bench.create("job", misfire_policy=Skip())
+    schedule = bench.create("job", misfire_policy=Skip())
     bench.advance(100 * MINUTE + MINUTE // 2)
-    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
-    [event] = _told(bench)
-    [gap] = [one for one in bench.store.occurrences(made.uid) if one.phase is Phase.MISFIRED]
-    assert event == of_occurrence(SystemEvent.MISFIRED, made, gap)
+    assert bench.commit(plan(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD))
+    [event] = _events(bench)
+    [gap] = [one for one in bench.store.occurrences(schedule.uid) if one.phase is Phase.MISFIRED]
+    assert event == of_occurrence(SystemEvent.MISFIRED, schedule, gap)
     assert event.payload["missed_count"] == gap.missed_count > 90
 
 
 @case
 def what_an_edit_moved_has_not_ended(bench: Bench) -> None:
     _listen(bench, *(fact for fact in SystemEvent if fact.startswith("occurrence.")))
-    made = bench.create("job")
-    moved = replace(made.declaration, trigger=EventTrigger("seen"))
-    assert bench.commit(edits.edit(bench.snapshot(made), moved, now=bench.now, lookahead=LOOKAHEAD))
-    assert [one.phase for one in bench.store.occurrences(made.uid)] == [Phase.SUPERSEDED]
-    assert _told(bench) == []
+    schedule = bench.create("job")
+    moved = replace(schedule.declaration, trigger=EventTrigger("seen"))
+    assert bench.commit(edits.edit(bench.snapshot(schedule), moved, now=bench.now, lookahead=LOOKAHEAD))
+    assert [one.phase for one in bench.store.occurrences(schedule.uid)] == [Phase.SUPERSEDED]
+    assert _events(bench) == []
 
 
 @case
 def a_change_of_a_schedule_emits_an_event(bench: Bench) -> None:
     listener = _listen(bench, *(fact for fact in SystemEvent if fact.startswith("schedule.")))
     note = AuditEntry(at=NOW, caller="ada", operation="schedule/create", reason="as agreed")
-    made = factories.schedule("job", created=bench.now)
-    assert bench.store.create([replace(first_plan(made, lookahead=LOOKAHEAD), note=note)]) == [True]
-    assert bench.store.create([first_plan(replace(made, uid="again"), lookahead=LOOKAHEAD)]) == [False]
-    expected = [of_schedule(SystemEvent.SCHEDULE_CREATED, one, note=by) for one, by in ((listener, None), (made, note))]
-    named = replace(made.declaration, name="nightly")
+    schedule = factories.schedule("job", created=bench.now)
+    assert bench.store.create([replace(first_plan(schedule, lookahead=LOOKAHEAD), note=note)]) == [True]
+    assert bench.store.create([first_plan(replace(schedule, uid="again"), lookahead=LOOKAHEAD)]) == [False]
+    expected = [
+        of_schedule(SystemEvent.SCHEDULE_CREATED, one, note=by) for one, by in ((listener, None), (schedule, note))
+    ]
+    named = replace(schedule.declaration, name="nightly")
     changes: tuple[tuple[SystemEvent, Callable[[Snapshot, Micros], Plan]], ...] = (
         (SystemEvent.SCHEDULE_UPDATED, lambda of, now: edits.edit(of, named, now=now, lookahead=LOOKAHEAD)),
         (SystemEvent.SCHEDULE_PAUSED, lambda of, now: edits.pause(of, now=now)),
@@ -222,11 +224,11 @@ def a_change_of_a_schedule_emits_an_event(bench: Bench) -> None:
     )
     for fact, change in changes:
         bench.advance(1)
-        changed = change(bench.snapshot(made), bench.now)
+        changed = change(bench.snapshot(schedule), bench.now)
         assert changed.schedule is not None
         assert bench.commit(changed)
         expected.append(of_schedule(fact, changed.schedule))
-    assert _told(bench) == expected
+    assert _events(bench) == expected
 
 
 @case
@@ -234,39 +236,39 @@ def a_completed_schedule_emits_an_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.SCHEDULE_COMPLETED)
     expected = []
     for uid, phase in (("one", Phase.COMPLETED), ("two", Phase.FAILED)):
-        made = bench.create(uid, trigger=OnceTrigger(from_micros(bench.now)))
-        one = bench.start(bench.claim_one())
+        schedule = bench.create(uid, trigger=OnceTrigger(from_micros(bench.now)))
+        occurrence = bench.start(bench.claim_one())
         bench.advance(3)
-        assert bench.settle(one, phase=phase)
-        kept = bench.kept(made).schedule
-        assert kept.phase is SchedulePhase.COMPLETED
-        expected.append(of_schedule(SystemEvent.SCHEDULE_COMPLETED, kept))
-    assert _told(bench) == expected
+        assert bench.settle(occurrence, phase=phase)
+        stored = bench.stored(schedule).schedule
+        assert stored.phase is SchedulePhase.COMPLETED
+        expected.append(of_schedule(SystemEvent.SCHEDULE_COMPLETED, stored))
+    assert _events(bench) == expected
 
 
 @case
 def an_automatic_pause_emits_an_event_with_the_reason(bench: Bench) -> None:
     _listen(bench, SystemEvent.SCHEDULE_PAUSED, SystemEvent.FAILED)
-    made = bench.create_quiet("job")
+    schedule = bench.create_quiet("job")
     for number in range(2):
-        assert bench.fail(bench.run(made, f"run-{number}"), pause_after=2)
-    told = _told(bench)
-    assert [one.event_type for one in told] == [SystemEvent.FAILED, SystemEvent.FAILED, SystemEvent.SCHEDULE_PAUSED]
-    paused = bench.kept(made).schedule
-    assert told[-1] == of_schedule(SystemEvent.SCHEDULE_PAUSED, paused, failures=2)
+        assert bench.fail(bench.run(schedule, f"run-{number}"), pause_after=2)
+    events = _events(bench)
+    assert [one.event_type for one in events] == [SystemEvent.FAILED, SystemEvent.FAILED, SystemEvent.SCHEDULE_PAUSED]
+    paused = bench.stored(schedule).schedule
+    assert events[-1] == of_schedule(SystemEvent.SCHEDULE_PAUSED, paused, failures=2)
 
 
 @case
 def a_chain_of_events_ends(bench: Bench) -> None:
     _listen(bench, SystemEvent.FAILED)
-    made = bench.create_quiet("job")
+    schedule = bench.create_quiet("job")
     for chain in (Chain(MAX_DEPTH - 1, 1), Chain(MAX_DEPTH, 1), Chain(2, 2)):
         event_id = chain.event_id("x")
         cause = {"event_id": event_id, "source": "noonmark", "payload": {"chain": ["first"]}}
-        bench.add_event(made, event_id, payload=cause)
+        bench.add_event(schedule, event_id, payload=cause)
         assert bench.fail(bench.start(bench.claim_one()))
-    [event] = _told(bench)
-    assert (event.payload["depth"], event.payload["chain"]) == (MAX_DEPTH, ["first", made.schedule_id])
+    [event] = _events(bench)
+    assert (event.payload["depth"], event.payload["chain"]) == (MAX_DEPTH, ["first", schedule.schedule_id])
 
 
 @case
@@ -288,7 +290,7 @@ def a_lost_node_emits_one_event_per_subscribed_tenant(bench: Bench) -> None:
     assert [bench.store.lose("node-a", NOW, event) for _ in range(2)] == [True, False]
     [node] = bench.store.nodes()
     assert (node.is_alive, node.is_lost) == (False, False)
-    assert [_told(bench, tenant) for tenant in ("acme", "other", "third")] == [[event], [event], []]
+    assert [_events(bench, tenant) for tenant in ("acme", "other", "third")] == [[event], [event], []]
     bench.store.beat(beat, now=bench.now)
     [node] = bench.store.nodes()
     assert (node.is_alive, node.is_lost) == (True, False)

@@ -69,8 +69,8 @@ def changes_of_an_api_key_of_all_tenants_are_audited_where_someone_can_read_them
     key = replace(KEY, tenant=EVERY_TENANT)
     assert bench.store.keep_api_key(key, most=MOST, note=NOTE)
     assert bench.store.revoke_api_key(key.key_id, at=NOW, note=replace(NOTE, operation="key/revoke"))
-    found = [note.operation for note in bench.store.audit_entries(DEFAULT_TENANT, 9)]
-    assert found == ["key/revoke", "key/create"]
+    operations = [note.operation for note in bench.store.audit_entries(DEFAULT_TENANT, 9)]
+    assert operations == ["key/revoke", "key/create"]
 
 
 @case

@@ -56,12 +56,12 @@ def an_audit_entry_is_read_as_it_was_written(bench: Bench) -> None:
         request_id="req-1",
     )
     bench.store.add_audit_entries("acme", [whole, _note("worker/stop")])
-    bare, told = bench.store.audit_entries("acme", 9)
-    assert replace(told, key=None) == whole
+    bare, full = bench.store.audit_entries("acme", 9)
+    assert replace(full, key=None) == whole
     assert replace(bare, key=None) == _note("worker/stop")
-    assert told.key is not None
+    assert full.key is not None
     assert bare.key is not None
-    assert told.key < bare.key
+    assert full.key < bare.key
 
 
 @case
@@ -98,16 +98,16 @@ def a_schedule_is_created_with_its_audit_entry(bench: Bench) -> None:
 
 @case
 def a_plan_and_its_audit_entry_are_written_together(bench: Bench) -> None:
-    made = bench.create()
+    schedule = bench.create()
     bench.create("uid-2")
-    snapshot = bench.snapshot(made)
+    snapshot = bench.snapshot(schedule)
     pause = replace(edits.pause(snapshot, now=bench.now), note=_note("pause"))
     late = replace(edits.delete(snapshot, now=bench.now), note=_note("delete"))
     assert bench.store.commit_plans([pause, late]) == [True, False]
     assert _told(bench) == ["pause"]
-    resume = edits.resume(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    resume = edits.resume(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD)
     assert bench.commit(replace(resume, note=_note("resume")))
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now))
     assert _told(bench) == ["resume", "pause"]
 
 
@@ -152,8 +152,8 @@ def old_keys_are_pruned(bench: Bench) -> None:
     assert bench.store.prune_keys(before=NOW, limit=9) == 0
     assert bench.store.prune_keys(before=NOW + 4, limit=3) == 3
     assert bench.store.prune_keys(before=NOW + 4, limit=9) == 1
-    kept = [
+    remaining = [
         bench.store.claim_key("ab"[number % 2], f"key-{number}", "new", now=NOW + 9, lifetime=MINUTE)
         for number in range(5)
     ]
-    assert [one.fingerprint for one in kept] == ["new", "new", "new", "new", "body"]
+    assert [one.fingerprint for one in remaining] == ["new", "new", "new", "new", "body"]

@@ -62,49 +62,49 @@ class Bench:
         self.clock.now += micros
 
     def create(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
-        """Keep a schedule with its first plan."""
-        made = factories.schedule(uid, **{"created": self.now} | changes)
-        assert self.store.create([first_plan(made, lookahead=LOOKAHEAD)]) == [True]
-        return made
+        """Create a schedule with its first plan."""
+        schedule = factories.schedule(uid, **{"created": self.now} | changes)
+        assert self.store.create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
+        return schedule
 
     def create_quiet(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - likewise
-        """Keep a schedule that has no occurrences but those that are added."""
+        """Create a schedule that has no occurrences but those that are added."""
         return self.create(uid, trigger=EventTrigger("seen"), **changes)
 
     def add(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
         """Add a manual occurrence, due so much after the beginning."""
-        one = factories.occurrence(of, manual(key), nominal=factories.NOW + after, **changes)
-        assert self.store.add([one]) == [True]
-        return one
+        occurrence = factories.occurrence(of, manual(key), nominal=factories.NOW + after, **changes)
+        assert self.store.add([occurrence]) == [True]
+        return occurrence
 
     def add_event(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
         """Add an occurrence that an event asked for."""
-        one = factories.occurrence(of, event(key), nominal=factories.NOW + after, **changes)
-        assert self.store.add([one]) == [True]
-        return one
+        occurrence = factories.occurrence(of, event(key), nominal=factories.NOW + after, **changes)
+        assert self.store.add([occurrence]) == [True]
+        return occurrence
 
     def snapshot(self, of: Schedule) -> Snapshot:
         """The schedule as planning reads it."""
-        found = self.store.snapshot(of.uid)
-        assert found is not None
-        return found
+        snapshot = self.store.snapshot(of.uid)
+        assert snapshot is not None
+        return snapshot
 
-    def kept(self, of: Schedule) -> StoredSchedule:
+    def stored(self, of: Schedule) -> StoredSchedule:
         """The schedule as callers read it."""
-        found = self.store.find(of.owner.tenant, of.schedule_id)
-        assert found is not None
-        return found
+        stored = self.store.find(of.owner.tenant, of.schedule_id)
+        assert stored is not None
+        return stored
 
     def commit(self, plan: Plan) -> bool:
         """Write one plan."""
         [done] = self.store.commit_plans([plan])
         return done
 
-    def row(self, one: Occurrence | str) -> Occurrence:
+    def row(self, occurrence: Occurrence | str) -> Occurrence:
         """An occurrence as it stands."""
-        found = self.store.occurrence(one if isinstance(one, str) else one.id)
-        assert found is not None
-        return found
+        row = self.store.occurrence(occurrence if isinstance(occurrence, str) else occurrence.id)
+        assert row is not None
+        return row
 
     def claim(
         self,
@@ -144,39 +144,39 @@ class Bench:
         self.add(of, key, after)
         return self.start(self.claim_one())
 
-    def settle(self, one: Occurrence, **changes: Any) -> bool:  # noqa: ANN401 - the fields of a Settlement
+    def settle(self, occurrence: Occurrence, **changes: Any) -> bool:  # noqa: ANN401 - the fields of a Settlement
         """Settle what was started; without more, it succeeded."""
-        [done] = self.store.settle([self.settlement(one, **changes)])
+        [done] = self.store.settle([self.settlement(occurrence, **changes)])
         return done
 
-    def settlement(self, one: Occurrence, **changes: Any) -> Settlement:  # noqa: ANN401 - the fields of a Settlement
+    def settlement(self, occurrence: Occurrence, **changes: Any) -> Settlement:  # noqa: ANN401 - the fields of a Settlement
         """The end of a delivery that took no time."""
         run = Run(
-            id=f"{one.id}-{one.fence}",
-            occurrence_id=one.id,
-            attempt=one.attempt,
+            id=f"{occurrence.id}-{occurrence.fence}",
+            occurrence_id=occurrence.id,
+            attempt=occurrence.attempt,
             node="node-a",
             started=self.now,
             ended=self.now,
             outcome=Outcome.COMPLETED,
         )
         success = Settlement(
-            occurrence=one,
+            occurrence=occurrence,
             tenant="acme",
             phase=Phase.COMPLETED,
             reason=Reason.SUCCEEDED,
             run=run,
-            attempt=one.attempt,
+            attempt=occurrence.attempt,
         )
         return replace(success, **changes)
 
-    def fail(self, one: Occurrence, pause_after: int | None = None) -> bool:
+    def fail(self, occurrence: Occurrence, pause_after: int | None = None) -> bool:
         """Settle what was started: it failed for good."""
-        return self.settle(one, phase=Phase.FAILED, reason=Reason.FAILED, pause_after=pause_after)
+        return self.settle(occurrence, phase=Phase.FAILED, reason=Reason.FAILED, pause_after=pause_after)
 
-    def retry(self, one: Occurrence, retry_at: Micros) -> bool:
+    def retry(self, occurrence: Occurrence, retry_at: Micros) -> bool:
         """Settle what was started: it failed, and is tried again."""
-        return self.settle(one, phase=Phase.PENDING, reason=Reason.RETRY_SCHEDULED, retry_at=retry_at)
+        return self.settle(occurrence, phase=Phase.PENDING, reason=Reason.RETRY_SCHEDULED, retry_at=retry_at)
 
 
 def start(claim: Claim) -> Start:
@@ -191,10 +191,10 @@ def start(claim: Claim) -> Start:
     )
 
 
-def hold(one: Claim | Occurrence) -> Lease:
+def hold(held: Claim | Occurrence) -> Lease:
     """The lease of a claim, or of what was started."""
-    held = one.occurrence if isinstance(one, Claim) else one
-    return Lease(occurrence_id=held.id, fence=held.fence)
+    occurrence = held.occurrence if isinstance(held, Claim) else held
+    return Lease(occurrence_id=occurrence.id, fence=occurrence.fence)
 
 
 CASES: list[Callable[[Bench], None]] = []

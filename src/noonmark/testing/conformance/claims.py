@@ -28,24 +28,24 @@ def _origins(claims: list[Claim]) -> list[str]:
 
 @case
 def a_claim_leases_the_row_and_raises_its_fence(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.add(made, "a")
+    schedule = bench.create_quiet()
+    occurrence = bench.add(schedule, "a")
     claim = bench.claim_one()
-    assert (claim.schedule, claim.claimed, claim.found_in) == (made, NOW, Phase.PENDING)
-    assert (claim.occurrence.phase, claim.occurrence.fence) == (Phase.CLAIMED, one.fence + 1)
-    assert bench.row(one) == claim.occurrence
+    assert (claim.schedule, claim.claimed, claim.found_in) == (schedule, NOW, Phase.PENDING)
+    assert (claim.occurrence.phase, claim.occurrence.fence) == (Phase.CLAIMED, occurrence.fence + 1)
+    assert bench.row(occurrence) == claim.occurrence
     assert bench.claim("node-b") == []
 
 
 @case
 def a_pending_row_can_be_claimed_from_its_due_time_or_ahead_of_it(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a", 10)
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a", 10)
     assert bench.claim(until=NOW + 9) == []
     [claim] = bench.claim(until=NOW + 10)
     assert claim.claimed == NOW
     bench.advance(20)
-    bench.add(made, "b", 10)
+    bench.add(schedule, "b", 10)
     assert _origins(bench.claim()) == ["b"]
 
 
@@ -62,10 +62,10 @@ def a_node_whose_clock_is_ahead_takes_no_lease_that_others_hold(bench: Bench) ->
 
 @case
 def only_the_routes_of_the_node_are_claimed(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
-    bench.add(made, "b", route="http")
-    bench.add(made, "c", route="command")
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
+    bench.add(schedule, "b", route="http")
+    bench.add(schedule, "c", route="command")
     assert bench.claim(routes=[]) == []
     assert bench.claim(routes=["function:unknown"]) == []
     assert sorted(_origins(bench.claim(routes=["http", "command", "http"]))) == ["b", "c"]
@@ -74,9 +74,9 @@ def only_the_routes_of_the_node_are_claimed(bench: Bench) -> None:
 
 @case
 def the_earliest_are_claimed_first_on_any_route(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     for key, after, route in (("c", 3, ROUTE), ("a", 1, "http"), ("d", 4, "http"), ("b", 2, ROUTE)):
-        bench.add(made, key, after, route=route)
+        bench.add(schedule, key, after, route=route)
     bench.advance(10)
     assert _origins(bench.claim(routes=[ROUTE, "http"], limit=3)) == ["a", "b", "c"]
     assert _origins(bench.claim(routes=[ROUTE, "http"], limit=3)) == ["d"]
@@ -84,9 +84,9 @@ def the_earliest_are_claimed_first_on_any_route(bench: Bench) -> None:
 
 @case
 def of_equal_times_the_older_nominal_time_is_claimed_first_then_the_lower_id(bench: Bench) -> None:
-    made = bench.create_quiet()
-    same = [factories.occurrence(made, manual(f"{number}"), nominal=NOW) for number in range(8)]
-    older = factories.occurrence(made, manual("older"), nominal=NOW - 1, due=NOW)
+    schedule = bench.create_quiet()
+    same = [factories.occurrence(schedule, manual(f"{number}"), nominal=NOW) for number in range(8)]
+    older = factories.occurrence(schedule, manual("older"), nominal=NOW - 1, due=NOW)
     assert all(bench.store.add([*same, older]))
     claimed = [claim.occurrence.id for claim in bench.claim(limit=5)]
     claimed += [claim.occurrence.id for claim in bench.claim(limit=5)]
@@ -123,19 +123,19 @@ def the_lookahead_is_not_for_leases(bench: Bench) -> None:
 
 @case
 def leases_that_ended_and_rows_that_are_due_are_claimed_in_one_order(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "leased")
+    schedule = bench.create_quiet()
+    bench.add(schedule, "leased")
     bench.claim_one()
-    bench.add(made, "before", LEASE - 1)
-    bench.add(made, "after", LEASE + 1)
+    bench.add(schedule, "before", LEASE - 1)
+    bench.add(schedule, "after", LEASE + 1)
     bench.advance(LEASE + 1)
     assert _origins(bench.claim("node-b")) == ["before", "leased", "after"]
 
 
 @case
 def a_lease_lost_in_delivery_is_counted_and_is_not_an_attempt(bench: Bench) -> None:
-    made = bench.create_quiet()
-    started = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    started = bench.run(schedule, "a")
     assert started.attempt == 1
     bench.advance(LEASE)
     taken = bench.claim_one("node-b")
@@ -152,20 +152,20 @@ def a_lease_lost_in_delivery_is_counted_and_is_not_an_attempt(bench: Bench) -> N
 
 @case
 def a_delivery_whose_lease_was_lost_is_kept_as_a_run(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     bench.advance(5)
-    started = bench.run(made, "a")
+    started = bench.run(schedule, "a")
     assert (started.node, started.started) == ("node-a", NOW + 5)
     bench.advance(LEASE + 1)
     bench.claim_one("node-b")
-    [run] = bench.store.runs(made.uid)
+    [run] = bench.store.runs(schedule.uid)
     assert (run.occurrence_id, run.node, run.attempt) == (started.id, "node-a", 1)
     assert (run.started, run.ended, run.outcome) == (NOW + 5, bench.now, Outcome.LEASE_LOST)
     assert run.error == "node node-a was lost before it had ended"
     bench.advance(LEASE)
     again = bench.start(bench.claim_one("node-c"))
     assert bench.settle(again)
-    assert [run.outcome for run in bench.store.runs(made.uid)] == [Outcome.COMPLETED, Outcome.LEASE_LOST]
+    assert [run.outcome for run in bench.store.runs(schedule.uid)] == [Outcome.COMPLETED, Outcome.LEASE_LOST]
 
 
 @case
@@ -183,17 +183,17 @@ def a_renewed_lease_ends_later(bench: Bench) -> None:
 
 @case
 def a_lease_lasts_from_when_it_is_given_however_long_ago_it_was_asked_for(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
-    asked = bench.now
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
+    requested_at = bench.now
     bench.advance(LEASE)
-    [claim] = bench.store.claim("node-a", [ROUTE], now=asked, until=asked, limit=1, lease=LEASE)
+    [claim] = bench.store.claim("node-a", [ROUTE], now=requested_at, until=requested_at, limit=1, lease=LEASE)
     assert bench.claim("node-b") == []
     bench.advance(LEASE - 1)
-    bench.store.renew([hold(claim)], now=asked, lease=LEASE)
+    bench.store.renew([hold(claim)], now=requested_at, lease=LEASE)
     bench.advance(LEASE - 1)
     assert bench.claim("node-b") == []
-    bench.store.admit([start(claim)], now=asked, lease=LEASE)
+    bench.store.admit([start(claim)], now=requested_at, lease=LEASE)
     bench.advance(LEASE - 1)
     assert bench.claim("node-b") == []
     bench.advance(1)
@@ -202,12 +202,12 @@ def a_lease_lasts_from_when_it_is_given_however_long_ago_it_was_asked_for(bench:
 
 @case
 def a_slow_path_start_has_its_lease_from_when_it_is_given(bench: Bench) -> None:
-    made = bench.create_quiet(max_runs=1)
-    bench.add(made, "a")
+    schedule = bench.create_quiet(max_runs=1)
+    bench.add(schedule, "a")
     claim = bench.claim_one()
-    asked = bench.now
+    requested_at = bench.now
     bench.advance(LEASE - 1)
-    bench.store.admit([start(claim)], now=asked, lease=LEASE)
+    bench.store.admit([start(claim)], now=requested_at, lease=LEASE)
     bench.advance(LEASE - 1)
     assert bench.claim("node-b") == []
     bench.advance(1)
@@ -216,17 +216,17 @@ def a_slow_path_start_has_its_lease_from_when_it_is_given(bench: Bench) -> None:
 
 @case
 def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
-    one = bench.run(bench.create_quiet(), "a")
+    occurrence = bench.run(bench.create_quiet(), "a")
     bench.advance(LEASE + 5)
-    assert not bench.store.renew([hold(one)], now=bench.now, lease=LEASE).lost
+    assert not bench.store.renew([hold(occurrence)], now=bench.now, lease=LEASE).lost
     assert bench.claim("node-b") == []
-    assert bench.settle(one)
+    assert bench.settle(occurrence)
 
 
 @case
 def a_lease_that_another_node_took_or_that_is_gone_is_lost(bench: Bench) -> None:
-    made = bench.create_quiet()
-    taken = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    taken = bench.run(schedule, "a")
     bench.advance(LEASE)
     bench.claim_one("node-b")
     ended = bench.create_quiet("uid-2")
@@ -242,45 +242,45 @@ def a_lease_that_another_node_took_or_that_is_gone_is_lost(bench: Bench) -> None
 
 @case
 def a_node_learns_of_a_stop_when_it_renews(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.store.request_stop(one.id)
-    renewal = bench.store.renew([hold(one)], now=bench.now, lease=LEASE)
-    assert renewal == Renewal(lost=frozenset(), stop={one.id: Reason.CANCELLED})
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.store.request_stop(occurrence.id)
+    renewal = bench.store.renew([hold(occurrence)], now=bench.now, lease=LEASE)
+    assert renewal == Renewal(lost=frozenset(), stop={occurrence.id: Reason.CANCELLED})
     bench.advance(LEASE)
     again = bench.start(bench.claim_one("node-b"))
-    renewal = bench.store.renew([hold(one), hold(again)], now=bench.now, lease=LEASE)
-    assert renewal.stop == {one.id: Reason.CANCELLED}
+    renewal = bench.store.renew([hold(occurrence), hold(again)], now=bench.now, lease=LEASE)
+    assert renewal.stop == {occurrence.id: Reason.CANCELLED}
 
 
 @case
 def a_stop_is_for_one_delivery_and_not_for_the_retry(bench: Bench) -> None:
-    one = bench.run(bench.create_quiet(), "a")
-    assert bench.store.request_stop(one.id)
-    assert bench.retry(one, bench.now)
+    occurrence = bench.run(bench.create_quiet(), "a")
+    assert bench.store.request_stop(occurrence.id)
+    assert bench.retry(occurrence, bench.now)
     again = bench.start(bench.claim_one())
     assert not bench.store.renew([hold(again)], now=bench.now, lease=LEASE).stop
 
 
 @case
 def an_occurrence_that_is_not_delivered_gets_no_stop_request(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.add(made, "a")
+    schedule = bench.create_quiet()
+    occurrence = bench.add(schedule, "a")
     assert not bench.store.request_stop("nothing")
-    assert not bench.store.request_stop(one.id)
+    assert not bench.store.request_stop(occurrence.id)
     claim = bench.claim_one()
-    assert not bench.store.request_stop(one.id)
+    assert not bench.store.request_stop(occurrence.id)
     assert bench.settle(bench.start(claim))
-    assert not bench.store.request_stop(one.id)
+    assert not bench.store.request_stop(occurrence.id)
 
 
 @case
 def a_released_row_can_be_claimed_again_at_its_time(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.add(made, "a", 10)
+    schedule = bench.create_quiet()
+    occurrence = bench.add(schedule, "a", 10)
     [claim] = bench.claim(until=NOW + 10)
     bench.store.release([hold(claim)])
-    row = bench.row(one)
+    row = bench.row(occurrence)
     assert (row.phase, row.due) == (Phase.PENDING, NOW + 10)
     assert bench.claim("node-b") == []
     bench.advance(10)
@@ -300,8 +300,8 @@ def a_release_remembers_that_a_delivery_was_lost(bench: Bench) -> None:
 
 @case
 def a_release_leaves_what_is_not_held_or_has_started(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
     stale = bench.claim_one("node-a")
     bench.advance(LEASE)
     held = bench.claim_one("node-b")
@@ -380,8 +380,8 @@ def a_share_is_only_of_what_can_be_claimed(bench: Bench) -> None:
 
 @case
 def owners_are_served_round_robin_from_a_given_owner(bench: Bench) -> None:
-    for one in _created(bench):
-        _due(bench, one, 5)
+    for schedule in _created(bench):
+        _due(bench, schedule, 5)
     bench.advance(SECOND)
     a, b, c, d = PEOPLE
     assert _owners(bench.claim(limit=3, shares=Shares(each=1))) == [a, b, c]
@@ -392,8 +392,8 @@ def owners_are_served_round_robin_from_a_given_owner(bench: Bench) -> None:
 
 @case
 def owners_may_be_left_out(bench: Bench) -> None:
-    for one in _created(bench):
-        _due(bench, one, 2)
+    for schedule in _created(bench):
+        _due(bench, schedule, 2)
     bench.advance(SECOND)
     a, b, c, d = PEOPLE
     assert _owners(bench.claim(shares=Shares(each=1, besides=frozenset({a, c})))) == [b, d]

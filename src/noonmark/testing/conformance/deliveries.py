@@ -34,61 +34,63 @@ def _create(bench: Bench) -> Schedule:
     return bench.create_quiet(expected=EXPECTED)
 
 
-def _report(bench: Bench, made: Schedule) -> list[bool]:
-    found = bench.store.overdue(now=bench.now, limit=9)
-    return bench.store.settle([expire(one, made, now=bench.now) for one in found])
+def _report(bench: Bench, schedule: Schedule) -> list[bool]:
+    overdue = bench.store.overdue(now=bench.now, limit=9)
+    return bench.store.settle([expire(one, schedule, now=bench.now) for one in overdue])
 
 
-def _reported(bench: Bench, made: Schedule) -> int:
-    return len(bench.store.events(made.owner.tenant, 9, event_type=OVERDUE))
+def _reported(bench: Bench, schedule: Schedule) -> int:
+    return len(bench.store.events(schedule.owner.tenant, 9, event_type=OVERDUE))
 
 
 @case
 def a_run_that_takes_longer_than_expected_is_reported_once(bench: Bench) -> None:
-    made = _create(bench)
-    one = bench.run(made, "a")
+    schedule = _create(bench)
+    occurrence = bench.run(schedule, "a")
     bench.advance(EXPECTED - SECOND)
-    assert _report(bench, made) == []
+    assert _report(bench, schedule) == []
     bench.advance(SECOND)
-    assert _report(bench, made) == [True]
-    assert _report(bench, made) == []
-    assert (_reported(bench, made), bench.row(one).phase) == (1, Phase.DISPATCHING)
-    assert bench.settle(one)
-    assert bench.row(one).phase is Phase.COMPLETED
+    assert _report(bench, schedule) == [True]
+    assert _report(bench, schedule) == []
+    assert (_reported(bench, schedule), bench.row(occurrence).phase) == (1, Phase.DISPATCHING)
+    assert bench.settle(occurrence)
+    assert bench.row(occurrence).phase is Phase.COMPLETED
 
 
 @case
 def a_run_that_ends_in_time_is_not_reported(bench: Bench) -> None:
-    made = _create(bench)
-    one = bench.run(made, "a")
-    [late] = [expire(bench.row(one), made, now=NOW + EXPECTED)]
-    assert bench.settle(one)
+    schedule = _create(bench)
+    occurrence = bench.run(schedule, "a")
+    [late] = [expire(bench.row(occurrence), schedule, now=NOW + EXPECTED)]
+    assert bench.settle(occurrence)
     bench.advance(EXPECTED)
-    assert (bench.store.settle([late]), _report(bench, made)) == ([False], [])
+    assert (bench.store.settle([late]), _report(bench, schedule)) == ([False], [])
 
 
 @case
 def what_awaits_completion_is_reported_and_then_ends_at_its_deadline(bench: Bench) -> None:
-    made = _create(bench)
-    one = bench.run(made, "a")
-    waits = settle(one, made, Accepted(started=NOW, accepted=NOW, deadline=NOW + 3 * EXPECTED), node="node-1")
+    schedule = _create(bench)
+    occurrence = bench.run(schedule, "a")
+    waits = settle(
+        occurrence, schedule, Accepted(started=NOW, accepted=NOW, deadline=NOW + 3 * EXPECTED), node="node-1"
+    )
     assert bench.store.settle([waits]) == [True]
     bench.advance(EXPECTED)
-    assert _report(bench, made) == [True]
-    row = bench.row(one)
-    assert (row.phase, row.deadline, _reported(bench, made)) == (Phase.AWAITING_COMPLETION, NOW + 3 * EXPECTED, 1)
+    assert _report(bench, schedule) == [True]
+    row = bench.row(occurrence)
+    assert (row.phase, row.deadline, _reported(bench, schedule)) == (Phase.AWAITING_COMPLETION, NOW + 3 * EXPECTED, 1)
     bench.advance(2 * EXPECTED)
-    assert _report(bench, made) == [True]
-    row = bench.row(one)
+    assert _report(bench, schedule) == [True]
+    row = bench.row(occurrence)
     assert (row.phase, row.reason) == (Phase.TIMED_OUT, Reason.COMPLETION_TIMED_OUT)
 
 
 @case
 def what_is_asked_to_stop_is_not_cut_off_when_it_is_overdue(bench: Bench) -> None:
-    made = _create(bench)
-    one = bench.run(made, "a")
-    late = expire(bench.row(one), made, now=NOW + EXPECTED)
-    assert bench.store.request_stop(one.id)
+    schedule = _create(bench)
+    occurrence = bench.run(schedule, "a")
+    late = expire(bench.row(occurrence), schedule, now=NOW + EXPECTED)
+    assert bench.store.request_stop(occurrence.id)
     bench.advance(EXPECTED)
     assert bench.store.overdue(now=bench.now, limit=9) == []
     assert bench.store.settle([late]) == [False]
@@ -96,15 +98,15 @@ def what_is_asked_to_stop_is_not_cut_off_when_it_is_overdue(bench: Bench) -> Non
 
 @case
 def the_next_attempt_has_its_own_time(bench: Bench) -> None:
-    made = _create(bench)
-    one = bench.run(made, "a")
+    schedule = _create(bench)
+    occurrence = bench.run(schedule, "a")
     bench.advance(EXPECTED - SECOND)
-    assert bench.retry(one, bench.now)
+    assert bench.retry(occurrence, bench.now)
     again = bench.start(bench.claim_one())
     bench.advance(SECOND)
-    assert _report(bench, made) == []
+    assert _report(bench, schedule) == []
     bench.advance(EXPECTED - SECOND)
-    assert _report(bench, made) == [True]
+    assert _report(bench, schedule) == [True]
     assert bench.settle(again)
 
 
@@ -112,79 +114,79 @@ SAID = {"output": "one\n"}
 MORE = {"output": "one\ntwo \u00fc\n", "output_dropped": 3}
 
 
-def _said(one: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa: ANN401 - JSON
-    return interim(one, RunInProgress(started=started, result=result), node="node-a")
+def _said(occurrence: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa: ANN401 - JSON
+    return interim(occurrence, RunInProgress(started=started, result=result), node="node-a")
 
 
 @case
 def a_delivery_in_progress_is_read_as_an_open_run(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    first, second = _said(one, SAID, NOW + 1), _said(one, MORE, NOW + 1)
-    for told in (first, second):
-        assert bench.store.progress([told]) == [True]
-        assert bench.store.runs(made.uid) == [told.run]
-        assert bench.store.occurrence_runs(one.id) == [told.run]
-        assert bench.store.run(told.run.id) == (made.uid, told.run)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    first, second = _said(occurrence, SAID, NOW + 1), _said(occurrence, MORE, NOW + 1)
+    for progress in (first, second):
+        assert bench.store.progress([progress]) == [True]
+        assert bench.store.runs(schedule.uid) == [progress.run]
+        assert bench.store.occurrence_runs(occurrence.id) == [progress.run]
+        assert bench.store.run(progress.run.id) == (schedule.uid, progress.run)
     assert (second.run.ended, second.run.outcome, second.run.result) == (None, None, MORE)
-    assert bench.row(one) == one
+    assert bench.row(occurrence) == occurrence
 
 
 @case
 def an_open_run_is_listed_once_in_pages(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.retry(one, bench.now)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.retry(occurrence, bench.now)
     again = bench.start(bench.claim_one())
-    told = _said(again, SAID, NOW + 5)
-    assert bench.store.progress([told]) == [True]
-    [newest] = bench.store.runs(made.uid, 1)
-    assert newest == told.run
-    rest = bench.store.runs(made.uid, before=(newest.started, newest.id))
+    progress = _said(again, SAID, NOW + 5)
+    assert bench.store.progress([progress]) == [True]
+    [newest] = bench.store.runs(schedule.uid, 1)
+    assert newest == progress.run
+    rest = bench.store.runs(schedule.uid, before=(newest.started, newest.id))
     assert [run.attempt for run in rest] == [1]
 
 
 @case
 def the_end_replaces_the_reported_progress(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.store.progress([_said(one, SAID)]) == [True]
-    settlement = bench.settlement(one)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
+    settlement = bench.settlement(occurrence)
     ended = replace(settlement, run=replace(settlement.run, result={"exit_code": 0, **MORE}))
     assert bench.store.settle([ended]) == [True]
-    assert bench.store.runs(made.uid) == [ended.run]
-    assert bench.store.progress([_said(one, SAID)]) == [False]
-    assert bench.store.runs(made.uid) == [ended.run]
+    assert bench.store.runs(schedule.uid) == [ended.run]
+    assert bench.store.progress([_said(occurrence, SAID)]) == [False]
+    assert bench.store.runs(schedule.uid) == [ended.run]
 
 
 @case
 def an_end_without_output_has_no_output(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.store.progress([_said(one, SAID)]) == [True]
-    assert bench.settle(one)
-    assert [run.result for run in bench.store.runs(made.uid)] == [None]
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
+    assert bench.settle(occurrence)
+    assert [run.result for run in bench.store.runs(schedule.uid)] == [None]
 
 
 @case
 def a_lost_run_keeps_its_output(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.store.progress([_said(one, MORE)]) == [True]
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.store.progress([_said(occurrence, MORE)]) == [True]
     bench.advance(LEASE)
     claim = bench.claim_one("node-b")
-    [lost] = bench.store.runs(made.uid)
+    [lost] = bench.store.runs(schedule.uid)
     assert (lost.outcome, lost.result, lost.ended) == (Outcome.LEASE_LOST, MORE, bench.now)
-    assert bench.store.progress([_said(one, SAID)]) == [False]
+    assert bench.store.progress([_said(occurrence, SAID)]) == [False]
     current = bench.start(claim)
-    assert bench.store.progress([_said(one, SAID), _said(current, SAID, bench.now)]) == [False, True]
-    assert [run.result for run in bench.store.runs(made.uid)] == [SAID, MORE]
+    assert bench.store.progress([_said(occurrence, SAID), _said(current, SAID, bench.now)]) == [False, True]
+    assert [run.result for run in bench.store.runs(schedule.uid)] == [SAID, MORE]
 
 
 @case
 def a_run_that_was_handed_back_or_stopped_keeps_its_output(bench: Bench) -> None:
-    made = bench.create_quiet()
-    first = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    first = bench.run(schedule, "a")
     assert bench.store.progress([_said(first, SAID)]) == [True]
     back = bench.settlement(first, phase=Phase.PENDING, reason=Reason.LEASE_LOST, retry_at=bench.now)
     assert bench.store.settle([replace(back, run=replace(back.run, outcome=Outcome.LEASE_LOST))]) == [True]
@@ -193,86 +195,88 @@ def a_run_that_was_handed_back_or_stopped_keeps_its_output(bench: Bench) -> None
     assert bench.store.progress([_said(second, MORE, bench.now)]) == [True]
     end = bench.settlement(second, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
     assert bench.store.settle([replace(end, run=replace(end.run, outcome=Outcome.CANCELLED))]) == [True]
-    runs = bench.store.runs(made.uid)
+    runs = bench.store.runs(schedule.uid)
     assert [(run.outcome, run.result) for run in runs] == [(Outcome.CANCELLED, MORE), (Outcome.LEASE_LOST, SAID)]
 
 
 @case
 def progress_of_many_runs_is_written_at_once_each_under_its_fence(bench: Bench) -> None:
-    made = [bench.create_quiet(f"uid-{number}") for number in range(3)]
-    ones = [bench.run(one, "a") for one in made]
+    schedules = [bench.create_quiet(f"uid-{number}") for number in range(3)]
+    ones = [bench.run(one, "a") for one in schedules]
     stale = replace(ones[1], fence=ones[1].fence + 1)
     unknown = replace(ones[1], id="occ_unknown")
-    told = [_said(ones[0], SAID), _said(stale, SAID), _said(unknown, SAID), _said(ones[2], MORE)]
-    assert bench.store.progress(told) == [True, False, False, True]
+    progress = [_said(ones[0], SAID), _said(stale, SAID), _said(unknown, SAID), _said(ones[2], MORE)]
+    assert bench.store.progress(progress) == [True, False, False, True]
     assert bench.store.progress([]) == []
-    results = [[run.result for run in bench.store.runs(one.uid)] for one in made]
+    results = [[run.result for run in bench.store.runs(one.uid)] for one in schedules]
     assert results == [[SAID], [None], [MORE]]
 
 
 @case
 def an_open_run_is_not_the_last_run(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.store.progress([_said(one, SAID)]) == [True]
-    assert bench.store.last_runs([one.id]) == {}
-    [activity] = bench.store.activities([made.uid])
-    assert (activity.delivering, activity.last_run) == ((one.id,), None)
-    assert bench.retry(one, bench.now)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
+    assert bench.store.last_runs([occurrence.id]) == {}
+    [activity] = bench.store.activities([schedule.uid])
+    assert (activity.delivering, activity.last_run) == ((occurrence.id,), None)
+    assert bench.retry(occurrence, bench.now)
     again = bench.start(bench.claim_one())
     assert bench.store.progress([_said(again, SAID)]) == [True]
-    assert [run.attempt for run in bench.store.last_runs([one.id]).values()] == [1]
+    assert [run.attempt for run in bench.store.last_runs([occurrence.id]).values()] == [1]
 
 
 @case
 def progress_is_not_written_before_the_start_or_while_awaiting_completion(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
     claim = bench.claim_one()
     assert bench.store.progress([_said(claim.occurrence, SAID)]) == [False]
-    one = bench.start(claim)
-    accepted = bench.settlement(one, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=NOW + MINUTE)
+    occurrence = bench.start(claim)
+    accepted = bench.settlement(
+        occurrence, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=NOW + MINUTE
+    )
     open_run = replace(accepted.run, ended=None, outcome=None)
     assert bench.store.settle([replace(accepted, run=open_run)]) == [True]
-    assert bench.store.progress([_said(one, SAID)]) == [False]
-    assert bench.store.runs(made.uid) == [open_run]
+    assert bench.store.progress([_said(occurrence, SAID)]) == [False]
+    assert bench.store.runs(schedule.uid) == [open_run]
 
 
 @case
 def progress_is_pruned_with_its_occurrence(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.store.progress([_said(one, SAID)]) == [True]
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
     bench.advance(1)
-    assert bench.settle(one)
+    assert bench.settle(occurrence)
     bench.advance(MINUTE)
     assert bench.store.prune(before=bench.now, keep=100, limit=10) == 1
-    assert bench.store.runs(made.uid) == []
+    assert bench.store.runs(schedule.uid) == []
 
 
-def _accept(bench: Bench, made: Schedule, one: Occurrence, within: int = MINUTE) -> Occurrence:
+def _accept(bench: Bench, schedule: Schedule, occurrence: Occurrence, within: int = MINUTE) -> Occurrence:
     """The target takes the work over, and has so long to say how it ended."""
     accepted = Accepted(started=bench.now, accepted=bench.now, deadline=bench.now + within)
-    settlement = settle(one, made, accepted, node="node-a")
+    settlement = settle(occurrence, schedule, accepted, node="node-a")
     assert bench.store.settle([settlement]) == [True]
-    return bench.row(one)
+    return bench.row(occurrence)
 
 
-def _accepted(bench: Bench, made: Schedule, key: str = "a", within: int = MINUTE) -> Occurrence:
-    bench.add(made, key, bench.now - NOW)
-    return _accept(bench, made, bench.start(bench.claim_one()), within)
+def _accepted(bench: Bench, schedule: Schedule, key: str = "a", within: int = MINUTE) -> Occurrence:
+    bench.add(schedule, key, bench.now - NOW)
+    return _accept(bench, schedule, bench.start(bench.claim_one()), within)
 
 
 @case
 def an_accepted_delivery_awaits_completion_with_an_open_run(bench: Bench) -> None:
-    made = bench.create_quiet()
-    row = _accepted(bench, made)
+    schedule = bench.create_quiet()
+    row = _accepted(bench, schedule)
     assert (row.phase, row.reason) == (Phase.AWAITING_COMPLETION, Reason.ACCEPTED)
     assert (row.deadline, row.node, row.started, row.holds_slot) == (NOW + MINUTE, "node-a", NOW, True)
     assert "deadline" in row.detail
-    [run] = bench.store.runs(made.uid)
+    [run] = bench.store.runs(schedule.uid)
     assert (run.started, run.ended, run.outcome) == (NOW, None, None)
-    assert bench.kept(made).counters.total == 0
+    assert bench.stored(schedule).counters.total == 0
 
 
 @case
@@ -289,9 +293,9 @@ def an_accepted_delivery_has_no_lease(bench: Bench) -> None:
 
 @case
 def an_accepted_delivery_keeps_its_places(bench: Bench) -> None:
-    made = bench.create_quiet(concurrency=Concurrency(key="db"))
-    row = _accepted(bench, made)
-    bench.add(made, "b")
+    schedule = bench.create_quiet(concurrency=Concurrency(key="db"))
+    row = _accepted(bench, schedule)
+    bench.add(schedule, "b")
     other = bench.create_quiet("uid-2", concurrency=Concurrency(key="db"))
     bench.add(other, "c", 1)
     bench.advance(1)
@@ -304,29 +308,29 @@ def an_accepted_delivery_keeps_its_places(bench: Bench) -> None:
 
 @case
 def its_end_completes_the_run_in_place(bench: Bench) -> None:
-    made = bench.create_quiet()
-    row = _accepted(bench, made)
+    schedule = bench.create_quiet()
+    row = _accepted(bench, schedule)
     bench.advance(MINUTE)
     delivered = Delivered(outcome=Outcome.COMPLETED, started=row.started or 0, ended=bench.now, result={"n": 1})
-    end = settle(row, made, delivered, node=row.node or "")
+    end = settle(row, schedule, delivered, node=row.node or "")
     assert bench.store.settle([end, end]) == [True, False]
     ended = bench.row(row)
     assert (ended.phase, ended.reason, ended.holds_slot) == (Phase.COMPLETED, Reason.SUCCEEDED, False)
     assert (ended.node, ended.started, ended.deadline) == (None, None, None)
-    [run] = bench.store.runs(made.uid)
+    [run] = bench.store.runs(schedule.uid)
     assert (run.started, run.ended, run.outcome, run.result) == (NOW, NOW + MINUTE, Outcome.COMPLETED, {"n": 1})
-    assert bench.kept(made).counters.successful == 1
+    assert bench.stored(schedule).counters.successful == 1
     assert bench.store.overdue(now=bench.now, limit=10) == []
 
 
 @case
 def a_delivery_is_accepted_once(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
     started = bench.start(bench.claim_one())
-    row = _accept(bench, made, started)
+    row = _accept(bench, schedule, started)
     later = Accepted(started=NOW, accepted=NOW, deadline=NOW + 9 * MINUTE)
-    assert bench.store.settle([settle(started, made, later, node="node-a")]) == [False]
+    assert bench.store.settle([settle(started, schedule, later, node="node-a")]) == [False]
     assert bench.row(row) == row
     assert bench.settle(started)  # whoever has the fence may tell the end
 
@@ -349,11 +353,11 @@ def a_delivery_is_overdue_from_its_deadline(bench: Bench) -> None:
 
 @case
 def a_completion_timeout_ends_it_or_is_retried(bench: Bench) -> None:
-    made = bench.create_quiet(retry_policy=RetryPolicy(max_attempts=2))
-    _accepted(bench, made)
+    schedule = bench.create_quiet(retry_policy=RetryPolicy(max_attempts=2))
+    _accepted(bench, schedule)
     bench.advance(MINUTE)
     [overdue] = bench.store.overdue(now=bench.now, limit=10)
-    expired = expire(overdue, made, now=bench.now)
+    expired = expire(overdue, schedule, now=bench.now)
     assert bench.store.settle([expired]) == [True]
     row = bench.row(overdue)
     assert (row.phase, row.reason, row.deadline, row.holds_slot) == (
@@ -364,24 +368,24 @@ def a_completion_timeout_ends_it_or_is_retried(bench: Bench) -> None:
     )
     assert not bench.settle(overdue)
     bench.advance(row.due - bench.now)
-    again = _accept(bench, made, bench.start(bench.claim_one()))
+    again = _accept(bench, schedule, bench.start(bench.claim_one()))
     bench.advance(MINUTE)
-    assert bench.store.settle([expire(again, made, now=bench.now)]) == [True]
+    assert bench.store.settle([expire(again, schedule, now=bench.now)]) == [True]
     ended = bench.row(again)
     assert (ended.phase, ended.reason) == (Phase.TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED)
-    assert [run.outcome for run in bench.store.runs(made.uid)] == [Outcome.TIMED_OUT, Outcome.TIMED_OUT]
+    assert [run.outcome for run in bench.store.runs(schedule.uid)] == [Outcome.TIMED_OUT, Outcome.TIMED_OUT]
 
 
 @case
 def an_accepted_delivery_outlives_a_pause_and_a_delete(bench: Bench) -> None:
-    made = bench.create_quiet()
-    row = _accepted(bench, made)
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    schedule = bench.create_quiet()
+    row = _accepted(bench, schedule)
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now))
     assert bench.row(row) == row
-    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
     assert bench.row(row) == row
     assert bench.settle(row)
-    snapshot = bench.snapshot(made)
+    snapshot = bench.snapshot(schedule)
     assert snapshot.schedule.phase is SchedulePhase.DELETED
 
 

@@ -69,8 +69,8 @@ def _both_due(bench: Bench) -> tuple[Claim, Claim]:
 def an_upstream_is_read_as_it_is_stored(bench: Bench) -> None:
     up, down = _both_due(bench)
     first = NOW + MINUTE
-    told = _stands(bench, down)
-    assert told == Standing(
+    standing = _stands(bench, down)
+    assert standing == Standing(
         dependency=ON_UP[0],
         phase=SchedulePhase.ACTIVE,
         fires=up.schedule.declaration.trigger,
@@ -79,7 +79,7 @@ def an_upstream_is_read_as_it_is_stored(bench: Bench) -> None:
     )
     bench.advance(1)
     assert bench.settle(bench.start(up))
-    after = replace(told, newest=(first, Phase.COMPLETED), last_phase=Phase.COMPLETED, ended=bench.now)
+    after = replace(standing, newest=(first, Phase.COMPLETED), last_phase=Phase.COMPLETED, ended=bench.now)
     assert _stands(bench, down) == replace(after, completed=bench.now)
 
 
@@ -136,7 +136,7 @@ def what_waits_for_its_upstreams_has_no_time_but_the_limit(bench: Bench) -> None
     waiting = _waiting(bench, down)
     assert (waiting.phase, waiting.waiting_for) == (Phase.PENDING, Reason.DEPENDENCY_PENDING)
     assert bench.claim() == []
-    assert bench.kept(down.schedule).next_due is None
+    assert bench.stored(down.schedule).next_due is None
     bench.settle(running, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=bench.now + 2 * WAIT_LIMIT)
     assert bench.commit(plan(bench.snapshot(down.schedule), now=bench.now, lookahead=0))
     bench.clock.now = waiting.first_due + WAIT_LIMIT - 1
@@ -159,7 +159,7 @@ def an_end_gives_what_waits_for_it_a_time(bench: Bench) -> None:
     again = bench.claim_one()
     assert again.occurrence.uid == "up"
     assert bench.settle(bench.start(again))
-    assert bench.kept(down.schedule).next_due == waiting.due
+    assert bench.stored(down.schedule).next_due == waiting.due
     turn = bench.claim_one()
     assert (turn.occurrence.id, turn.occurrence.waiting_for) == (waiting.id, Reason.DEPENDENCY_PENDING)
     assert after_upstreams(turn, _asked(bench, turn), now=bench.now) is None
@@ -196,8 +196,8 @@ def ends_of_other_times_leave_it_waiting(bench: Bench) -> None:
     _waiting(bench, down)
     for key, after in (("a", 0), ("b", MINUTE)):
         bench.add(up.schedule, key, after)
-        asked = bench.claim_one()
-        bench.decide(End(claim=asked, phase=Phase.SKIPPED, reason=Reason.OVERLAP))
+        manual = bench.claim_one()
+        bench.decide(End(claim=manual, phase=Phase.SKIPPED, reason=Reason.OVERLAP))
         assert bench.claim() == []
 
 
@@ -303,12 +303,12 @@ def a_graph_has_what_is_reached_and_a_version(bench: Bench) -> None:
 
 @case
 def the_version_rises_with_what_depends_on_what_and_is_a_condition(bench: Bench) -> None:
-    made = bench.create("up")
+    schedule = bench.create("up")
     other = bench.create("other")
     version = bench.store.graph("acme", []).version
     edited = replace(
         edits.edit(
-            bench.snapshot(made),
+            bench.snapshot(schedule),
             factories.declaration(depends_on=(Dependency(schedule_id=other.schedule_id),)),
             now=bench.now,
             lookahead=LOOKAHEAD,
@@ -326,7 +326,7 @@ def the_version_rises_with_what_depends_on_what_and_is_a_condition(bench: Bench)
     risen = bench.store.graph("acme", []).version
     assert risen > version
     assert bench.store.create([replace(created, graph=risen)]) == [True]
-    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
     assert bench.store.graph("acme", ["schedule-of-new"]).upstreams == {"schedule-of-new": (UP,)}
 
 
@@ -391,9 +391,9 @@ def an_edit_of_texts_wakes_no_downstream(bench: Bench) -> None:
 
 def _follower(bench: Bench, **changes: object) -> Schedule:
     """A schedule without a trigger, planned once."""
-    made = bench.create("down", trigger=None, depends_on=(Dependency(schedule_id="schedule-of-up"),), **changes)
+    schedule = bench.create("down", trigger=None, depends_on=(Dependency(schedule_id="schedule-of-up"),), **changes)
     _plan(bench)
-    return made
+    return schedule
 
 
 def _plan(bench: Bench) -> int:
@@ -442,8 +442,8 @@ def a_follow_up_stands_where_its_upstream_stands(bench: Bench) -> None:
     expected = chain_after(running)
     assert expected is not None
     assert (expected.depth, expected.schedules) == (1, ("first", "schedule-of-up"))
-    [one] = bench.store.occurrences(down.uid)
-    assert chain_behind(one) == expected
+    [follow_up] = bench.store.occurrences(down.uid)
+    assert chain_behind(follow_up) == expected
     edited = replace(down.declaration, timeout=MINUTE)
     assert bench.commit(edits.edit(bench.snapshot(down), edited, now=bench.now, lookahead=LOOKAHEAD))
     claim = bench.claim_one()
@@ -481,18 +481,18 @@ def a_plan_that_does_not_know_of_an_end_is_not_written(bench: Bench) -> None:
 def a_follower_of_what_is_over_is_over_and_begins_again_with_it(bench: Bench) -> None:
     up = bench.create("up", trigger=OnceTrigger(from_micros(NOW)))
     assert bench.settle(bench.start(bench.claim_one()))
-    assert bench.kept(up).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(up).schedule.phase is SchedulePhase.COMPLETED
     bench.advance(MINUTE)
     down = _follower(bench)
     assert len(_fires(bench, down)) == 1
     assert bench.settle(bench.start(bench.claim_one()))
-    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(down).schedule.phase is SchedulePhase.COMPLETED
     bench.advance(MINUTE)
     assert bench.settle(bench.run(up, "once more", 2 * MINUTE))
-    assert bench.kept(down).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.stored(down).schedule.phase is SchedulePhase.ACTIVE
     assert _plan(bench) == 1
     assert bench.settle(bench.start(bench.claim_one()))
-    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(down).schedule.phase is SchedulePhase.COMPLETED
     assert _fires(bench, down) == [(MINUTE + 1, Phase.COMPLETED), (2 * MINUTE, Phase.COMPLETED)]
 
 
@@ -505,9 +505,9 @@ def a_follower_that_has_run_as_often_as_it_may_stays_completed(bench: Bench) -> 
     running = bench.start(bench.claim_one())
     assert _plan(bench) == 1
     assert bench.settle(running)
-    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(down).schedule.phase is SchedulePhase.COMPLETED
     assert bench.settle(bench.run(up, "b"))
-    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(down).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
@@ -518,7 +518,7 @@ def an_end_that_is_not_planned_yet_keeps_a_follower_from_completing(bench: Bench
     running = bench.start(bench.claim_one())
     assert bench.settle(bench.run(up, "once more"))
     assert bench.settle(running)
-    assert bench.kept(down).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.stored(down).schedule.phase is SchedulePhase.ACTIVE
     assert _plan(bench) == 1
     assert len(_fires(bench, down)) == 2
 

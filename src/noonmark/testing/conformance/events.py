@@ -95,11 +95,11 @@ def an_event_is_read_as_it_was_emitted(bench: Bench) -> None:
     payloads: list[object] = [{"path": "a", "n": [1, 2.5, None, True]}, "text", 7, [], None, "é\n"]
     sent = [_event(f"e{n}", f"type-{n}", source="api", payload=one) for n, one in enumerate(payloads)]
     bench.store.emit("acme", sent)
-    told = [replace(one, emitted=NOW + n) for n, one in enumerate(sent)]
-    assert bench.store.events("acme", 9) == told[::-1]
-    assert bench.store.events("acme", 2) == told[:-3:-1]
+    expected = [replace(one, emitted=NOW + n) for n, one in enumerate(sent)]
+    assert bench.store.events("acme", 9) == expected[::-1]
+    assert bench.store.events("acme", 2) == expected[:-3:-1]
     assert bench.store.events("acme", 0) == []
-    assert [one.event for one in bench.store.unmatched(9)] == told
+    assert [one.event for one in bench.store.unmatched(9)] == expected
 
 
 @case
@@ -124,55 +124,55 @@ def an_event_is_offered_to_subscribers_of_its_tenant_and_type(bench: Bench) -> N
     _emit(bench, "a")
     _emit(bench, "b", event_type="gone")
     _emit(bench, "c", event_type="unheard")
-    found = bench.store.unmatched(100)
-    assert heard(found) == [("a", ["both", "seen"]), ("b", ["both", "gone"]), ("c", [])]
-    assert [one.next_cursor for one in found] == [None, None, None]
-    assert bench.store.unmatched(100) == found
+    unmatched = bench.store.unmatched(100)
+    assert heard(unmatched) == [("a", ["both", "seen"]), ("b", ["both", "gone"]), ("c", [])]
+    assert [one.next_cursor for one in unmatched] == [None, None, None]
+    assert bench.store.unmatched(100) == unmatched
 
 
 @case
 def subscriptions_follow_every_change_of_a_schedule(bench: Bench) -> None:
-    made = _listen(bench, "uid-1")
+    schedule = _listen(bench, "uid-1")
     paused = _listen(bench, "uid-2", phase=SchedulePhase.PAUSED)
     gone = _listen(bench, "uid-3")
     bench.create("uid-4")
     _emit(bench, "a")
     _emit(bench, "b", event_type="other")
-    other = replace(made.declaration, trigger=EventTrigger(["other", "third"]))
-    assert bench.commit(edits.edit(bench.snapshot(made), other, now=bench.now, lookahead=LOOKAHEAD))
+    other = replace(schedule.declaration, trigger=EventTrigger(["other", "third"]))
+    assert bench.commit(edits.edit(bench.snapshot(schedule), other, now=bench.now, lookahead=LOOKAHEAD))
     assert bench.commit(edits.delete(bench.snapshot(gone), now=bench.now))
-    assert heard(bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [made.uid])]
-    timed = replace(made.declaration, trigger=factories.declaration().trigger)
-    assert bench.commit(edits.edit(bench.snapshot(made), timed, now=bench.now, lookahead=LOOKAHEAD))
+    assert heard(bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [schedule.uid])]
+    timed = replace(schedule.declaration, trigger=factories.declaration().trigger)
+    assert bench.commit(edits.edit(bench.snapshot(schedule), timed, now=bench.now, lookahead=LOOKAHEAD))
     assert heard(bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [])]
 
 
 @case
 def a_match_is_an_occurrence_that_can_be_claimed(bench: Bench) -> None:
-    made = _listen(bench, "uid-1")
+    schedule = _listen(bench, "uid-1")
     _emit(bench, "a", "b")
     assert _match(bench) == [True, True]
     assert bench.store.unmatched(100) == []
     claims = bench.claim(until=bench.now)
     assert [claim.occurrence.origin for claim in claims] == ["event:a", "event:b"]
-    assert claims[0].occurrence.id == occurrence_id(made.uid, event("a"), NOW)
+    assert claims[0].occurrence.id == occurrence_id(schedule.uid, event("a"), NOW)
     assert [claim.occurrence.nominal for claim in claims] == [NOW, NOW + 1]
     assert claims[1].occurrence.payload["event_id"] == "b"
 
 
 @case
 def an_event_for_a_paused_schedule_is_counted_as_skipped(bench: Bench) -> None:
-    made = _listen(bench, "uid-1", phase=SchedulePhase.PAUSED)
+    schedule = _listen(bench, "uid-1", phase=SchedulePhase.PAUSED)
     _emit(bench, "a")
     assert _match(bench) == [True]
-    [row] = bench.store.occurrences(made.uid)
+    [row] = bench.store.occurrences(schedule.uid)
     assert (row.phase, row.reason) == (Phase.SKIPPED, Reason.PAUSED)
-    assert bench.kept(made).counters.skipped == 1
+    assert bench.stored(schedule).counters.skipped == 1
 
 
 @case
 def an_event_with_many_subscribers_is_matched_page_by_page(bench: Bench) -> None:
-    made = [_listen(bench, f"uid-{number}") for number in range(5)]
+    schedules = [_listen(bench, f"uid-{number}") for number in range(5)]
     _emit(bench, "a", "b")
     pages = []
     while audiences := bench.store.unmatched(2):
@@ -181,8 +181,8 @@ def an_event_with_many_subscribers_is_matched_page_by_page(bench: Bench) -> None
         assert all(bench.store.commit_reactions([react(bench, one) for one in audiences]))
     first = [("a", 2, False), ("a", 2, False), ("a", 1, True)]
     assert pages == [*first, ("b", 1, False), ("b", 2, False), ("b", 2, True)]
-    for one in made:
-        assert [row.origin for row in bench.store.occurrences(one.uid)] == ["event:b", "event:a"]
+    for schedule in schedules:
+        assert [row.origin for row in bench.store.occurrences(schedule.uid)] == ["event:b", "event:a"]
 
 
 @case
@@ -204,11 +204,11 @@ def the_tenant_that_waits_longest_comes_first(bench: Bench) -> None:
     _emit(bench, "a", "b", "c")
     bench.advance(1)
     _emit(bench, "theirs", tenant="other")
-    found = [(one.tenant, one.event.event_id) for one in bench.store.unmatched(2)]
-    assert found == [("acme", "a"), ("acme", "b")]
+    unmatched = [(one.tenant, one.event.event_id) for one in bench.store.unmatched(2)]
+    assert unmatched == [("acme", "a"), ("acme", "b")]
     assert _match(bench, 2) == [True, True]
-    found = [(one.tenant, one.event.event_id) for one in bench.store.unmatched(2)]
-    assert found == [("other", "theirs"), ("acme", "c")]
+    unmatched = [(one.tenant, one.event.event_id) for one in bench.store.unmatched(2)]
+    assert unmatched == [("other", "theirs"), ("acme", "c")]
 
 
 @case
@@ -256,11 +256,11 @@ def what_was_decided_about_a_schedule_that_changed_is_not_written(bench: Bench) 
 
 @case
 def an_occurrence_that_an_event_triggered_before_is_unchanged(bench: Bench) -> None:
-    made = _listen(bench, "uid-1")
-    bench.add_event(made, "a", payload={"kept": True})
+    schedule = _listen(bench, "uid-1")
+    bench.add_event(schedule, "a", payload={"kept": True})
     _emit(bench, "a")
     assert _match(bench) == [True]
-    [row] = bench.store.occurrences(made.uid)
+    [row] = bench.store.occurrences(schedule.uid)
     assert row.payload == {"kept": True}
 
 
@@ -279,16 +279,16 @@ def while_an_event_waits_the_next_time_is_now(bench: Bench) -> None:
 @case
 def a_schedule_whose_events_are_over_is_completed(bench: Bench) -> None:
     ends = from_micros(NOW + MINUTE)
-    made = bench.create(trigger=EventTrigger("seen", end_at=ends))
+    schedule = bench.create(trigger=EventTrigger("seen", end_at=ends))
     _emit(bench, "a")
     assert _match(bench) == [True]
     assert bench.store.next_time([]) == NOW + MINUTE + 1
     bench.advance(MINUTE + 1)
     [snapshot] = bench.store.plannable(bench.now, 9)
     assert bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
     assert bench.settle(bench.start(bench.claim_one()))
-    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
@@ -326,8 +326,8 @@ def at_most_limit_events_are_listed_matched_or_not(bench: Bench) -> None:
     _emit(bench, "a", "b")
     assert _match(bench) == [True, True]
     _emit(bench, "c")
-    told = [[one.event_id for one in bench.store.events("acme", limit)] for limit in range(5)]
-    assert told == [[], ["c"], ["c", "b"], ["c", "b", "a"], ["c", "b", "a"]]
+    listed = [[one.event_id for one in bench.store.events("acme", limit)] for limit in range(5)]
+    assert listed == [[], ["c"], ["c", "b"], ["c", "b", "a"], ["c", "b", "a"]]
 
 
 def _listen_filtered(bench: Bench, uid: str, filters: dict[str, Any], *types: str, **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
@@ -339,9 +339,9 @@ def _shown(bench: Bench, payload: object, event_type: str = "seen", source: str 
     number = len(bench.store.events("acme", 1_000))
     event = Event(event_type=event_type, emitted=0, event_id=f"e{number}", payload=payload, source=source)
     assert bench.store.emit("acme", [event]) == [True]
-    found = bench.store.unmatched(100)
-    assert all(bench.store.commit_reactions([react(bench, one) for one in found]))
-    [(_, uids)] = heard(found)
+    unmatched = bench.store.unmatched(100)
+    assert all(bench.store.commit_reactions([react(bench, one) for one in unmatched]))
+    [(_, uids)] = heard(unmatched)
     return uids
 
 
@@ -377,40 +377,40 @@ def an_event_is_offered_to_filters_that_may_match(bench: Bench) -> None:
 
 @case
 def the_filter_index_follows_every_change_of_the_filters(bench: Bench) -> None:
-    made = _listen_filtered(bench, "uid-1", {"n": 1})
+    schedule = _listen_filtered(bench, "uid-1", {"n": 1})
 
     def changed(plan: Plan, *payloads: object) -> list[bool]:
         assert bench.commit(plan)
-        return [_shown(bench, one) == [made.uid] for one in payloads]
+        return [_shown(bench, one) == [schedule.uid] for one in payloads]
 
     def edited(trigger: Any, *payloads: object) -> list[bool]:  # noqa: ANN401 - of any type
         bench.advance(1)
-        declared = replace(made.declaration, trigger=trigger)
-        plan = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+        declared = replace(schedule.declaration, trigger=trigger)
+        plan = edits.edit(bench.snapshot(schedule), declared, now=bench.now, lookahead=LOOKAHEAD)
         return changed(plan, *payloads)
 
-    one, two = {"n": 1}, {"n": 2}
-    assert edited(EventTrigger("seen", {"n": 2}), one, two) == [False, True]
+    first, second = {"n": 1}, {"n": 2}
+    assert edited(EventTrigger("seen", {"n": 2}), first, second) == [False, True]
     # What tells it apart is the same, and yet the trigger is another.
-    assert edited(EventTrigger("seen", {"n": 2, "m": {"not": 3}}), one, two) == [False, True]
-    assert edited(EventTrigger("seen", {"n": 2}, end_at=from_micros(NOW + MINUTE)), one, two) == [False, True]
-    assert edited(EventTrigger("seen", {"n": True}), {"n": True}, one) == [True, False]
-    assert edited(EventTrigger("seen", {"m": 2}), two, {"m": 2}) == [False, True]
-    assert edited(EventTrigger("seen"), one, two) == [True, True]
-    assert edited(factories.declaration().trigger, one, two) == [False, False]
-    assert edited(EventTrigger("seen", {"n": 1}), one, two) == [True, False]
-    assert changed(edits.pause(bench.snapshot(made), now=bench.now), one, two) == [True, False]
-    resumed = edits.resume(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
-    assert changed(resumed, one, two) == [True, False]
-    assert changed(edits.delete(bench.snapshot(made), now=bench.now), one, two) == [False, False]
+    assert edited(EventTrigger("seen", {"n": 2, "m": {"not": 3}}), first, second) == [False, True]
+    assert edited(EventTrigger("seen", {"n": 2}, end_at=from_micros(NOW + MINUTE)), first, second) == [False, True]
+    assert edited(EventTrigger("seen", {"n": True}), {"n": True}, first) == [True, False]
+    assert edited(EventTrigger("seen", {"m": 2}), second, {"m": 2}) == [False, True]
+    assert edited(EventTrigger("seen"), first, second) == [True, True]
+    assert edited(factories.declaration().trigger, first, second) == [False, False]
+    assert edited(EventTrigger("seen", {"n": 1}), first, second) == [True, False]
+    assert changed(edits.pause(bench.snapshot(schedule), now=bench.now), first, second) == [True, False]
+    resumed = edits.resume(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD)
+    assert changed(resumed, first, second) == [True, False]
+    assert changed(edits.delete(bench.snapshot(schedule), now=bench.now), first, second) == [False, False]
     again = _listen_filtered(bench, "uid-2", {"n": 2})
-    assert [_shown(bench, payload) for payload in (one, two)] == [[], [again.uid]]
+    assert [_shown(bench, payload) for payload in (first, second)] == [[], [again.uid]]
 
 
 @case
 def subscribers_with_different_filters_are_matched_page_by_page(bench: Bench) -> None:
     wants = [{}, {"n": 1}, {"m": 1}, {"m": 1, "n": 1}, {"n": 2}]
-    made = [_listen_filtered(bench, f"uid-{number:02}", wants[number % 5]) for number in range(15)]
+    schedules = [_listen_filtered(bench, f"uid-{number:02}", wants[number % 5]) for number in range(15)]
     payloads = [{"n": 1, "m": 1}, {"n": 2}, {"n": 3}]
     events = [Event(event_type="seen", emitted=0, event_id=f"e{n}", payload=one) for n, one in enumerate(payloads)]
     assert all(bench.store.emit("acme", events))
@@ -420,9 +420,9 @@ def subscribers_with_different_filters_are_matched_page_by_page(bench: Bench) ->
         assert all(one.next_cursor is None for one in audiences[:-1])
         assert all(bench.store.commit_reactions([react(bench, one) for one in audiences]))
     assert rooms == [5, 5, 5, 5, 1]
-    for number, one in enumerate(made):
+    for number, schedule in enumerate(schedules):
         expected = [f"event:e{n}" for n, payload in enumerate(payloads) if wants[number % 5].items() <= payload.items()]
-        assert [row.origin for row in bench.store.occurrences(one.uid)] == expected[::-1]
+        assert [row.origin for row in bench.store.occurrences(schedule.uid)] == expected[::-1]
 
 
 @case
@@ -435,7 +435,7 @@ def each_event_of_a_burst_is_offered_to_its_subscribers(bench: Bench) -> None:
         for place, number in enumerate(numbers)
     ]
     assert all(bench.store.emit("acme", events))
-    found = bench.store.unmatched(50)
-    assert heard(found) == [(f"e{place}", [f"uid-{number:02}"]) for place, number in enumerate(numbers[:50])]
-    assert all(bench.store.commit_reactions([react(bench, one) for one in found]))
+    unmatched = bench.store.unmatched(50)
+    assert heard(unmatched) == [(f"e{place}", [f"uid-{number:02}"]) for place, number in enumerate(numbers[:50])]
+    assert all(bench.store.commit_reactions([react(bench, one) for one in unmatched]))
     assert len(bench.store.unmatched(50)) == 10

@@ -32,34 +32,34 @@ if TYPE_CHECKING:
 
 @case
 def occurrences_are_listed_newest_first(bench: Bench) -> None:
-    made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
-    a, c, b = [bench.add(made, key, after) for key, after in (("a", 1), ("c", 3), ("b", 2))]
-    twins = sorted([bench.add(made, f"twin-{n}", 4) for n in range(3)], key=lambda one: one.id, reverse=True)
+    schedule, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
+    a, c, b = [bench.add(schedule, key, after) for key, after in (("a", 1), ("c", 3), ("b", 2))]
+    twins = sorted([bench.add(schedule, f"twin-{n}", 4) for n in range(3)], key=lambda one: one.id, reverse=True)
     bench.add(other, "d")
-    assert bench.store.occurrences(made.uid) == [*twins, c, b, a]
-    assert bench.store.occurrences(made.uid, 4) == [*twins, c]
-    assert bench.store.occurrences(made.uid, 0) == []
+    assert bench.store.occurrences(schedule.uid) == [*twins, c, b, a]
+    assert bench.store.occurrences(schedule.uid, 4) == [*twins, c]
+    assert bench.store.occurrences(schedule.uid, 0) == []
 
 
 @case
 def runs_are_listed_newest_first(bench: Bench) -> None:
-    made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
+    schedule, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     ran = []
     for key in ("a", "b", "c"):
         bench.advance(1)
-        one = bench.run(made, key)
-        ran.append(one.id)
-        assert bench.settle(one)
+        occurrence = bench.run(schedule, key)
+        ran.append(occurrence.id)
+        assert bench.settle(occurrence)
     assert bench.settle(bench.run(other, "d"))
-    assert [run.occurrence_id for run in bench.store.runs(made.uid)] == ran[::-1]
-    assert [run.occurrence_id for run in bench.store.runs(made.uid, 2)] == ran[:0:-1]
-    assert bench.store.runs(made.uid, 0) == []
+    assert [run.occurrence_id for run in bench.store.runs(schedule.uid)] == ran[::-1]
+    assert [run.occurrence_id for run in bench.store.runs(schedule.uid, 2)] == ran[:0:-1]
+    assert bench.store.runs(schedule.uid, 0) == []
 
 
 @case
 def the_next_time_is_that_of_a_plan_a_row_or_a_lease(bench: Bench) -> None:
     assert bench.store.next_time([ROUTE]) is None
-    made = bench.create()
+    schedule = bench.create()
     assert bench.store.next_time([]) == NOW + 58 * SECOND
     quiet = bench.create_quiet("uid-2")
     bench.add(quiet, "a", 40 * SECOND)
@@ -72,18 +72,18 @@ def the_next_time_is_that_of_a_plan_a_row_or_a_lease(bench: Bench) -> None:
     assert bench.store.next_time([ROUTE]) == NOW + LEASE + 5
     bench.decide(Wait(claim=claim, waiting_for=Reason.DEPENDENCY_PENDING))
     assert bench.store.next_time([ROUTE]) == NOW + 58 * SECOND
-    assert bench.kept(made).next_due == NOW + MINUTE
+    assert bench.stored(schedule).next_due == NOW + MINUTE
 
 
 def _history(bench: Bench, uid: str, count: int) -> list[Occurrence]:
     """So many ends, one microsecond apart."""
-    made = bench.create_quiet(uid)
+    schedule = bench.create_quiet(uid)
     ended = []
     for number in range(count):
         bench.advance(1)
-        one = bench.run(made, f"{number}", number)
-        assert bench.settle(one)
-        ended.append(one)
+        occurrence = bench.run(schedule, f"{number}", number)
+        assert bench.settle(occurrence)
+        ended.append(occurrence)
     return ended
 
 
@@ -98,9 +98,9 @@ def old_occurrences_are_pruned_with_their_runs(bench: Bench) -> None:
     assert bench.store.prune(before=NOW + MINUTE, keep=100, limit=100) == 2
     assert bench.store.occurrences("uid-1") == []
     assert bench.row(live).phase is Phase.DISPATCHING
-    found = bench.store.find("acme", "schedule-of-uid-1")
-    assert found is not None
-    assert found.counters.total == 4
+    stored = bench.store.find("acme", "schedule-of-uid-1")
+    assert stored is not None
+    assert stored.counters.total == 4
 
 
 @case
@@ -141,51 +141,51 @@ def the_fullest_schedules_are_pruned_first(bench: Bench) -> None:
 
 @case
 def among_equal_times_only_the_excess_is_pruned(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     twins = [
-        factories.occurrence(made, manual(f"{number}"), nominal=NOW, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        factories.occurrence(schedule, manual(f"{number}"), nominal=NOW, phase=Phase.SKIPPED, reason=Reason.PAUSED)
         for number in range(5)
     ]
     assert all(bench.store.add(twins))
-    bench.add(made, "live", -1)
+    bench.add(schedule, "live", -1)
     assert bench.store.prune(before=0, keep=3, limit=100) == 2
     left = sorted(one.id for one in twins)[2:]
-    assert [one.id for one in bench.store.occurrences(made.uid) if one.phase in FINAL] == left[::-1]
+    assert [one.id for one in bench.store.occurrences(schedule.uid) if one.phase in FINAL] == left[::-1]
 
 
 @case
 def a_pruned_occurrence_can_be_added_again(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.settle(one)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.settle(occurrence)
     assert bench.store.prune(before=NOW, keep=0, limit=1) == 1
-    assert bench.store.occurrence(one.id) is None
-    bench.run(made, "a")
+    assert bench.store.occurrence(occurrence.id) is None
+    bench.run(schedule, "a")
 
 
 @case
 def a_pruned_occurrence_leaves_no_runs_to_its_successor(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     for key in ("a", "b"):
-        assert bench.settle(bench.run(made, key))
+        assert bench.settle(bench.run(schedule, key))
     assert bench.store.prune(before=NOW, keep=0, limit=9) == 2
     for key in ("c", "d"):
-        bench.add(made, key, MINUTE)
-    assert bench.store.runs(made.uid) == []
-    assert bench.store.activities([made.uid]) == [Activity()]
+        bench.add(schedule, key, MINUTE)
+    assert bench.store.runs(schedule.uid) == []
+    assert bench.store.activities([schedule.uid]) == [Activity()]
 
 
 @case
 def a_deleted_schedule_is_found_on_request(bench: Bench) -> None:
     assert bench.store.find("acme", "a", deleted=True) is None
     for number in range(2):
-        made = bench.create(f"uid-{number}", schedule_id="a")
+        schedule = bench.create(f"uid-{number}", schedule_id="a")
         bench.advance(1)
-        assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+        assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
         assert bench.store.find("acme", "a") is None
-        found = bench.store.find("acme", "a", deleted=True)
-        assert found is not None
-        assert (found.schedule.uid, found.schedule.phase) == (f"uid-{number}", SchedulePhase.DELETED)
+        stored = bench.store.find("acme", "a", deleted=True)
+        assert stored is not None
+        assert (stored.schedule.uid, stored.schedule.phase) == (f"uid-{number}", SchedulePhase.DELETED)
     bench.create("uid-2", schedule_id="a")
     listed = bench.store.find("acme", "a", deleted=True)
     assert listed is not None
@@ -195,10 +195,10 @@ def a_deleted_schedule_is_found_on_request(bench: Bench) -> None:
 
 @case
 def deleted_schedules_are_listed_on_request(bench: Bench) -> None:
-    made = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
+    schedules = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
     assert bench.store.schedules("acme", limit=9, deleted=True) == []
     for number in (2, 0, 3):
-        assert bench.commit(edits.delete(bench.snapshot(made[number]), now=bench.now))
+        assert bench.commit(edits.delete(bench.snapshot(schedules[number]), now=bench.now))
     first = bench.store.schedules("acme", limit=2, deleted=True)
     assert [kept.schedule.uid for kept in first] == ["uid-0", "uid-2"]
     second = bench.store.schedules("acme", after="uid-2", limit=2, deleted=True)
@@ -208,28 +208,33 @@ def deleted_schedules_are_listed_on_request(bench: Bench) -> None:
 
 @case
 def the_next_time_of_a_schedule_is_known_while_a_node_holds_it(bench: Bench) -> None:
-    made = bench.create()
-    assert bench.kept(made).next_due == NOW + MINUTE
+    schedule = bench.create()
+    assert bench.stored(schedule).next_due == NOW + MINUTE
     [claim] = bench.claim(until=NOW + MINUTE)
-    assert bench.kept(made).next_due == NOW + MINUTE
+    assert bench.stored(schedule).next_due == NOW + MINUTE
     bench.advance(MINUTE)
     bench.start(claim)
-    assert bench.kept(made).next_due is None
+    assert bench.stored(schedule).next_due is None
 
 
 @case
 def a_delivery_in_progress_is_listed_as_a_run(bench: Bench) -> None:
-    made = bench.create_quiet()
-    assert bench.settle(bench.run(made, "before"))
+    schedule = bench.create_quiet()
+    assert bench.settle(bench.run(schedule, "before"))
     bench.advance(1)
-    one = bench.run(made, "now", 1)
-    run, before = bench.store.runs(made.uid)
-    assert (run.id, run.occurrence_id, run.attempt, run.node) == (f"{one.id}-{one.fence}", one.id, 1, "node-a")
+    occurrence = bench.run(schedule, "now", 1)
+    run, before = bench.store.runs(schedule.uid)
+    assert (run.id, run.occurrence_id, run.attempt, run.node) == (
+        f"{occurrence.id}-{occurrence.fence}",
+        occurrence.id,
+        1,
+        "node-a",
+    )
     assert (run.started, run.ended, run.outcome) == (NOW + 1, None, None)
     assert before.outcome is Outcome.COMPLETED
-    assert bench.store.runs(made.uid, 1) == [run]
-    assert bench.settle(one)
-    assert [each.ended is None for each in bench.store.runs(made.uid)] == [False, False]
+    assert bench.store.runs(schedule.uid, 1) == [run]
+    assert bench.settle(occurrence)
+    assert [each.ended is None for each in bench.store.runs(schedule.uid)] == [False, False]
 
 
 @case
@@ -257,42 +262,44 @@ def the_activity_of_a_schedule_is_listed(bench: Bench) -> None:
 
 @case
 def the_last_of_several_attempts_is_listed(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.retry(one, NOW + 5)
-    [activity] = bench.store.activities([made.uid])
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.retry(occurrence, NOW + 5)
+    [activity] = bench.store.activities([schedule.uid])
     assert activity.last_run is not None
     assert activity.last_run.attempt == 1
     bench.advance(5)
     assert bench.settle(bench.start(bench.claim_one()))
-    [activity] = bench.store.activities([made.uid])
+    [activity] = bench.store.activities([schedule.uid])
     assert activity.last_run is not None
     assert activity.last_run.attempt == 2
 
 
 @case
 def a_history_is_pruned_to_any_size(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     ended = [
-        factories.occurrence(made, manual(f"{number}"), nominal=NOW + number, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        factories.occurrence(
+            schedule, manual(f"{number}"), nominal=NOW + number, phase=Phase.SKIPPED, reason=Reason.PAUSED
+        )
         for number in range(40)
     ]
     assert all(bench.store.add(ended))
     for keep in range(39, -1, -1):
         assert bench.store.prune(before=0, keep=keep, limit=9) == 1
-        assert len(bench.store.occurrences(made.uid)) == keep
+        assert len(bench.store.occurrences(schedule.uid)) == keep
 
 
 @case
 def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
-    made = bench.create_quiet()
-    first = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    first = bench.run(schedule, "a")
     assert bench.settle(first)
     bench.advance(1)
-    second = bench.run(made, "b", 1)
+    second = bench.run(schedule, "b", 1)
     accepted = Accepted(started=bench.now, accepted=bench.now)
-    assert bench.store.settle([settle(second, made, accepted, node="node-a")]) == [True]
-    [activity] = bench.store.activities([made.uid])
+    assert bench.store.settle([settle(second, schedule, accepted, node="node-a")]) == [True]
+    [activity] = bench.store.activities([schedule.uid])
     assert activity.delivering == (second.id,)
     assert activity.last_run is not None
     assert activity.last_run.occurrence_id == first.id
@@ -300,103 +307,103 @@ def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
 
 @case
 def a_reopened_occurrence_is_not_part_of_the_history(bench: Bench) -> None:
-    made = bench.create()
-    hourly = replace(made.declaration, trigger=IntervalTrigger(3_600, start_at=from_micros(NOW + 60 * MINUTE)))
-    for declared in (hourly, made.declaration):
-        assert bench.commit(edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD))
+    schedule = bench.create()
+    hourly = replace(schedule.declaration, trigger=IntervalTrigger(3_600, start_at=from_micros(NOW + 60 * MINUTE)))
+    for declared in (hourly, schedule.declaration):
+        assert bench.commit(edits.edit(bench.snapshot(schedule), declared, now=bench.now, lookahead=LOOKAHEAD))
     bench.advance(MINUTE)
     assert bench.settle(bench.start(bench.claim_one()))
-    ended = [one for one in bench.store.occurrences(made.uid) if one.phase in FINAL]
+    ended = [one for one in bench.store.occurrences(schedule.uid) if one.phase in FINAL]
     assert bench.store.prune(before=0, keep=len(ended), limit=9) == 0
     assert bench.store.prune(before=0, keep=0, limit=9) == len(ended)
 
 
-def _occurrences(bench: Bench, made: Schedule, limit: int, phases: Collection[Phase] = ()) -> list[Occurrence]:
+def _occurrences(bench: Bench, schedule: Schedule, limit: int, phases: Collection[Phase] = ()) -> list[Occurrence]:
     """Page after page, until one has nothing in it."""
-    found: list[Occurrence] = []
+    occurrences: list[Occurrence] = []
     place = None
-    while page := bench.store.occurrences(made.uid, limit, before=place, phases=phases):
+    while page := bench.store.occurrences(schedule.uid, limit, before=place, phases=phases):
         assert len(page) <= limit
-        found += page
+        occurrences += page
         place = (page[-1].nominal, page[-1].id)
-    return found
+    return occurrences
 
 
-def _runs(bench: Bench, made: Schedule, limit: int) -> list[Run]:
-    found: list[Run] = []
+def _runs(bench: Bench, schedule: Schedule, limit: int) -> list[Run]:
+    runs: list[Run] = []
     place = None
-    while page := bench.store.runs(made.uid, limit, before=place):
+    while page := bench.store.runs(schedule.uid, limit, before=place):
         assert len(page) <= limit
-        found += page
+        runs += page
         place = (page[-1].started, page[-1].id)
-    return found
+    return runs
 
 
 @case
 def occurrences_are_read_in_pages(bench: Bench) -> None:
-    made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
+    schedule, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     for number in range(7):
-        bench.add(made, f"{number}", number // 3)
+        bench.add(schedule, f"{number}", number // 3)
     bench.add(other, "other")
-    everything = bench.store.occurrences(made.uid)
+    everything = bench.store.occurrences(schedule.uid)
     assert len(everything) == 7
     for limit in (1, 2, 3, 7, 8):
-        assert _occurrences(bench, made, limit) == everything
+        assert _occurrences(bench, schedule, limit) == everything
     newer = [one for one in everything if one.nominal == NOW + 1]
-    assert bench.store.occurrences(made.uid, 3, before=(NOW + 2, "")) == newer
-    assert bench.store.occurrences(made.uid, 3, before=(NOW, "")) == []
+    assert bench.store.occurrences(schedule.uid, 3, before=(NOW + 2, "")) == newer
+    assert bench.store.occurrences(schedule.uid, 3, before=(NOW, "")) == []
     assert bench.store.occurrences("nothing", before=(NOW, "")) == []
 
 
 @case
 def occurrences_are_read_by_phase(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     bench.advance(3)
-    by_phase = {Phase.COMPLETED: bench.run(made, "done", 1)}
+    by_phase = {Phase.COMPLETED: bench.run(schedule, "done", 1)}
     assert bench.settle(by_phase[Phase.COMPLETED])
-    by_phase[Phase.DISPATCHING] = bench.run(made, "runs", 2)
-    by_phase[Phase.PENDING] = bench.add(made, "later", MINUTE)
-    by_phase[Phase.SKIPPED] = bench.add(made, "no", 3, phase=Phase.SKIPPED, reason=Reason.OVERLAP)
+    by_phase[Phase.DISPATCHING] = bench.run(schedule, "runs", 2)
+    by_phase[Phase.PENDING] = bench.add(schedule, "later", MINUTE)
+    by_phase[Phase.SKIPPED] = bench.add(schedule, "no", 3, phase=Phase.SKIPPED, reason=Reason.OVERLAP)
     bench.add(bench.create_quiet("uid-2"), "other", MINUTE)
-    for phase, one in by_phase.items():
-        assert [found.id for found in bench.store.occurrences(made.uid, phases=[phase])] == [one.id]
+    for phase, occurrence in by_phase.items():
+        assert [found.id for found in bench.store.occurrences(schedule.uid, phases=[phase])] == [occurrence.id]
     for phases in (LIVE, FINAL, {Phase.PENDING, Phase.SKIPPED}, {Phase.DISPATCHING, Phase.COMPLETED}):
-        expected = [one for one in bench.store.occurrences(made.uid) if one.phase in phases]
+        expected = [one for one in bench.store.occurrences(schedule.uid) if one.phase in phases]
         assert len(expected) == 2
-        assert bench.store.occurrences(made.uid, phases=phases) == expected
-        assert bench.store.occurrences(made.uid, 1, phases=phases) == expected[:1]
-        assert _occurrences(bench, made, 1, phases) == expected
-    assert bench.store.occurrences(made.uid, phases=[Phase.FAILED]) == []
+        assert bench.store.occurrences(schedule.uid, phases=phases) == expected
+        assert bench.store.occurrences(schedule.uid, 1, phases=phases) == expected[:1]
+        assert _occurrences(bench, schedule, 1, phases) == expected
+    assert bench.store.occurrences(schedule.uid, phases=[Phase.FAILED]) == []
 
 
 @case
 def runs_are_read_in_pages(bench: Bench) -> None:
     """Twelve runs of one occurrence and more of others, some that began together, and one that goes on."""
-    made = bench.create_quiet()
-    one = bench.run(made, "again")
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "again")
     for number in range(11):
         bench.advance(number % 2)
-        assert bench.retry(one, bench.now)
-        one = bench.start(bench.claim_one())
-    assert bench.settle(one)
+        assert bench.retry(occurrence, bench.now)
+        occurrence = bench.start(bench.claim_one())
+    assert bench.settle(occurrence)
     for key in ("a", "b"):
-        assert bench.settle(bench.run(made, key))
-    open_one = bench.run(made, "open")
+        assert bench.settle(bench.run(schedule, key))
+    open_one = bench.run(schedule, "open")
     bench.settle(bench.run(bench.create_quiet("uid-2"), "other"))
-    everything = bench.store.runs(made.uid)
+    everything = bench.store.runs(schedule.uid)
     assert len(everything) == 15
     assert everything == sorted(everything, key=lambda run: (run.started, run.id), reverse=True)
     assert [run.occurrence_id for run in everything if run.ended is None] == [open_one.id]
     for limit in (1, 2, 4, 15, 16):
-        assert _runs(bench, made, limit) == everything
-    assert bench.store.runs(made.uid, before=(NOW, "")) == []
+        assert _runs(bench, schedule, limit) == everything
+    assert bench.store.runs(schedule.uid, before=(NOW, "")) == []
 
 
 @case
 def the_last_runs_of_several_occurrences_are_read_at_once(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     assert bench.store.last_runs([]) == {}
-    failed = bench.run(made, "failed")
+    failed = bench.run(schedule, "failed")
     assert bench.store.last_runs([failed.id]) == {}
     assert bench.retry(failed, bench.now)
     first = bench.store.last_runs([failed.id])
@@ -408,9 +415,9 @@ def the_last_runs_of_several_occurrences_are_read_at_once(bench: Bench) -> None:
     settlement = bench.settlement(again)
     run = replace(settlement.run, result={"rows": 3}, error="not all of it", usage=Usage(tokens=5, cost_usd=0.5))
     assert bench.store.settle([replace(settlement, run=run)]) == [True]
-    other = bench.run(made, "other")
+    other = bench.run(schedule, "other")
     assert bench.settle(other)
-    waits = bench.add(made, "waits", MINUTE)
+    waits = bench.add(schedule, "waits", MINUTE)
     last = bench.store.last_runs([waits.id, other.id, "nothing", failed.id, other.id])
     assert last == {
         failed.id: replace(run, result=None),
@@ -420,64 +427,64 @@ def the_last_runs_of_several_occurrences_are_read_at_once(bench: Bench) -> None:
 
 @case
 def the_runs_of_an_occurrence_are_listed(bench: Bench) -> None:
-    made = bench.create_quiet()
-    other = bench.run(made, "other")
+    schedule = bench.create_quiet()
+    other = bench.run(schedule, "other")
     assert bench.settle(other)
     bench.advance(1)
-    one = bench.run(made, "one")
-    assert [run.ended for run in bench.store.occurrence_runs(one.id)] == [None]
-    assert bench.retry(one, bench.now)
+    occurrence = bench.run(schedule, "one")
+    assert [run.ended for run in bench.store.occurrence_runs(occurrence.id)] == [None]
+    assert bench.retry(occurrence, bench.now)
     bench.advance(1)
     again = bench.start(bench.claim_one())
-    runs = bench.store.occurrence_runs(one.id)
+    runs = bench.store.occurrence_runs(occurrence.id)
     assert [(run.id, run.ended) for run in runs] == [
-        (f"{one.id}-{again.fence}", None),
-        (f"{one.id}-{one.fence}", NOW + 1),
+        (f"{occurrence.id}-{again.fence}", None),
+        (f"{occurrence.id}-{occurrence.fence}", NOW + 1),
     ]
-    assert runs == bench.store.runs(made.uid)[:2]
+    assert runs == bench.store.runs(schedule.uid)[:2]
     assert [run.id for run in bench.store.occurrence_runs(other.id)] == [f"{other.id}-{other.fence}"]
-    waits = bench.add(made, "waits", MINUTE)
+    waits = bench.add(schedule, "waits", MINUTE)
     assert bench.store.occurrence_runs(waits.id) == []
     assert bench.store.occurrence_runs("nothing") == []
 
 
 @case
 def a_run_is_found_by_its_id(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "one")
-    [going_on] = bench.store.runs(made.uid)
-    assert bench.store.run(going_on.id) == (made.uid, going_on)
-    assert bench.settle(one)
-    [ended] = bench.store.runs(made.uid)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "one")
+    [going_on] = bench.store.runs(schedule.uid)
+    assert bench.store.run(going_on.id) == (schedule.uid, going_on)
+    assert bench.settle(occurrence)
+    [ended] = bench.store.runs(schedule.uid)
     assert ended.id == going_on.id
-    assert bench.store.run(ended.id) == (made.uid, ended)
-    for number in ("", "0", f"0{one.fence}", "99", "x", "-1", "9" * 30, "9" * 5_000, "²", "\0"):
-        assert bench.store.run(f"{one.id}-{number}") is None
-    assert bench.store.run(one.id) is None
+    assert bench.store.run(ended.id) == (schedule.uid, ended)
+    for number in ("", "0", f"0{occurrence.fence}", "99", "x", "-1", "9" * 30, "9" * 5_000, "²", "\0"):
+        assert bench.store.run(f"{occurrence.id}-{number}") is None
+    assert bench.store.run(occurrence.id) is None
     assert bench.store.run("nothing") is None
 
 
 @case
 def a_run_whose_lease_was_lost_is_found_beside_the_next_one(bench: Bench) -> None:
-    made = bench.create_quiet()
-    lost = bench.run(made, "one")
+    schedule = bench.create_quiet()
+    lost = bench.run(schedule, "one")
     bench.advance(LEASE)
     again = bench.start(bench.claim_one("node-b"))
     ids = [f"{again.id}-{again.fence}", f"{lost.id}-{lost.fence}"]
     assert [run.id for run in bench.store.occurrence_runs(lost.id)] == ids
     for run_id, run in zip(ids, bench.store.occurrence_runs(lost.id), strict=True):
-        assert bench.store.run(run_id) == (made.uid, run)
+        assert bench.store.run(run_id) == (schedule.uid, run)
 
 
 @case
 def a_pruned_occurrence_has_no_runs(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "one")
-    assert bench.settle(one)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "one")
+    assert bench.settle(occurrence)
     assert bench.store.prune(before=NOW + 1, keep=9, limit=9) == 1
-    assert bench.store.occurrence_runs(one.id) == []
-    assert bench.store.run(f"{one.id}-{one.fence}") is None
-    assert bench.store.runs(made.uid) == []
+    assert bench.store.occurrence_runs(occurrence.id) == []
+    assert bench.store.run(f"{occurrence.id}-{occurrence.fence}") is None
+    assert bench.store.runs(schedule.uid) == []
 
 
 @case
@@ -496,11 +503,11 @@ def events_are_read_in_pages_and_by_type(bench: Bench) -> None:
 
 @case
 def the_row_of_a_time_is_found_at_any_distance(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     long, short = ((NOW, NOW + 10 * MINUTE), (NOW + 3 * MINUTE, NOW + 5 * MINUTE))
     gaps = [
         replace(
-            factories.occurrence(made, TRIGGER, nominal=first),
+            factories.occurrence(schedule, TRIGGER, nominal=first),
             phase=Phase.MISFIRED,
             reason=Reason.LATE,
             missed_count=3,
@@ -509,15 +516,16 @@ def the_row_of_a_time_is_found_at_any_distance(bench: Bench) -> None:
         )
         for first, last in (long, short)
     ]
-    own = factories.occurrence(made, TRIGGER, nominal=NOW + 4 * MINUTE)
+    own = factories.occurrence(schedule, TRIGGER, nominal=NOW + 4 * MINUTE)
     again = [
-        factories.occurrence(made, backfill(key), nominal=NOW + 4 * MINUTE, due=NOW + n) for n, key in enumerate("cab")
+        factories.occurrence(schedule, backfill(key), nominal=NOW + 4 * MINUTE, due=NOW + n)
+        for n, key in enumerate("cab")
     ]
-    other = factories.occurrence(made, manual("m"), nominal=NOW + 4 * MINUTE + 1)
+    other = factories.occurrence(schedule, manual("m"), nominal=NOW + 4 * MINUTE + 1)
     assert bench.store.add([*gaps, own, *again, other]) == [True] * 7
 
     def found(time: Micros, limit: int = 9) -> set[str]:
-        return {one.id for one in bench.store.occurrences_at(made.uid, time, limit)}
+        return {one.id for one in bench.store.occurrences_at(schedule.uid, time, limit)}
 
     long_id, short_id = (one.id for one in gaps)
     assert found(NOW + 4 * MINUTE) == {long_id, short_id, own.id, *(one.id for one in again)}
@@ -539,17 +547,17 @@ def occurrences_of_all_schedules_are_found_by_their_time(bench: Bench) -> None:
     failed = []
     for n, of in enumerate((a, b, a)):
         bench.advance(SECOND)
-        one = bench.run(of, f"f{n}")
-        assert bench.fail(one)
-        failed.append(bench.row(one))
+        occurrence = bench.run(of, f"f{n}")
+        assert bench.fail(occurrence)
+        failed.append(bench.row(occurrence))
     bench.advance(SECOND)
     done = bench.run(b, "done")
     assert bench.settle(done)
     later = bench.add(a, "later", 60 * SECOND)
     everything = [later.id, done.id, *(one.id for one in reversed(failed))]
 
-    def found(limit: int = 10, before: tuple[int, str] | None = None, **wanted: Any) -> list[str]:  # noqa: ANN401
-        page = bench.store.search("acme", OccurrenceFilter(**wanted), limit, before=before)
+    def found(limit: int = 10, before: tuple[int, str] | None = None, **filters: Any) -> list[str]:  # noqa: ANN401
+        page = bench.store.search("acme", OccurrenceFilter(**filters), limit, before=before)
         return [one.id for one in page.occurrences]
 
     assert found() == everything
@@ -569,14 +577,14 @@ def occurrences_of_all_schedules_are_found_by_their_time(bench: Bench) -> None:
 
 @case
 def a_search_continues_where_it_ended(bench: Bench) -> None:
-    made = bench.create_quiet("uid-1")
+    schedule = bench.create_quiet("uid-1")
     ended = []
     for n in range(7):
         bench.advance(n % 2)  # some end at the same moment
-        one = bench.run(made, f"f{n}")
-        assert bench.fail(one) if n % 3 else bench.settle(one)
-        ended.append(bench.row(one))
-    bench.add(made, "later", 60 * SECOND)
+        occurrence = bench.run(schedule, f"f{n}")
+        assert bench.fail(occurrence) if n % 3 else bench.settle(occurrence)
+        ended.append(bench.row(occurrence))
+    bench.add(schedule, "later", 60 * SECOND)
     for phases in (frozenset[Phase](), FAILURES, FINAL):
         fit = [
             one
@@ -605,30 +613,30 @@ def the_workload_has_what_runs_is_due_waits_comes_next_and_is_overdue(bench: Ben
     bench.advance(SECOND)
     due = [bench.add(other, f"due{n}", n) for n in range(3)]
     later = [bench.add(other, f"later{n}", (60 + n) * SECOND) for n in range(3)]
-    found = bench.store.workload(now=bench.now, limit=2)
-    assert [one.id for one in found.running.occurrences] == [first.id]
-    assert [one.id for one in found.due.occurrences] == [one.id for one in due[:2]]
-    assert (found.due.count, found.due.is_complete) == (3, True)
-    assert [one.id for one in found.waiting.occurrences] == [waits.id]
-    assert [one.id for one in found.upcoming.occurrences] == [one.id for one in later[:2]]
-    assert found.overdue == OccurrenceGroup()
-    assert bench.store.workload(now=bench.now, limit=2, tenant="acme").due == found.due
+    workload = bench.store.workload(now=bench.now, limit=2)
+    assert [one.id for one in workload.running.occurrences] == [first.id]
+    assert [one.id for one in workload.due.occurrences] == [one.id for one in due[:2]]
+    assert (workload.due.count, workload.due.is_complete) == (3, True)
+    assert [one.id for one in workload.waiting.occurrences] == [waits.id]
+    assert [one.id for one in workload.upcoming.occurrences] == [one.id for one in later[:2]]
+    assert workload.overdue == OccurrenceGroup()
+    assert bench.store.workload(now=bench.now, limit=2, tenant="acme").due == workload.due
     assert bench.store.workload(now=bench.now, limit=2, tenant="other") == Workload()
     settled = bench.settlement(
         first, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=bench.now + SECOND
     )
     assert bench.store.settle([settled]) == [True]
     bench.advance(2 * SECOND)
-    found = bench.store.workload(now=bench.now, limit=2)
-    assert [one.id for one in found.running.occurrences] == [first.id]
-    assert [one.id for one in found.overdue.occurrences] == [first.id]
+    workload = bench.store.workload(now=bench.now, limit=2)
+    assert [one.id for one in workload.running.occurrences] == [first.id]
+    assert [one.id for one in workload.overdue.occurrences] == [first.id]
 
 
 @case
 def a_claim_whose_lease_ended_is_due(bench: Bench) -> None:
-    made = bench.create_quiet("uid-1")
-    one = bench.add(made, "one")
+    schedule = bench.create_quiet("uid-1")
+    occurrence = bench.add(schedule, "one")
     bench.claim()
     assert bench.store.workload(now=bench.now, limit=2) == Workload()
     bench.advance(LEASE)
-    assert [row.id for row in bench.store.workload(now=bench.now, limit=2).due.occurrences] == [one.id]
+    assert [row.id for row in bench.store.workload(now=bench.now, limit=2).due.occurrences] == [occurrence.id]

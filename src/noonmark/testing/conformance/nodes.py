@@ -254,17 +254,17 @@ def _orphans(bench: Bench, limit: int = 10) -> list[Claim]:
 
 @case
 def an_unserved_occurrence_is_an_orphan_after_its_grace_period(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.add(made, "a")
+    schedule = bench.create_quiet()
+    occurrence = bench.add(schedule, "a")
     _serve_routes(bench, "node-a", "http")
     bench.advance(GRACE)
     assert _orphans(bench) == []
     bench.advance(1)
     [claim] = _orphans(bench)
-    assert (claim.occurrence.id, claim.schedule, claim.claimed) == (one.id, made, bench.now)
-    assert (claim.occurrence.phase, claim.occurrence.fence) == (Phase.CLAIMED, one.fence + 1)
+    assert (claim.occurrence.id, claim.schedule, claim.claimed) == (occurrence.id, schedule, bench.now)
+    assert (claim.occurrence.phase, claim.occurrence.fence) == (Phase.CLAIMED, occurrence.fence + 1)
     assert (claim.occurrence.node, claim.found_in) == ("node-a", Phase.PENDING)
-    assert bench.row(one) == claim.occurrence
+    assert bench.row(occurrence) == claim.occurrence
     assert _orphans(bench) == []
     ended = bench.decide(unserved(claim))
     assert (ended.phase, ended.reason) == (Phase.MISFIRED, Reason.TARGET_MISSING)
@@ -298,11 +298,11 @@ def a_node_that_serves_less_from_now_on_served_it_until_then(bench: Bench) -> No
 
 @case
 def a_late_heartbeat_does_not_undo_a_newer_one(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     bench.advance(2 * GRACE)
     _serve_routes(bench, "node-a", "http")
     bench.store.beat(Heartbeat(node="node-b", routes=("http",)), now=bench.now - GRACE)
-    assert bench.snapshot(made).unserved
+    assert bench.snapshot(schedule).unserved
 
 
 @case
@@ -319,9 +319,9 @@ def the_orphan_grace_period_is_at_least_a_few_heartbeats(bench: Bench) -> None:
 
 @case
 def orphans_are_listed_in_claim_order_up_to_the_limit(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     for key, after, route in (("c", 3, ROUTE), ("a", 1, "http"), ("b", 2, ROUTE), ("late", GRACE, ROUTE)):
-        bench.add(made, key, after, route=route)
+        bench.add(schedule, key, after, route=route)
     bench.advance(GRACE + 10)
     assert [claim.occurrence.origin for claim in _orphans(bench, limit=2)] == ["manual:a", "manual:b"]
     assert [claim.occurrence.origin for claim in _orphans(bench, limit=2)] == ["manual:c"]
@@ -330,23 +330,23 @@ def orphans_are_listed_in_claim_order_up_to_the_limit(bench: Bench) -> None:
 
 @case
 def a_delivery_that_no_node_can_take_over_is_an_orphan(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
     bench.advance(LEASE + GRACE)
     assert _orphans(bench) == []
     bench.advance(1)
     [claim] = _orphans(bench)
-    assert (claim.found_in, claim.occurrence.id, claim.occurrence.losses) == (Phase.DISPATCHING, one.id, 1)
+    assert (claim.found_in, claim.occurrence.id, claim.occurrence.losses) == (Phase.DISPATCHING, occurrence.id, 1)
     ended = bench.decide(unserved(claim))
     assert (ended.phase, ended.reason) == (Phase.DELIVERY_FAILED, Reason.TARGET_MISSING)
-    [run] = bench.store.runs(made.uid)
+    [run] = bench.store.runs(schedule.uid)
     assert run.outcome is Outcome.LEASE_LOST
 
 
 @case
 def a_waiting_or_paused_occurrence_is_not_an_orphan(bench: Bench) -> None:
-    made, paused = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
-    bench.add(made, "a")
+    schedule, paused = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
+    bench.add(schedule, "a")
     bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.DEPENDENCY_PENDING))
     bench.add_event(paused, "b")
     assert bench.commit(edits.pause(bench.snapshot(paused), now=bench.now))
@@ -356,39 +356,39 @@ def a_waiting_or_paused_occurrence_is_not_an_orphan(bench: Bench) -> None:
 
 @case
 def a_snapshot_tells_whether_nodes_are_alive_but_none_serves_the_route(bench: Bench) -> None:
-    made = bench.create()
-    assert not bench.snapshot(made).unserved
+    schedule = bench.create()
+    assert not bench.snapshot(schedule).unserved
     _serve_routes(bench, "node-a", "http")
-    assert bench.snapshot(made).unserved
+    assert bench.snapshot(schedule).unserved
     _serve_routes(bench, "node-b", ROUTE)
-    assert not bench.snapshot(made).unserved
+    assert not bench.snapshot(schedule).unserved
     bench.advance(GRACE - 1)
     _serve_routes(bench, "node-a", "http")
-    assert not bench.snapshot(made).unserved
+    assert not bench.snapshot(schedule).unserved
     bench.advance(1)
-    assert bench.snapshot(made).unserved
+    assert bench.snapshot(schedule).unserved
     [plannable] = bench.store.plannable(bench.now, 10)
     assert plannable.unserved
     bench.advance(GRACE - 1)
-    assert not bench.snapshot(made).unserved
+    assert not bench.snapshot(schedule).unserved
 
 
 @case
 def a_claim_may_be_of_one_row_alone(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
-    wanted = bench.add(made, "b", 10)
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
+    chosen = bench.add(schedule, "b", 10)
 
     def claimed(*, until: int, routes: tuple[str, ...] = (ROUTE,)) -> list[str]:
-        claims = bench.store.claim("node-a", routes, now=bench.now, until=until, limit=10, lease=LEASE, only=wanted.id)
+        claims = bench.store.claim("node-a", routes, now=bench.now, until=until, limit=10, lease=LEASE, only=chosen.id)
         return [claim.occurrence.id for claim in claims]
 
     assert claimed(until=NOW + 9) == []
     assert claimed(until=NOW + 10, routes=("http",)) == []
-    assert claimed(until=NOW + 10) == [wanted.id]
+    assert claimed(until=NOW + 10) == [chosen.id]
     assert claimed(until=NOW + 10) == []
     bench.advance(LEASE)
-    assert claimed(until=bench.now) == [wanted.id]
+    assert claimed(until=bench.now) == [chosen.id]
     nothing = bench.store.claim(
         "node-a", [ROUTE], now=bench.now, until=bench.now, limit=10, lease=LEASE, only="nothing"
     )
@@ -397,9 +397,9 @@ def a_claim_may_be_of_one_row_alone(bench: Bench) -> None:
 
 @case
 def what_a_pause_holds_is_not_claimed_alone(bench: Bench) -> None:
-    made = bench.create_quiet()
-    held = bench.add_event(made, "a")
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    schedule = bench.create_quiet()
+    held = bench.add_event(schedule, "a")
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now))
     claims = bench.store.claim("node-a", [ROUTE], now=bench.now, until=bench.now, limit=10, lease=LEASE, only=held.id)
     assert claims == []
 
@@ -418,8 +418,8 @@ def the_routes_of_a_source_are_those_of_its_schedules(bench: Bench) -> None:
 
 @case
 def a_beat_counts_for_as_long_as_patience_lasts_and_no_longer(bench: Bench) -> None:
-    made = bench.create_quiet(misfire_policy=misfire.Skip(grace=SECOND))
-    bench.add(made, "a")
+    schedule = bench.create_quiet(misfire_policy=misfire.Skip(grace=SECOND))
+    bench.add(schedule, "a")
     bench.advance(1)
     _serve_routes(bench, "node-a", ROUTE)
     bench.advance(MIN_PATIENCE - 1)
@@ -430,10 +430,10 @@ def a_beat_counts_for_as_long_as_patience_lasts_and_no_longer(bench: Bench) -> N
 
 @case
 def an_edit_of_the_grace_is_one_of_patience_too(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
-    patient = replace(made.declaration, misfire_policy=misfire.Skip(grace=2 * GRACE))
-    assert bench.commit(edits.edit(bench.snapshot(made), patient, now=bench.now, lookahead=LOOKAHEAD))
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
+    patient = replace(schedule.declaration, misfire_policy=misfire.Skip(grace=2 * GRACE))
+    assert bench.commit(edits.edit(bench.snapshot(schedule), patient, now=bench.now, lookahead=LOOKAHEAD))
     bench.advance(2 * GRACE)
     assert _orphans(bench) == []
     bench.advance(1)
@@ -442,27 +442,27 @@ def an_edit_of_the_grace_is_one_of_patience_too(bench: Bench) -> None:
 
 @case
 def a_route_of_a_node_that_has_left_was_served_until_its_last_beat(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
     _serve_routes(bench, "node-a", "http")
     _serve_routes(bench, "node-b", ROUTE)
     bench.store.leave("node-b")
     bench.advance(GRACE - 1)
-    assert not bench.snapshot(made).unserved
+    assert not bench.snapshot(schedule).unserved
     assert _orphans(bench) == []
     _serve_routes(bench, "node-a", "http")
     bench.advance(2)
-    assert bench.snapshot(made).unserved
+    assert bench.snapshot(schedule).unserved
     assert len(_orphans(bench)) == 1
 
 
 @case
 def schedules_of_pipelines_are_found_by_their_ids(bench: Bench) -> None:
     ids = [pipeline_schedule_id("node-b", "2"), pipeline_schedule_id("node-a", "1"), "pipelines", "job_1", "pipeline"]
-    made = [bench.create(f"uid-{number}", schedule_id=one) for number, one in enumerate(ids)]
+    schedules = [bench.create(f"uid-{number}", schedule_id=one) for number, one in enumerate(ids)]
     expected = sorted(ids[:2])
     assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 10)] == expected
     assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 1)] == expected[:1]
     assert bench.store.pipeline_schedules("other", 10) == []
-    assert bench.store.change(made[0].uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+    assert bench.store.change(schedules[0].uid, lambda snapshot, now: edits.delete(snapshot, now=now))
     assert [one.schedule_id for one in bench.store.pipeline_schedules("acme", 10)] == [ids[1]]

@@ -26,97 +26,97 @@ if TYPE_CHECKING:
     from noonmark.testing.conformance.bench import Bench
 
 
-def _pause(bench: Bench, made: Schedule) -> None:
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+def _pause(bench: Bench, schedule: Schedule) -> None:
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now))
 
 
-def _resume(bench: Bench, made: Schedule) -> None:
-    assert bench.commit(edits.resume(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+def _resume(bench: Bench, schedule: Schedule) -> None:
+    assert bench.commit(edits.resume(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD))
 
 
 @case
 def a_pause_holds_a_retry_and_resuming_frees_it(bench: Bench) -> None:
-    made = bench.create()
+    schedule = bench.create()
     bench.advance(MINUTE)
-    one = bench.start(bench.claim_one())
-    assert bench.retry(one, bench.now + 10)
-    _pause(bench, made)
+    occurrence = bench.start(bench.claim_one())
+    assert bench.retry(occurrence, bench.now + 10)
+    _pause(bench, schedule)
     bench.advance(20)
     assert bench.claim() == []
     assert bench.store.next_time([ROUTE]) is None
-    assert bench.kept(made).next_due is None
-    _resume(bench, made)
+    assert bench.stored(schedule).next_due is None
+    _resume(bench, schedule)
     claim = bench.claim_one()
-    assert (claim.occurrence.id, claim.occurrence.attempt) == (one.id, 1)
+    assert (claim.occurrence.id, claim.occurrence.attempt) == (occurrence.id, 1)
 
 
 @case
 def a_retry_that_is_asked_for_during_a_pause_is_held(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add_event(made, "a")
-    one = bench.start(bench.claim_one())
-    _pause(bench, made)
-    assert bench.retry(one, bench.now)
+    schedule = bench.create_quiet()
+    bench.add_event(schedule, "a")
+    occurrence = bench.start(bench.claim_one())
+    _pause(bench, schedule)
+    assert bench.retry(occurrence, bench.now)
     assert bench.claim() == []
-    _resume(bench, made)
+    _resume(bench, schedule)
     bench.claim_one()
 
 
 @case
 def an_occurrence_that_a_pause_holds_is_lost_to_its_node(bench: Bench) -> None:
-    made = bench.create_quiet()
-    event = bench.add_event(made, "a")
+    schedule = bench.create_quiet()
+    event = bench.add_event(schedule, "a")
     claim = bench.claim_one()
-    _pause(bench, made)
+    _pause(bench, schedule)
     assert bench.admit(start(claim)) == LeaseLost(occurrence_id=event.id)
     row = bench.row(event)
     assert row.phase is Phase.PENDING
     assert row.fence > claim.occurrence.fence
     bench.advance(LEASE)
     assert bench.claim() == []
-    _resume(bench, made)
+    _resume(bench, schedule)
     bench.start(bench.claim_one())
 
 
 @case
 def a_requested_run_continues_during_a_pause(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add(made, "a")
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a")
     claim = bench.claim_one()
-    _pause(bench, made)
+    _pause(bench, schedule)
     running = bench.start(claim)
     assert bench.retry(running, bench.now)
     again = bench.start(bench.claim_one())
     assert bench.settle(again)
-    bench.run(made, "b")
+    bench.run(schedule, "b")
 
 
 @case
 def what_is_being_delivered_is_taken_over_during_a_pause(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add_event(made, "a")
+    schedule = bench.create_quiet()
+    bench.add_event(schedule, "a")
     bench.start(bench.claim_one())
-    _pause(bench, made)
+    _pause(bench, schedule)
     bench.advance(LEASE)
     assert bench.settle(bench.start(bench.claim_one("node-b")))
 
 
 @case
 def a_slot_that_becomes_free_passes_by_what_is_held(bench: Bench) -> None:
-    made = bench.create_quiet()
-    running = bench.run(made, "a")
-    held = bench.add_event(made, "b", 1)
-    asked = bench.add(made, "c", 2)
+    schedule = bench.create_quiet()
+    running = bench.run(schedule, "a")
+    held = bench.add_event(schedule, "b", 1)
+    manual = bench.add(schedule, "c", 2)
     bench.advance(2)
     for claim in bench.claim():
         bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED))
-    _pause(bench, made)
+    _pause(bench, schedule)
     assert bench.settle(running)
     claim = bench.claim_one()
-    assert claim.occurrence.id == asked.id
+    assert claim.occurrence.id == manual.id
     assert bench.settle(bench.start(claim))
     assert bench.claim() == []
-    _resume(bench, made)
+    _resume(bench, schedule)
     claim = bench.claim_one()
     assert (claim.occurrence.id, claim.occurrence.waiting_for) == (held.id, Reason.QUEUED)
     bench.start(claim)
@@ -124,16 +124,16 @@ def a_slot_that_becomes_free_passes_by_what_is_held(bench: Bench) -> None:
 
 @case
 def a_place_that_becomes_free_passes_by_what_is_held(bench: Bench) -> None:
-    one = Concurrency(key="db")
-    running = bench.run(bench.create_quiet("uid-1", concurrency=one), "a")
-    made = bench.create_quiet("uid-2", concurrency=one)
-    held = bench.add_event(made, "b")
+    limit = Concurrency(key="db")
+    running = bench.run(bench.create_quiet("uid-1", concurrency=limit), "a")
+    schedule = bench.create_quiet("uid-2", concurrency=limit)
+    held = bench.add_event(schedule, "b")
     bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
-    _pause(bench, made)
+    _pause(bench, schedule)
     assert bench.settle(running)
     assert bench.claim() == []
-    passing = bench.run(bench.create_quiet("uid-3", concurrency=one), "c")
-    _resume(bench, made)
+    passing = bench.run(bench.create_quiet("uid-3", concurrency=limit), "c")
+    _resume(bench, schedule)
     assert bench.claim() == []
     assert bench.settle(passing)
     claim = bench.claim_one()
@@ -143,45 +143,45 @@ def a_place_that_becomes_free_passes_by_what_is_held(bench: Bench) -> None:
 
 @case
 def resuming_hands_a_place_that_is_free_to_what_was_held(bench: Bench) -> None:
-    one = Concurrency(key="db")
-    running = bench.run(bench.create_quiet("uid-1", concurrency=one), "a")
-    made = bench.create_quiet("uid-2", concurrency=one)
-    bench.add_event(made, "b")
+    limit = Concurrency(key="db")
+    running = bench.run(bench.create_quiet("uid-1", concurrency=limit), "a")
+    schedule = bench.create_quiet("uid-2", concurrency=limit)
+    bench.add_event(schedule, "b")
     bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
-    _pause(bench, made)
+    _pause(bench, schedule)
     assert bench.settle(running)
-    _resume(bench, made)
+    _resume(bench, schedule)
     bench.start(bench.claim_one())
 
 
 @case
 def a_pause_counts_what_was_due_and_withdraws_what_was_not(bench: Bench) -> None:
-    made = bench.create()
+    schedule = bench.create()
     bench.advance(MINUTE)
     [claim] = bench.claim()
-    _pause(bench, made)
-    [skipped] = bench.store.occurrences(made.uid)
+    _pause(bench, schedule)
+    [skipped] = bench.store.occurrences(schedule.uid)
     assert (skipped.nominal, skipped.phase, skipped.reason) == (NOW + MINUTE, Phase.SKIPPED, Reason.PAUSED)
     assert bench.store.renew([hold(claim)], now=bench.now, lease=LEASE).lost == {skipped.id}
     bench.advance(3 * MINUTE)
-    _resume(bench, made)
-    counters = bench.kept(made).counters
+    _resume(bench, schedule)
+    counters = bench.stored(schedule).counters
     assert (counters.total, counters.skipped) == (4, 4)
-    assert bench.kept(made).next_due == NOW + 5 * MINUTE
+    assert bench.stored(schedule).next_due == NOW + 5 * MINUTE
 
 
 @case
 def what_is_given_back_during_a_pause_keeps_no_place_from_others(bench: Bench) -> None:
-    one = Concurrency(key="db")
-    made = bench.create_quiet("uid-1", concurrency=one)
-    bench.add_event(made, "a")
+    limit = Concurrency(key="db")
+    schedule = bench.create_quiet("uid-1", concurrency=limit)
+    bench.add_event(schedule, "a")
     bench.start(bench.claim_one())
-    waiting = bench.add(bench.create_quiet("uid-2", concurrency=one), "b")
+    waiting = bench.add(bench.create_quiet("uid-2", concurrency=limit), "b")
     bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
-    _pause(bench, made)
+    _pause(bench, schedule)
     bench.advance(LEASE)
     lost = bench.claim_one("node-b")
-    assert lost.schedule.uid == made.uid
+    assert lost.schedule.uid == schedule.uid
     bench.store.release([hold(lost)])
     claim = bench.claim_one("node-b")
     assert claim.occurrence.id == waiting.id
@@ -205,24 +205,24 @@ def of_a_gap_within_what_a_pause_withdrew_the_gap_counts_for_others(bench: Bench
     assert standings.each[0].newest == (NOW + 3 * MINUTE, Phase.MISFIRED)
 
 
-def _backfill(bench: Bench, made: Schedule, count: int = 3) -> list[Occurrence]:
-    rows = [occurrence(made, NOW - MINUTE + n, NOW + n, origin=backfill("b1")) for n in range(count)]
+def _backfill(bench: Bench, schedule: Schedule, count: int = 3) -> list[Occurrence]:
+    rows = [occurrence(schedule, NOW - MINUTE + n, NOW + n, origin=backfill("b1")) for n in range(count)]
     assert all(bench.store.add(rows))
     return rows
 
 
 @case
 def a_backfill_has_its_progress(bench: Bench) -> None:
-    made = bench.create_quiet()
-    assert bench.store.backfills(made.uid) == []
-    bench.add(made, "asked for")
-    rows = _backfill(bench, made)
+    schedule = bench.create_quiet()
+    assert bench.store.backfills(schedule.uid) == []
+    bench.add(schedule, "asked for")
+    rows = _backfill(bench, schedule)
     bench.advance(9)
     claims = {claim.occurrence.id: claim for claim in bench.claim()}
     assert bench.settle(bench.start(claims[rows[0].id]))
     bench.start(claims[rows[1].id])
-    [told] = bench.store.backfills(made.uid)
-    assert told == BackfillProgress(
+    [backfill] = bench.store.backfills(schedule.uid)
+    assert backfill == BackfillProgress(
         backfill_id="b1",
         requested=NOW,
         first=NOW - MINUTE,
@@ -233,57 +233,57 @@ def a_backfill_has_its_progress(bench: Bench) -> None:
 
 @case
 def a_paused_backfill_starts_nothing_and_keeps_nothing_from_others(bench: Bench) -> None:
-    made = bench.create_quiet()
-    rows = _backfill(bench, made)
+    schedule = bench.create_quiet()
+    rows = _backfill(bench, schedule)
     bench.advance(9)
     first, second, third = bench.claim()
     running = bench.start(first)
     bench.decide(Wait(claim=second, waiting_for=Reason.QUEUED))
     since, other = Pause(at=bench.now, by="ada", reason="load"), Pause(at=bench.now + 1, by="eve")
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, since) == 2
+    assert bench.store.change_backfill(schedule.uid, "b1", BackfillChange.HOLD, since) == 2
     assert backfill_pause(bench.row(rows[1])) == backfill_pause(bench.row(rows[2])) == since.to_document()
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, other) == 0
+    assert bench.store.change_backfill(schedule.uid, "b1", BackfillChange.HOLD, other) == 0
     assert backfill_pause(bench.row(rows[1])) == since.to_document()
     again = replace(other, reason="incident")
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD, again) == 0
+    assert bench.store.change_backfill(schedule.uid, "b1", BackfillChange.HOLD, again) == 0
     assert backfill_pause(bench.row(rows[1])) == replace(again, at=since.at).to_document()
-    assert bench.store.backfills(made.uid)[0].held == 2
+    assert bench.store.backfills(schedule.uid)[0].held == 2
     assert bench.admit(start(third)) == LeaseLost(occurrence_id=rows[2].id)
     assert bench.settle(running)
     assert bench.claim() == []
-    assert bench.settle(bench.run(made, "another"))
-    _pause(bench, made)
-    _resume(bench, made)
+    assert bench.settle(bench.run(schedule, "another"))
+    _pause(bench, schedule)
+    _resume(bench, schedule)
     assert bench.claim() == []
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.RELEASE) == 2
+    assert bench.store.change_backfill(schedule.uid, "b1", BackfillChange.RELEASE) == 2
     assert (bench.row(rows[1]).detail, backfill_pause(bench.row(rows[1]))) == ("", None)
     bench.advance(9)
     claims = {claim.occurrence.id: claim for claim in bench.claim()}
     assert bench.settle(bench.start(claims[rows[1].id]))
     assert bench.settle(bench.start(claims[rows[2].id]))
-    assert bench.store.backfills(made.uid)[0].phases == {Phase.COMPLETED: 3}
+    assert bench.store.backfills(schedule.uid)[0].phases == {Phase.COMPLETED: 3}
 
 
 @case
 def a_turn_that_a_backfill_has_is_free_while_it_is_paused(bench: Bench) -> None:
-    made = bench.create_quiet()
-    running = bench.run(made, "a")
-    _backfill(bench, made, 1)
+    schedule = bench.create_quiet()
+    running = bench.run(schedule, "a")
+    _backfill(bench, schedule, 1)
     bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
     assert bench.settle(running)
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.HOLD) == 1
-    bench.run(made, "another")
+    assert bench.store.change_backfill(schedule.uid, "b1", BackfillChange.HOLD) == 1
+    bench.run(schedule, "another")
 
 
 @case
 def a_cancelled_backfill_ends(bench: Bench) -> None:
-    made = bench.create_quiet()
-    rows = _backfill(bench, made)
+    schedule = bench.create_quiet()
+    rows = _backfill(bench, schedule)
     bench.advance(9)
     running = bench.start(bench.claim()[0])
-    assert bench.store.change_backfill(made.uid, "other", BackfillChange.CANCEL) == 0
+    assert bench.store.change_backfill(schedule.uid, "other", BackfillChange.CANCEL) == 0
     assert bench.store.change_backfill("unknown", "b1", BackfillChange.CANCEL) == 0
-    assert bench.store.change_backfill(made.uid, "b1", BackfillChange.CANCEL) == 3
+    assert bench.store.change_backfill(schedule.uid, "b1", BackfillChange.CANCEL) == 3
     assert bench.store.renew([hold(running)], now=bench.now, lease=LEASE).stop == {running.id: Reason.CANCELLED}
     assert {(bench.row(one).phase, bench.row(one).reason) for one in rows[1:]} == {(Phase.CANCELLED, Reason.CANCELLED)}
     assert bench.claim() == []
@@ -291,42 +291,42 @@ def a_cancelled_backfill_ends(bench: Bench) -> None:
 
 @case
 def a_pause_is_stored_with_its_reason_its_author_and_its_end(bench: Bench) -> None:
-    made = bench.create()
+    schedule = bench.create()
     why = Pause(at=bench.now, by="ada", reason="maintenance", until=bench.now + 3 * MINUTE)
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now, why=why))
-    assert bench.kept(made).schedule.pause == why
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now, why=why))
+    assert bench.stored(schedule).schedule.pause == why
     assert bench.store.next_time([ROUTE]) == why.until
     later = replace(why, until=bench.now + 4 * MINUTE)
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now, why=later))
-    assert bench.kept(made).schedule.pause == later
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now, why=later))
+    assert bench.stored(schedule).schedule.pause == later
     assert bench.store.next_time([ROUTE]) == later.until
-    _resume(bench, made)
-    assert bench.kept(made).schedule.pause is None
+    _resume(bench, schedule)
+    assert bench.stored(schedule).schedule.pause is None
 
 
 @case
 def a_pause_that_has_ended_is_plannable(bench: Bench) -> None:
-    made = bench.create()
+    schedule = bench.create()
     why = Pause(at=bench.now, by="ada", until=bench.now + 3 * MINUTE)
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now, why=why))
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now, why=why))
     bench.advance(3 * MINUTE - 1)
     assert bench.store.plannable(bench.now, 10) == []
     bench.advance(1)
     [snapshot] = bench.store.plannable(bench.now, 10)
     assert bench.commit(edits.plan_or_resume(snapshot, now=bench.now, lookahead=LOOKAHEAD))
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
-    [note] = bench.store.audit_entries(made.owner.tenant, 10)
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
+    [note] = bench.store.audit_entries(schedule.owner.tenant, 10)
     assert (note.caller, note.operation) == ("noonmark", "schedule/resume")
 
 
 @case
 def an_automatic_pause_has_its_reason(bench: Bench) -> None:
-    made = bench.create(pause_on_failure=1)
+    schedule = bench.create(pause_on_failure=1)
     bench.advance(MINUTE)
     assert bench.fail(bench.start(bench.claim_one()), pause_after=1)
-    pause = bench.kept(made).schedule.pause
+    pause = bench.stored(schedule).schedule.pause
     assert pause is not None
     assert (pause.at, pause.by, pause.until) == (bench.now, "noonmark", None)
     assert pause.reason == "pause_on_failure is 1, and 1 in a row did not complete"
-    [note] = bench.store.audit_entries(made.owner.tenant, 10)
+    [note] = bench.store.audit_entries(schedule.owner.tenant, 10)
     assert (note.caller, note.operation, note.reason) == ("noonmark", "schedule/pause", pause.reason)

@@ -89,9 +89,9 @@ def a_completed_schedule_needs_room_to_start_again(bench: Bench) -> None:
     except QuotaExceeded as error:
         used = (error.limit or {})["used"]
     assert used == 2
-    found = bench.store.find_uid("done")
-    assert found is not None
-    assert found.schedule.phase is SchedulePhase.COMPLETED
+    stored = bench.store.find_uid("done")
+    assert stored is not None
+    assert stored.schedule.phase is SchedulePhase.COMPLETED
 
 
 def _added(bench: Bench, rows: list[Occurrence], *limits: Quota) -> dict[str, str | int] | list[bool]:
@@ -130,8 +130,8 @@ def occurrences_beyond_the_queue_of_an_owner_are_not_added(bench: Bench) -> None
 
 @case
 def a_fire_waits_from_its_due_time_until_it_starts(bench: Bench) -> None:
-    made = bench.create(trigger=IntervalTrigger(60, start_at=from_micros(bench.now + SECOND)))
-    tenant, user = made.owner.tenant, made.owner.user
+    schedule = bench.create(trigger=IntervalTrigger(60, start_at=from_micros(bench.now + SECOND)))
+    tenant, user = schedule.owner.tenant, schedule.owner.user
     assert bench.store.count_waiting(tenant, user) == 0
     bench.advance(SECOND)
     assert bench.store.count_waiting(tenant, user) == 1

@@ -37,7 +37,7 @@ def a_schedule_that_is_set_aside_is_not_planned_until_it_is_edited(bench: Bench)
     bench.store.set_aside(broken.uid, "it cannot be planned")
     bench.store.set_aside("nobody", "there is no such schedule")
     assert [one.schedule.uid for one in bench.store.plannable(bench.now, 9)] == [sound.uid]
-    assert bench.kept(broken).schedule == broken
+    assert bench.stored(broken).schedule == broken
     renamed = replace(broken.declaration, name="Mended")
     assert bench.commit(edits.edit(bench.snapshot(broken), renamed, now=bench.now, lookahead=LOOKAHEAD))
     bench.advance(2 * MINUTE)
@@ -46,12 +46,12 @@ def a_schedule_that_is_set_aside_is_not_planned_until_it_is_edited(bench: Bench)
 
 @case
 def an_untouched_store_is_sound(bench: Bench) -> None:
-    made = bench.create(labels={"a": "b"})
+    schedule = bench.create(labels={"a": "b"})
     bench.create_quiet("quiet")
     bench.advance(MINUTE)
     assert bench.settle(bench.start(bench.claim_one()))
     bench.store.claim_key("acme", "key", "fingerprint", now=bench.now, lifetime=MINUTE)
-    before = bench.store.occurrences(made.uid)
+    before = bench.store.occurrences(schedule.uid)
     after, rows = None, 0
     while True:
         page = bench.store.inspect(after, limit=3)
@@ -63,7 +63,7 @@ def an_untouched_store_is_sound(bench: Bench) -> None:
     condition = bench.store.condition()
     assert (condition.problems, condition.schema) == ((), condition.expected_schema)
     assert not bench.store.damage()
-    assert bench.store.occurrences(made.uid) == before
+    assert bench.store.occurrences(schedule.uid) == before
     assert bench.store.next_time([ROUTE]) is not None
 
 
@@ -86,16 +86,16 @@ def _rewind(bench: Bench) -> list[bool]:
 @case
 def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Bench) -> None:
     assert bench.store.newest_time() is None
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     assert bench.store.newest_time() is None
     bench.store.add_audit_entries("acme", [AuditEntry(at=NOW - 1, caller="ada", operation="pause")])
     assert bench.store.newest_time() == NOW - 1
     bench.store.beat(Heartbeat(node="node-a", lease=LEASE), now=NOW)
     assert bench.store.newest_time() == NOW
     bench.advance(5)
-    one = bench.run(made, "one")
+    occurrence = bench.run(schedule, "one")
     assert bench.store.newest_time() == NOW + 5 + LEASE
-    bench.settle(one)
+    bench.settle(occurrence)
     assert bench.store.newest_time() == NOW + 5
     assert [bench.store.newest_time(before=NOW + later) for later in (6, 5, 0, -1)] == [
         NOW + 5, NOW, NOW - 1, None,
@@ -107,9 +107,9 @@ def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Bench) -> 
 @case
 def a_claimable_occurrence_has_its_due_time(bench: Bench) -> None:
     assert bench.store.due_since([ROUTE]) is None
-    made = bench.create_quiet()
-    bench.add(made, "later", after=2 * MINUTE)
-    bench.add(made, "first", after=MINUTE)
+    schedule = bench.create_quiet()
+    bench.add(schedule, "later", after=2 * MINUTE)
+    bench.add(schedule, "first", after=MINUTE)
     assert bench.store.due_since([ROUTE, "function:other"]) == NOW + MINUTE
     assert bench.store.due_since(["function:other"]) is None
     assert bench.store.due_since([]) is None
@@ -133,19 +133,19 @@ def schedules_that_are_planned_far_ahead_are_listed_page_by_page(bench: Bench) -
 
 @case
 def a_gap_that_a_clock_ahead_has_closed_is_shortened_and_counted_as_it_is(bench: Bench) -> None:
-    made = bench.create()
+    schedule = bench.create()
     bench.advance(YEAR)
-    _plan(bench, made)
+    _plan(bench, schedule)
     missed = YEAR // MINUTE - 1  # the last is within its grace
-    assert bench.kept(made).counters.missed == missed
+    assert bench.stored(schedule).counters.missed == missed
     bench.advance(5 * MINUTE - YEAR)
     assert _rewind(bench) == [True]
-    counters = bench.kept(made).counters
+    counters = bench.stored(schedule).counters
     assert (counters.total, counters.missed) == (5, 5)
-    snapshot = bench.snapshot(made)
+    snapshot = bench.snapshot(schedule)
     assert (snapshot.watermark, snapshot.admitted, snapshot.beyond) == (NOW + 6 * MINUTE, NOW + 5 * MINUTE, ())
     assert [one.nominal for one in snapshot.projections] == [NOW + 6 * MINUTE]
-    rows = {row.nominal: row for row in bench.store.occurrences(made.uid)}
+    rows = {row.nominal: row for row in bench.store.occurrences(schedule.uid)}
     gap = rows[NOW + MINUTE]
     assert (gap.missed_count, gap.missed_first, gap.missed_last) == (5, NOW + MINUTE, NOW + 5 * MINUTE)
     assert _rewind(bench) == []
@@ -156,29 +156,29 @@ def a_gap_that_a_clock_ahead_has_closed_is_shortened_and_counted_as_it_is(bench:
 
 @case
 def a_gap_of_which_nothing_has_come_vanishes_and_its_fires_run(bench: Bench) -> None:
-    made = bench.create(trigger=OnceTrigger(from_micros(NOW + DAY_SECONDS * SECOND)))
+    schedule = bench.create(trigger=OnceTrigger(from_micros(NOW + DAY_SECONDS * SECOND)))
     bench.advance(YEAR)
-    _plan(bench, made)
-    kept = bench.kept(made)
-    assert (kept.schedule.phase, kept.counters.missed) == (SchedulePhase.COMPLETED, 1)
-    [before] = bench.store.occurrences(made.uid)
+    _plan(bench, schedule)
+    stored = bench.stored(schedule)
+    assert (stored.schedule.phase, stored.counters.missed) == (SchedulePhase.COMPLETED, 1)
+    [before] = bench.store.occurrences(schedule.uid)
     bench.advance(MINUTE - YEAR)
     assert _rewind(bench) == [True]
-    kept = bench.kept(made)
-    assert (kept.schedule.phase, kept.counters.missed, kept.counters.total) == (SchedulePhase.ACTIVE, 0, 0)
-    [row] = bench.store.occurrences(made.uid)
+    stored = bench.stored(schedule)
+    assert (stored.schedule.phase, stored.counters.missed, stored.counters.total) == (SchedulePhase.ACTIVE, 0, 0)
+    [row] = bench.store.occurrences(schedule.uid)
     assert (row.id, row.phase, row.fence > before.fence) == (before.id, Phase.PENDING, True)
     bench.advance(DAY_SECONDS * SECOND)
     assert bench.settle(bench.start(bench.claim_one()))
-    kept = bench.kept(made)
-    assert (kept.schedule.phase, kept.counters.successful, kept.counters.total) == (SchedulePhase.COMPLETED, 1, 1)
+    stored = bench.stored(schedule)
+    assert (stored.schedule.phase, stored.counters.successful, stored.counters.total) == (SchedulePhase.COMPLETED, 1, 1)
 
 
 @case
 def a_schedule_that_was_planned_meanwhile_is_not_rewound(bench: Bench) -> None:
-    made = bench.create()
+    schedule = bench.create()
     bench.advance(YEAR)
-    _plan(bench, made)
+    _plan(bench, schedule)
     bench.advance(-YEAR)
     [snapshot] = _ahead(bench)
     late = rewind(snapshot, now=bench.now, lookahead=LOOKAHEAD)
@@ -189,8 +189,8 @@ def a_schedule_that_was_planned_meanwhile_is_not_rewound(bench: Bench) -> None:
 
 @case
 def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
-    made = bench.create_quiet()
-    ended, held = [bench.add(made, key) for key in ("ended", "held")]
+    schedule = bench.create_quiet()
+    ended, held = [bench.add(schedule, key) for key in ("ended", "held")]
     bench.advance(YEAR)
     bench.store.beat(Heartbeat(node="lost", lease=LEASE, routes=(ROUTE,)), now=bench.now)
     bench.store.lead("lost", now=bench.now, lease=LEASE)
@@ -219,33 +219,33 @@ def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
 
 @case
 def what_waits_for_a_false_time_gets_another(bench: Bench) -> None:
-    made = bench.create_quiet()
-    first = bench.run(made, "first")
+    schedule = bench.create_quiet()
+    first = bench.run(schedule, "first")
     retried = bench.run(bench.create_quiet("uid-2"), "retried")
-    waiting = bench.add(made, "waiting")
+    waiting = bench.add(schedule, "waiting")
     claim = bench.claim_one()
     bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED))
-    follower = bench.create("uid-3", trigger=None, depends_on=(Dependency(schedule_id=made.schedule_id),))
+    follower = bench.create("uid-3", trigger=None, depends_on=(Dependency(schedule_id=schedule.schedule_id),))
     bench.advance(YEAR)
     bench.settle(first)
     bench.retry(retried, bench.now + MINUTE)
-    asked = bench.add(made, "asked", after=YEAR)
+    manual = bench.add(schedule, "asked", after=YEAR)
     bench.advance(MINUTE - YEAR)
     now = bench.now
     assert bench.claim() == []
     assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) > 0
-    assert {one.occurrence.id for one in bench.claim()} == {waiting.id, retried.id, asked.id}
+    assert {one.occurrence.id for one in bench.claim()} == {waiting.id, retried.id, manual.id}
     assert [one.schedule.uid for one in bench.store.plannable(now, 9)] == [follower.uid]
     assert bench.store.repair(now=now, after=now + LEAP, lease=LEASE) == 0
 
 
 @case
 def events_dated_by_a_fast_clock_are_set_back_and_matched_in_order(bench: Bench) -> None:
-    made = bench.create(trigger=EventTrigger("seen"), overlap_policy=Allow())
+    schedule = bench.create(trigger=EventTrigger("seen"), overlap_policy=Allow())
     assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="before")])
     bench.advance(YEAR)
-    for one in ("first", "second"):
-        assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=one)])
+    for name in ("first", "second"):
+        assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=name)])
     for audience in bench.store.unmatched(2):
         assert bench.store.commit_reactions([react(bench, audience)]) == [True]
     bench.advance(MINUTE - YEAR)
@@ -259,7 +259,7 @@ def events_dated_by_a_fast_clock_are_set_back_and_matched_in_order(bench: Bench)
     assert [one.event.event_id for one in left] == ["second", "after"]
     assert bench.store.commit_reactions([react(bench, one) for one in left]) == [True, True]
     assert bench.store.unmatched(9) == []
-    assert {one.due for one in bench.store.occurrences(made.uid)} == {
+    assert {one.due for one in bench.store.occurrences(schedule.uid)} == {
         NOW, NOW + YEAR, bench.now - 1, bench.now,
     }  # fmt: skip
     bench.advance(SECOND)
@@ -281,13 +281,13 @@ def a_fully_pruned_stream_is_set_back_as_well(bench: Bench) -> None:
 
 @case
 def times_that_are_as_they_should_be_stay(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     bench.store.beat(Heartbeat(node="node-a", lease=LEASE, routes=(ROUTE,)), now=NOW)
     bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE)
     bench.store.lead("node-a", now=NOW, lease=LEASE)
-    one = bench.run(made, "one")
+    occurrence = bench.run(schedule, "one")
     assert bench.store.repair(now=NOW - MINUTE, after=NOW - MINUTE + LEAP, lease=LEASE) == 0
-    renewal = bench.store.renew([hold(one)], now=NOW, lease=LEASE)
+    renewal = bench.store.renew([hold(occurrence)], now=NOW, lease=LEASE)
     assert not renewal.lost
-    kept = bench.store.claim_key("acme", "key", "other", now=NOW, lifetime=MINUTE)
-    assert kept == KeyRecord(fingerprint="body", created=NOW)
+    owner = bench.store.claim_key("acme", "key", "other", now=NOW, lifetime=MINUTE)
+    assert owner == KeyRecord(fingerprint="body", created=NOW)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @case
 def a_created_schedule_is_stored_with_its_first_plan(bench: Bench) -> None:
-    made = bench.create()
-    kept = bench.kept(made)
-    assert kept.schedule == made
-    assert kept.next_due == NOW + MINUTE
-    assert kept.counters.total == 0
-    [planned] = bench.store.occurrences(made.uid)
-    assert planned.id == occurrence_id(made.uid, TRIGGER, NOW + MINUTE)
+    schedule = bench.create()
+    stored = bench.stored(schedule)
+    assert stored.schedule == schedule
+    assert stored.next_due == NOW + MINUTE
+    assert stored.counters.total == 0
+    [planned] = bench.store.occurrences(schedule.uid)
+    assert planned.id == occurrence_id(schedule.uid, TRIGGER, NOW + MINUTE)
     assert (planned.phase, planned.fence, planned.attempt) == (Phase.PENDING, 0, 0)
 
 
@@ -53,9 +53,9 @@ def an_id_is_taken_within_its_tenant_only(bench: Bench) -> None:
     assert bench.store.create(plans) == [False, True]
     assert bench.store.snapshot("uid-3") is None
     assert bench.store.occurrences("uid-3") == []
-    found = bench.store.find("other", "report")
-    assert found is not None
-    assert found.schedule == theirs
+    stored = bench.store.find("other", "report")
+    assert stored is not None
+    assert stored.schedule == theirs
 
 
 @case
@@ -69,15 +69,15 @@ def an_id_is_taken_by_an_earlier_schedule_of_the_same_call(bench: Bench) -> None
 
 @case
 def an_id_is_free_again_after_delete(bench: Bench) -> None:
-    made = bench.create("uid-1", schedule_id="report", name="Report")
-    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    schedule = bench.create("uid-1", schedule_id="report", name="Report")
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
     assert bench.store.find("acme", "report") is None
     assert bench.store.find_named("acme", "ada", "Report") is None
     again = bench.create("uid-2", schedule_id="report", name="Report")
-    assert bench.kept(again).schedule == again
-    snapshot = bench.snapshot(made)
+    assert bench.stored(again).schedule == again
+    snapshot = bench.snapshot(schedule)
     assert snapshot.schedule.phase is SchedulePhase.DELETED
-    [cancelled] = bench.store.occurrences(made.uid)
+    [cancelled] = bench.store.occurrences(schedule.uid)
     assert (cancelled.phase, cancelled.reason) == (Phase.CANCELLED, Reason.DELETED)
 
 
@@ -99,31 +99,31 @@ def by_name_the_oldest_of_the_owner_is_found(bench: Bench) -> None:
     bench.create("uid-3", name="Report", owner=Owner(tenant="acme", user="bob"))
     bench.create("uid-4", name="Report", owner=Owner(tenant="other", user="ada"))
     bench.create("uid-5", name="Other")
-    found = bench.store.find_named("acme", "ada", "Report")
-    assert found is not None
-    assert found.schedule == oldest
+    stored = bench.store.find_named("acme", "ada", "Report")
+    assert stored is not None
+    assert stored.schedule == oldest
     renamed = edits.edit(bench.snapshot(oldest), factories.declaration(name="New"), now=bench.now, lookahead=LOOKAHEAD)
     assert bench.commit(renamed)
-    found = bench.store.find_named("acme", "ada", "Report")
-    assert found is not None
-    assert found.schedule.uid == "uid-1"
-    found = bench.store.find_named("acme", "ada", "New")
-    assert found is not None
-    assert found.schedule.uid == "uid-2"
+    stored = bench.store.find_named("acme", "ada", "Report")
+    assert stored is not None
+    assert stored.schedule.uid == "uid-1"
+    stored = bench.store.find_named("acme", "ada", "New")
+    assert stored is not None
+    assert stored.schedule.uid == "uid-2"
 
 
 @case
 def an_edit_may_change_the_source_of_a_schedule(bench: Bench) -> None:
-    made = bench.create("uid-1", name="Report")
+    schedule = bench.create("uid-1", name="Report")
     assert bench.store.routes("embedded") == []
-    declared = made.declaration
-    plan = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD, source="embedded")
+    declared = schedule.declaration
+    plan = edits.edit(bench.snapshot(schedule), declared, now=bench.now, lookahead=LOOKAHEAD, source="embedded")
     assert bench.commit(plan)
-    assert bench.snapshot(made).schedule.source == "embedded"
+    assert bench.snapshot(schedule).schedule.source == "embedded"
     assert bench.store.routes("embedded") == [declared.target.route]
-    again = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+    again = edits.edit(bench.snapshot(schedule), declared, now=bench.now, lookahead=LOOKAHEAD)
     assert bench.commit(again)
-    assert bench.snapshot(made).schedule.source == "embedded"
+    assert bench.snapshot(schedule).schedule.source == "embedded"
 
 
 @case
@@ -147,36 +147,36 @@ def schedules_are_listed_as_they_are_found(bench: Bench) -> None:
     bench.add(quiet, "later", MINUTE)
     bench.add(quiet, "sooner", 5)
     listed = bench.store.schedules("acme", limit=9)
-    assert listed == [bench.kept(timed), bench.kept(quiet)]
+    assert listed == [bench.stored(timed), bench.stored(quiet)]
     assert [(kept.counters.total, kept.next_due) for kept in listed] == [(0, NOW + MINUTE), (1, NOW + 5)]
 
 
 @case
 def a_requested_run_does_not_move_the_next_fire(bench: Bench) -> None:
-    made = bench.create()
-    bench.add(made, "sooner", 5)
-    kept = bench.kept(made)
-    assert (kept.next_due, kept.next_own) == (NOW + 5, NOW + MINUTE)
+    schedule = bench.create()
+    bench.add(schedule, "sooner", 5)
+    stored = bench.stored(schedule)
+    assert (stored.next_due, stored.next_own) == (NOW + 5, NOW + MINUTE)
     quiet = bench.create_quiet("uid-2")
     bench.add(quiet, "asked", 5)
-    assert bench.kept(quiet).next_own is None
+    assert bench.stored(quiet).next_own is None
     bench.store.add([factories.occurrence(quiet, event("e1"), nominal=NOW + MINUTE)])
-    kept = bench.kept(quiet)
-    assert (kept.next_due, kept.next_own) == (NOW + 5, NOW + MINUTE)
+    stored = bench.stored(quiet)
+    assert (stored.next_due, stored.next_own) == (NOW + 5, NOW + MINUTE)
 
 
 @case
 def a_list_goes_on_after_a_schedule_that_was_deleted_or_changed(bench: Bench) -> None:
-    made = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
-    assert bench.commit(edits.delete(bench.snapshot(made[1]), now=bench.now))
+    schedules = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
+    assert bench.commit(edits.delete(bench.snapshot(schedules[1]), now=bench.now))
     renamed = factories.declaration(name="New")
-    assert bench.commit(edits.edit(bench.snapshot(made[0]), renamed, now=bench.now, lookahead=LOOKAHEAD))
-    assert bench.commit(edits.pause(bench.snapshot(made[2]), now=bench.now))
+    assert bench.commit(edits.edit(bench.snapshot(schedules[0]), renamed, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.commit(edits.pause(bench.snapshot(schedules[2]), now=bench.now))
     listed = bench.store.schedules("acme", limit=9)
     assert [kept.schedule.uid for kept in listed] == ["uid-0", "uid-2", "uid-3"]
-    after = bench.store.schedules("acme", after=made[1].uid, limit=1)
+    after = bench.store.schedules("acme", after=schedules[1].uid, limit=1)
     assert [kept.schedule.uid for kept in after] == ["uid-2"]
-    again = bench.create("uid-9", schedule_id=made[1].schedule_id, created=NOW + 9)
+    again = bench.create("uid-9", schedule_id=schedules[1].schedule_id, created=NOW + 9)
     assert [kept.schedule for kept in bench.store.schedules("acme", after="uid-3", limit=9)] == [again]
 
 
@@ -190,31 +190,31 @@ def _pages(bench: Bench, tenant: str, limit: int) -> list[list[StoredSchedule]]:
 
 @case
 def an_occurrence_is_added_once(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = factories.occurrence(made, manual("key"), payload={"a": [1]})
-    assert bench.store.add([one, one]) == [True, False]
-    assert bench.store.add([one]) == [False]
-    assert bench.row(one) == one
-    assert bench.kept(made).next_due == NOW
+    schedule = bench.create_quiet()
+    occurrence = factories.occurrence(schedule, manual("key"), payload={"a": [1]})
+    assert bench.store.add([occurrence, occurrence]) == [True, False]
+    assert bench.store.add([occurrence]) == [False]
+    assert bench.row(occurrence) == occurrence
+    assert bench.stored(schedule).next_due == NOW
 
 
 @case
 def an_occurrence_is_added_to_a_schedule_that_is_there(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     strange = factories.occurrence(factories.schedule("nothing"), manual("key"))
     assert bench.store.add([strange]) == [False]
-    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
-    late = factories.occurrence(made, manual("key"))
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
+    late = factories.occurrence(schedule, manual("key"))
     assert bench.store.add([late]) == [False]
     assert bench.store.occurrence(late.id) is None
 
 
 @case
 def an_occurrence_may_have_ended_when_it_is_added(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add_event(made, "event-1", phase=Phase.SKIPPED, reason=Reason.PAUSED)
+    schedule = bench.create_quiet()
+    bench.add_event(schedule, "event-1", phase=Phase.SKIPPED, reason=Reason.PAUSED)
     assert bench.claim() == []
-    counters = bench.kept(made).counters
+    counters = bench.stored(schedule).counters
     assert (counters.total, counters.skipped, counters.last_phase) == (1, 1, Phase.SKIPPED)
 
 
@@ -253,12 +253,12 @@ def _create(bench: Bench, number: int, **changes: Any) -> None:  # noqa: ANN401 
     bench.create(f"uid-{number}", created=NOW + number, **changes)
 
 
-def _seen(bench: Bench, *, deleted: bool = False, **wanted: Any) -> list[int]:  # noqa: ANN401 - the fields of Wanted
+def _seen(bench: Bench, *, deleted: bool = False, **filters: Any) -> list[int]:  # noqa: ANN401 - the fields of Wanted
     """The numbers of those that are wanted; they are counted alike, and alike in pages and in the other order."""
-    chosen = ScheduleFilter(**wanted)
+    chosen = ScheduleFilter(**filters)
     store = bench.store
-    found = [one.schedule.uid for one in store.schedules("acme", limit=99, deleted=deleted, wanted=chosen)]
-    assert store.count_schedules("acme", chosen, deleted=deleted) == len(found)
+    uids = [one.schedule.uid for one in store.schedules("acme", limit=99, deleted=deleted, wanted=chosen)]
+    assert store.count_schedules("acme", chosen, deleted=deleted) == len(uids)
     for newest_first in (False, True):
         paged: list[str] = []
         while page := store.schedules(
@@ -270,8 +270,8 @@ def _seen(bench: Bench, *, deleted: bool = False, **wanted: Any) -> list[int]:  
             after=paged[-1] if paged else None,
         ):
             paged += [one.schedule.uid for one in page]
-        assert paged == (found[::-1] if newest_first else found)
-    return [int(uid.removeprefix("uid-")) for uid in found]
+        assert paged == (uids[::-1] if newest_first else uids)
+    return [int(uid.removeprefix("uid-")) for uid in uids]
 
 
 @case
@@ -325,9 +325,9 @@ def schedules_are_listed_by_owner_name_and_route(bench: Bench) -> None:
 
 @case
 def schedules_are_listed_by_phase(bench: Bench) -> None:
-    made = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
-    assert bench.commit(edits.pause(bench.snapshot(made[1]), now=bench.now))
-    assert bench.commit(edits.delete(bench.snapshot(made[2]), now=bench.now))
+    schedules = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
+    assert bench.commit(edits.pause(bench.snapshot(schedules[1]), now=bench.now))
+    assert bench.commit(edits.delete(bench.snapshot(schedules[2]), now=bench.now))
     assert _seen(bench, phases=frozenset({SchedulePhase.ACTIVE})) == [0, 3]
     assert _seen(bench, phases=frozenset({SchedulePhase.PAUSED})) == [1]
     assert _seen(bench, phases=frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})) == [0, 1, 3]

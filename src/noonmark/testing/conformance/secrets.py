@@ -52,9 +52,9 @@ def secrets_are_listed_by_name_and_tenant(bench: Bench) -> None:
 def a_secret_of_the_same_name_replaces_the_other(bench: Bench) -> None:
     bench.store.put_secret("acme", TOKEN, most=MOST)
     newer = replace(TOKEN, hosts=("b.example.com",), sealed="v1:newer", created=NOW + 5, updated=NOW + 5)
-    kept = bench.store.put_secret("acme", newer, most=MOST)
-    assert kept == replace(newer, created=NOW)
-    assert bench.store.secrets("acme") == [kept]
+    stored = bench.store.put_secret("acme", newer, most=MOST)
+    assert stored == replace(newer, created=NOW)
+    assert bench.store.secrets("acme") == [stored]
 
 
 @case

@@ -30,101 +30,101 @@ if TYPE_CHECKING:
 
 @case
 def an_end_is_written_with_its_run(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    settlement = bench.settlement(one, facts={"answer": 42})
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    settlement = bench.settlement(occurrence, facts={"answer": 42})
     assert bench.store.settle([settlement]) == [True]
-    row = bench.row(one)
+    row = bench.row(occurrence)
     assert (row.phase, row.reason, row.detail) == (Phase.COMPLETED, Reason.SUCCEEDED, '{"answer": 42}')
-    assert (row.attempt, row.holds_slot, row.fence, row.ended) == (1, False, one.fence, NOW)
-    assert bench.store.runs(made.uid) == [settlement.run]
+    assert (row.attempt, row.holds_slot, row.fence, row.ended) == (1, False, occurrence.fence, NOW)
+    assert bench.store.runs(schedule.uid) == [settlement.run]
     bench.advance(LEASE)
     assert bench.claim() == []
 
 
 @case
 def an_occurrence_has_the_time_of_its_end(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
     bench.advance(3)
-    assert bench.row(one).ended is None
-    assert bench.retry(one, bench.now)
+    assert bench.row(occurrence).ended is None
+    assert bench.retry(occurrence, bench.now)
     again = bench.start(bench.claim_one())
-    assert again.ended is bench.row(one).ended is None
+    assert again.ended is bench.row(occurrence).ended is None
     bench.advance(4)
     assert bench.settle(again)
-    waits = bench.add(made, "b", MINUTE)
+    waits = bench.add(schedule, "b", MINUTE)
     bench.advance(2)
     assert bench.store.cancel(waits.id)
     bench.advance(5)
-    assert [row.ended for row in bench.store.occurrences(made.uid)] == [NOW + 9, NOW + 7]
+    assert [row.ended for row in bench.store.occurrences(schedule.uid)] == [NOW + 9, NOW + 7]
 
 
 @case
 def a_gap_that_a_plan_records_has_ended_then(bench: Bench) -> None:
-    made = bench.create(misfire_policy=misfire.Skip())
+    schedule = bench.create(misfire_policy=misfire.Skip())
     bench.advance(3 * MINUTE)
-    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
-    rows = bench.store.occurrences(made.uid)
+    assert bench.commit(plan(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD))
+    rows = bench.store.occurrences(schedule.uid)
     assert {(row.phase in FINAL, row.ended) for row in rows} == {(True, bench.now), (False, None)}
 
 
 @case
 def a_start_that_is_reported_later_sets_the_start_and_the_deadline(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    waits = settle(one, made, Accepted(started=NOW, accepted=NOW, deadline=NOW + 10), node="node-1")
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    waits = settle(occurrence, schedule, Accepted(started=NOW, accepted=NOW, deadline=NOW + 10), node="node-1")
     assert bench.store.settle([waits]) == [True]
     for seconds in (5, 3):  # a second start counts from there
         bench.advance(seconds)
         taken = Accepted(started=bench.now, accepted=bench.now, deadline=bench.now + 100, set_by=BY_START)
-        begins = begin(bench.row(one), made, taken, node="node-1")
+        begins = begin(bench.row(occurrence), schedule, taken, node="node-1")
         assert bench.store.settle([begins]) == [True]
-        row = bench.row(one)
+        row = bench.row(occurrence)
         assert (row.phase, row.started, row.deadline) == (Phase.AWAITING_COMPLETION, bench.now, bench.now + 100)
-        assert bench.store.runs(made.uid) == [begins.run]
+        assert bench.store.runs(schedule.uid) == [begins.run]
     assert bench.store.overdue(now=NOW + 50, limit=9) == []
-    assert [row.id for row in bench.store.overdue(now=NOW + 108, limit=9)] == [one.id]
-    assert bench.settle(bench.row(one))
+    assert [row.id for row in bench.store.overdue(now=NOW + 108, limit=9)] == [occurrence.id]
+    assert bench.settle(bench.row(occurrence))
     assert bench.store.settle([begins]) == [False]
 
 
 @case
 def a_start_that_is_reported_before_the_acceptance_counts(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
     taken = Accepted(started=NOW, accepted=NOW, deadline=NOW + 100, set_by=BY_START)
-    assert bench.store.settle([begin(one, made, taken, node="node-1")]) == [True]
-    waits = settle(one, made, Accepted(started=NOW, accepted=NOW, deadline=NOW + 10), node="node-1")
+    assert bench.store.settle([begin(occurrence, schedule, taken, node="node-1")]) == [True]
+    waits = settle(occurrence, schedule, Accepted(started=NOW, accepted=NOW, deadline=NOW + 10), node="node-1")
     assert bench.store.settle([waits]) == [False]
-    assert bench.row(one).deadline == NOW + 100
+    assert bench.row(occurrence).deadline == NOW + 100
 
 
 @case
 def a_stale_fence_settles_nothing(bench: Bench) -> None:
-    made = bench.create_quiet()
-    stale = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    stale = bench.run(schedule, "a")
     bench.advance(LEASE)
     claim = bench.claim_one("node-b")
     assert not bench.settle(stale)
     assert bench.row(stale) == claim.occurrence
     current = bench.start(claim)
     assert not bench.settle(stale)
-    assert [run.outcome for run in bench.store.runs(made.uid)] == [None, Outcome.LEASE_LOST]
-    assert bench.kept(made).counters.total == 0
+    assert [run.outcome for run in bench.store.runs(schedule.uid)] == [None, Outcome.LEASE_LOST]
+    assert bench.stored(schedule).counters.total == 0
     assert bench.settle(current)
     assert not bench.settle(stale)
 
 
 @case
 def only_one_result_is_accepted(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    settlement = bench.settlement(one)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    settlement = bench.settlement(occurrence)
     assert bench.store.settle([settlement, settlement]) == [True, False]
-    assert len(bench.store.runs(made.uid)) == 1
-    assert bench.kept(made).counters.total == 1
-    bench.add(made, "b")
+    assert len(bench.store.runs(schedule.uid)) == 1
+    assert bench.stored(schedule).counters.total == 1
+    bench.add(schedule, "b")
     claim = bench.claim_one()
     assert not bench.settle(claim.occurrence)
     assert bench.row(claim.occurrence).phase is Phase.CLAIMED
@@ -132,47 +132,47 @@ def only_one_result_is_accepted(bench: Bench) -> None:
 
 @case
 def a_lease_that_ran_out_unnoticed_can_be_settled(bench: Bench) -> None:
-    one = bench.run(bench.create_quiet(), "a")
+    occurrence = bench.run(bench.create_quiet(), "a")
     bench.advance(10 * LEASE)
-    assert bench.settle(one)
+    assert bench.settle(occurrence)
 
 
 @case
 def a_retry_is_pending_at_its_time_and_keeps_its_slot(bench: Bench) -> None:
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.retry(one, NOW + 10)
-    row = bench.row(one)
+    schedule = bench.create_quiet()
+    occurrence = bench.run(schedule, "a")
+    assert bench.retry(occurrence, NOW + 10)
+    row = bench.row(occurrence)
     assert (row.phase, row.reason, row.due, row.first_due) == (Phase.PENDING, Reason.RETRY_SCHEDULED, NOW + 10, NOW)
     assert (row.attempt, row.holds_slot, row.nominal) == (1, True, NOW)
-    kept = bench.kept(made)
-    assert (kept.counters.total, kept.next_due) == (0, NOW + 10)
+    stored = bench.stored(schedule)
+    assert (stored.counters.total, stored.next_due) == (0, NOW + 10)
     bench.advance(9)
     assert bench.claim() == []
     bench.advance(1)
     again = bench.start(bench.claim_one("node-b"))
     assert again.attempt == 2
-    assert again.fence > one.fence
+    assert again.fence > occurrence.fence
     assert bench.settle(again)
-    runs = bench.store.runs(made.uid)
+    runs = bench.store.runs(schedule.uid)
     assert [run.attempt for run in runs] == [2, 1]
 
 
 @case
 def a_delivery_that_is_handed_back_is_not_an_attempt(bench: Bench) -> None:
-    made = bench.create_quiet(max_runs=1)
-    bench.add_event(made, "a")
-    one = bench.start(bench.claim_one())
-    assert bench.settle(one, phase=Phase.PENDING, reason=Reason.LEASE_LOST, retry_at=bench.now, attempt=0)
-    row = bench.row(one)
+    schedule = bench.create_quiet(max_runs=1)
+    bench.add_event(schedule, "a")
+    occurrence = bench.start(bench.claim_one())
+    assert bench.settle(occurrence, phase=Phase.PENDING, reason=Reason.LEASE_LOST, retry_at=bench.now, attempt=0)
+    row = bench.row(occurrence)
     assert (row.attempt, row.reason) == (0, Reason.LEASE_LOST)
     assert bench.start(bench.claim_one("node-b")).attempt == 1
-    assert bench.kept(made).counters.admitted == 1
+    assert bench.stored(schedule).counters.admitted == 1
 
 
 @case
 def counters_count_each_outcome(bench: Bench) -> None:
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     ends = [
         (Phase.COMPLETED, Reason.SUCCEEDED),
         (Phase.FAILED, Reason.FAILED),
@@ -182,9 +182,9 @@ def counters_count_each_outcome(bench: Bench) -> None:
     ]
     for phase, reason in ends:
         bench.advance(1)
-        one = bench.run(made, phase)
-        assert bench.settle(one, phase=phase, reason=reason)
-    counters = bench.kept(made).counters
+        occurrence = bench.run(schedule, phase)
+        assert bench.settle(occurrence, phase=phase, reason=reason)
+    counters = bench.stored(schedule).counters
     assert (counters.total, counters.successful, counters.failed, counters.missed, counters.skipped) == (5, 1, 3, 0, 0)
     assert (counters.failures_in_row, counters.last_phase, counters.last_started) == (3, Phase.CANCELLED, NOW + 5)
     assert counters.admitted == 0
@@ -192,94 +192,94 @@ def counters_count_each_outcome(bench: Bench) -> None:
 
 @case
 def a_success_ends_the_failures_in_a_row(bench: Bench) -> None:
-    made = bench.create_quiet()
-    assert bench.fail(bench.run(made, "a"), pause_after=2)
-    assert bench.settle(bench.run(made, "b"))
-    assert bench.fail(bench.run(made, "c"), pause_after=2)
-    kept = bench.kept(made)
-    assert (kept.schedule.phase, kept.counters.failures_in_row) == (SchedulePhase.ACTIVE, 1)
+    schedule = bench.create_quiet()
+    assert bench.fail(bench.run(schedule, "a"), pause_after=2)
+    assert bench.settle(bench.run(schedule, "b"))
+    assert bench.fail(bench.run(schedule, "c"), pause_after=2)
+    stored = bench.stored(schedule)
+    assert (stored.schedule.phase, stored.counters.failures_in_row) == (SchedulePhase.ACTIVE, 1)
 
 
 @case
 def so_many_failures_in_a_row_pause_the_schedule(bench: Bench) -> None:
-    made = bench.create(horizon=Horizon(occurrences=3))
-    assert bench.fail(bench.run(made, "a"), pause_after=2)
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
-    second = bench.run(made, "b")
+    schedule = bench.create(horizon=Horizon(occurrences=3))
+    assert bench.fail(bench.run(schedule, "a"), pause_after=2)
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
+    second = bench.run(schedule, "b")
     bench.advance(MINUTE)
     bench.store.renew([hold(second)], now=bench.now, lease=LEASE)
     claim = bench.claim_one()
     assert bench.fail(second, pause_after=2)
-    kept = bench.kept(made)
-    assert (kept.schedule.phase, kept.schedule.updated) == (SchedulePhase.PAUSED, bench.now)
-    snapshot = bench.snapshot(made)
+    stored = bench.stored(schedule)
+    assert (stored.schedule.phase, stored.schedule.updated) == (SchedulePhase.PAUSED, bench.now)
+    snapshot = bench.snapshot(schedule)
     assert (snapshot.projections, snapshot.watermark) == ((), bench.now)
     skipped = bench.row(claim.occurrence)
     assert (skipped.phase, skipped.reason) == (Phase.SKIPPED, Reason.PAUSED)
     assert bench.store.plannable(NOW + 10 * MINUTE, 10) == []
     assert bench.commit(edits.resume(snapshot, now=bench.now, lookahead=LOOKAHEAD))
-    assert bench.kept(made).counters.failures_in_row == 0
-    assert bench.fail(bench.run(made, "c"), pause_after=2)
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.stored(schedule).counters.failures_in_row == 0
+    assert bench.fail(bench.run(schedule, "c"), pause_after=2)
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
 
 
 @case
 def a_schedule_is_completed_with_its_last_end(bench: Bench) -> None:
-    made = bench.create(trigger=OnceTrigger(from_micros(NOW)), pause_on_failure=1)
+    schedule = bench.create(trigger=OnceTrigger(from_micros(NOW)), pause_on_failure=1)
     claim = bench.claim_one()
-    one = bench.start(claim)
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
-    assert bench.retry(one, bench.now)
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    occurrence = bench.start(claim)
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.retry(occurrence, bench.now)
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
     assert bench.fail(bench.start(bench.claim_one()), pause_after=1)
-    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
-    assert bench.settle(bench.run(made, "asked for"))
-    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.settle(bench.run(schedule, "asked for"))
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
 def a_schedule_that_listens_is_never_completed(bench: Bench) -> None:
-    made = bench.create_quiet()
-    assert bench.settle(bench.run(made, "a"))
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    schedule = bench.create_quiet()
+    assert bench.settle(bench.run(schedule, "a"))
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
 
 
 @case
 def what_is_being_delivered_outlives_its_schedule_but_is_not_retried(bench: Bench) -> None:
-    made = bench.create_quiet()
-    running = bench.run(made, "a")
-    waiting = bench.add(made, "b")
+    schedule = bench.create_quiet()
+    running = bench.run(schedule, "a")
+    waiting = bench.add(schedule, "b")
     claim = bench.claim_one()
-    pending = bench.add(made, "c", MINUTE)
-    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    pending = bench.add(schedule, "c", MINUTE)
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
     assert bench.row(running).phase is Phase.DISPATCHING
-    for one in (waiting, pending):
-        row = bench.row(one)
+    for occurrence in (waiting, pending):
+        row = bench.row(occurrence)
         assert (row.phase, row.reason) == (Phase.CANCELLED, Reason.DELETED)
     assert bench.store.renew([hold(claim)], now=bench.now, lease=LEASE).lost == {waiting.id}
     assert bench.retry(running, bench.now)
     row = bench.row(running)
     assert (row.phase, row.reason, row.holds_slot) == (Phase.CANCELLED, Reason.DELETED, False)
-    [run] = bench.store.runs(made.uid)
+    [run] = bench.store.runs(schedule.uid)
     assert run.outcome is Outcome.COMPLETED
 
 
 @case
 def an_end_gives_the_slot_back_whatever_its_settlement_knows_of_it(bench: Bench) -> None:
-    made = bench.create_quiet()
-    running = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    running = bench.run(schedule, "a")
     assert bench.settle(replace(running, holds_slot=False))
     assert bench.row(running).holds_slot is False
-    bench.run(made, "b")
+    bench.run(schedule, "b")
 
 
 @case
 def a_completed_schedule_was_last_changed_with_its_last_end(bench: Bench) -> None:
-    made = bench.create(trigger=OnceTrigger(from_micros(NOW)))
-    one = bench.start(bench.claim_one())
+    schedule = bench.create(trigger=OnceTrigger(from_micros(NOW)))
+    occurrence = bench.start(bench.claim_one())
     bench.advance(5)
-    assert bench.settle(one)
-    completed = bench.kept(made).schedule
+    assert bench.settle(occurrence)
+    completed = bench.stored(schedule).schedule
     assert (completed.phase, completed.updated) == (SchedulePhase.COMPLETED, bench.now)
 
 
@@ -300,16 +300,16 @@ def _replan(bench: Bench) -> None:
         assert bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
 
 
-def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
+def _edit(bench: Bench, schedule: Schedule, **changes: object) -> None:
     declared = factories.declaration(**changes)
     assert bench.commit(
-        edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD),
+        edits.edit(bench.snapshot(schedule), declared, now=bench.now, lookahead=LOOKAHEAD),
     )
 
 
 @case
 def a_start_that_uses_up_max_runs_makes_its_schedule_plannable_at_once(bench: Bench) -> None:
-    made = bench.create(max_runs=2, horizon=Horizon(occurrences=3))
+    schedule = bench.create(max_runs=2, horizon=Horizon(occurrences=3))
     bench.advance(MINUTE)
     _replan(bench)
     assert bench.settle(bench.start(bench.claim_one()))
@@ -321,16 +321,16 @@ def a_start_that_uses_up_max_runs_makes_its_schedule_plannable_at_once(bench: Be
     assert (snapshot.runs, snapshot.exhausted) == (2, False)
     _replan(bench)
     assert bench.store.plannable(NOW + 60 * MINUTE, 10) == []
-    snapshot = bench.snapshot(made)
+    snapshot = bench.snapshot(schedule)
     assert (snapshot.projections, snapshot.exhausted, snapshot.watermark) == ((), True, bench.now)
 
 
 @case
 def a_plan_that_does_not_know_of_the_last_start_is_lost(bench: Bench) -> None:
-    made = bench.create(max_runs=1)
+    schedule = bench.create(max_runs=1)
     bench.advance(MINUTE)
     claim = bench.claim_one()
-    before = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    before = plan(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD)
     running = bench.start(claim)
     assert not bench.commit(before)
     assert len(bench.store.plannable(bench.now, 10)) == 1
@@ -339,28 +339,28 @@ def a_plan_that_does_not_know_of_the_last_start_is_lost(bench: Bench) -> None:
 
 @case
 def it_is_completed_when_its_last_run_has_ended(bench: Bench) -> None:
-    made = bench.create(max_runs=1)
+    schedule = bench.create(max_runs=1)
     bench.advance(MINUTE)
     running = bench.start(bench.claim_one())
     _replan(bench)
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
     assert bench.settle(running)
-    kept = bench.kept(made)
-    assert (kept.schedule.phase, kept.next_due, kept.counters.total) == (SchedulePhase.COMPLETED, None, 1)
+    stored = bench.stored(schedule)
+    assert (stored.schedule.phase, stored.next_due, stored.counters.total) == (SchedulePhase.COMPLETED, None, 1)
 
 
 @case
 def it_is_completed_by_the_plan_when_its_last_run_ended_before(bench: Bench) -> None:
-    made = bench.create(max_runs=1)
+    schedule = bench.create(max_runs=1)
     bench.advance(MINUTE)
     assert bench.settle(bench.start(bench.claim_one()))
     _replan(bench)
-    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
 def what_was_due_by_then_is_skipped(bench: Bench) -> None:
-    made = bench.create(max_runs=1, horizon=Horizon(occurrences=3))
+    schedule = bench.create(max_runs=1, horizon=Horizon(occurrences=3))
     bench.advance(2 * MINUTE)
     first, second = bench.claim()
     running = bench.decide(Start(claim=first, takes_slot=False, max_runs=1))
@@ -370,50 +370,50 @@ def what_was_due_by_then_is_skipped(bench: Bench) -> None:
     skipped = bench.decide(refused(second, busy))
     assert (skipped.phase, skipped.reason) == (Phase.SKIPPED, Reason.MAX_RUNS_REACHED)
     assert bench.settle(running)
-    assert [one.nominal for one in bench.store.occurrences(made.uid)] == [FIRST + MINUTE, FIRST]
-    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+    assert [one.nominal for one in bench.store.occurrences(schedule.uid)] == [FIRST + MINUTE, FIRST]
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
 def one_that_listens_is_completed_too(bench: Bench) -> None:
-    made = bench.create_quiet(max_runs=1)
-    bench.add_event(made, "a")
+    schedule = bench.create_quiet(max_runs=1)
+    bench.add_event(schedule, "a")
     running = bench.start(bench.claim_one())
     _replan(bench)
     assert bench.settle(running)
-    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
 def more_max_runs_reopen_it(bench: Bench) -> None:
-    made = bench.create(max_runs=1)
+    schedule = bench.create(max_runs=1)
     bench.advance(MINUTE)
     assert bench.settle(bench.start(bench.claim_one()))
     _replan(bench)
     bench.advance(10 * MINUTE)
-    _edit(bench, made, max_runs=2)
-    kept = bench.kept(made)
-    assert (kept.schedule.phase, kept.next_due) == (SchedulePhase.ACTIVE, bench.now + MINUTE)
-    assert kept.counters.total == 1
+    _edit(bench, schedule, max_runs=2)
+    stored = bench.stored(schedule)
+    assert (stored.schedule.phase, stored.next_due) == (SchedulePhase.ACTIVE, bench.now + MINUTE)
+    assert stored.counters.total == 1
     bench.advance(MINUTE)
     bench.start(bench.claim_one())
     _replan(bench)
-    assert bench.snapshot(made).exhausted
+    assert bench.snapshot(schedule).exhausted
 
 
 @case
 def more_max_runs_go_on_from_now(bench: Bench) -> None:
-    made = bench.create(max_runs=1)
+    schedule = bench.create(max_runs=1)
     bench.advance(MINUTE)
     running = bench.start(bench.claim_one())
     _replan(bench)
     bench.advance(10 * MINUTE)
-    _edit(bench, made)
-    assert bench.snapshot(made).exhausted is False
-    assert bench.kept(made).next_due == bench.now + MINUTE
+    _edit(bench, schedule)
+    assert bench.snapshot(schedule).exhausted is False
+    assert bench.stored(schedule).next_due == bench.now + MINUTE
     assert bench.settle(running)
-    assert len(bench.store.occurrences(made.uid)) == 2
-    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert len(bench.store.occurrences(schedule.uid)) == 2
+    assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
 
 
 MANY = 100
@@ -421,16 +421,16 @@ MANY = 100
 
 def _counted(bench: Bench, limit: int = MANY) -> tuple[int, int, int]:
     """Schedules, what is due, what waits."""
-    found = bench.store.backlog(bench.now, limit)
-    return found.schedules, found.due, found.waiting
+    backlog = bench.store.backlog(bench.now, limit)
+    return backlog.schedules, backlog.due, backlog.waiting
 
 
 @case
 def what_is_due_is_counted_on_every_route(bench: Bench) -> None:
     assert bench.store.backlog(bench.now, MANY) == Backlog()
-    made = bench.create_quiet("uid-1")
+    schedule = bench.create_quiet("uid-1")
     for key, after in (("a", 0), ("b", 5), ("c", 6)):
-        bench.add(made, key, after)
+        bench.add(schedule, key, after)
     other = bench.create_quiet("uid-2", target=FunctionTarget(function="nobody-has-it"))
     bench.add(other, "a")
     assert _counted(bench) == (2, 2, 0)
@@ -442,9 +442,9 @@ def what_is_due_is_counted_on_every_route(bench: Bench) -> None:
 
 @case
 def what_is_claimed_is_not_counted_unless_its_lease_has_ended(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.run(made, "a")
-    bench.add(made, "b")
+    schedule = bench.create_quiet()
+    bench.run(schedule, "a")
+    bench.add(schedule, "b")
     bench.claim_one("node-b")
     assert _counted(bench) == (0, 0, 0)
     bench.advance(LEASE - 1)
@@ -457,19 +457,19 @@ def what_is_claimed_is_not_counted_unless_its_lease_has_ended(bench: Bench) -> N
 
 @case
 def what_a_pause_holds_is_not_due(bench: Bench) -> None:
-    made = bench.create_quiet()
-    bench.add_event(made, "a")
+    schedule = bench.create_quiet()
+    bench.add_event(schedule, "a")
     assert _counted(bench) == (1, 1, 0)
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now))
     assert _counted(bench) == (0, 0, 0)
 
 
 @case
 def what_waits_for_its_turn_is_counted_until_it_has_it(bench: Bench) -> None:
-    made = bench.create_quiet()
-    running = bench.run(made, "a")
+    schedule = bench.create_quiet()
+    running = bench.run(schedule, "a")
     for key in ("b", "c"):
-        bench.add(made, key)
+        bench.add(schedule, key)
         bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
     assert _counted(bench) == (0, 0, 2)
     assert _counted(bench, 1) == (0, 0, 1)
@@ -512,13 +512,13 @@ def what_waits_for_others_is_counted_until_there_is_news(bench: Bench) -> None:
 
 @case
 def what_is_deleted_is_not_counted(bench: Bench) -> None:
-    made = bench.create_quiet()
-    running = bench.run(made, "a")
-    bench.add(made, "b")
+    schedule = bench.create_quiet()
+    running = bench.run(schedule, "a")
+    bench.add(schedule, "b")
     bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
-    bench.add(made, "c")
+    bench.add(schedule, "c")
     assert _counted(bench) == (1, 1, 1)
-    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
     assert _counted(bench) == (0, 0, 0)
     bench.settle(running)
     assert _counted(bench) == (0, 0, 0)

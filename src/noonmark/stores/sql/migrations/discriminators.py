@@ -34,9 +34,9 @@ _FILL = {
 def fill_in(database: Database) -> None:
     """Write the discriminator of every trigger. The statements before this lock the triggers."""
     last = -1
-    while found := database.query(_LISTENING, last, _AT_ONCE):
-        last = found[-1][0]
-        rows = [(key, *_discriminator(document)) for key, document in found]
+    while batch := database.query(_LISTENING, last, _AT_ONCE):
+        last = batch[-1][0]
+        rows = [(key, *_discriminator(document)) for key, document in batch]
         database.execute(_FILL[database.dialect], json.dumps(rows))
 
 

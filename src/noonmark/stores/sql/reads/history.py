@@ -65,9 +65,9 @@ def count(session: Session, now: Micros, limit: int) -> Backlog:
     due = 0
     for route in due_routes(session, routes, now=now, until=now):
         for query in (READY, EXPIRED):
-            found = session.gather("schedule", f"({query})", route, now, limit - due)
-            schedules.update(schedule for (schedule,) in found)
-            due += len(found)
+            page = session.gather("schedule", f"({query})", route, now, limit - due)
+            schedules.update(schedule for (schedule,) in page)
+            due += len(page)
     [(waiting,)] = session.query(WAITING, limit, limit, now, limit)
     return Backlog(schedules=len(schedules), due=due, waiting=min(waiting, limit))
 
@@ -133,10 +133,10 @@ def one(uow: UnitOfWork, occurrence_id: str) -> Occurrence | None:
     row = uow.row(occurrence_id)
     if row is None:
         return None
-    found = to_occurrences(uow, [row])
-    if not found:
+    occurrences = to_occurrences(uow, [row])
+    if not occurrences:
         raise StoreUnavailable(f"the stored record of occurrence {row.id} is damaged; noonmark doctor says more")
-    return found[0]
+    return occurrences[0]
 
 
 def standing_for(uow: UnitOfWork, uid: str, time: Micros, limit: int) -> list[Occurrence]:
@@ -214,31 +214,31 @@ def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
         limit -= excess
         by_excess.setdefault(excess, []).append(schedule)
     # Few statements for any number of schedules: a thousand is the sum of at most 44 different numbers.
-    found: list[Values] = []
+    oldest: list[Values] = []
     miscounted: list[int] = []
     for excess, schedules in by_excess.items():
         rows = session.query(OLDEST, schedules, excess - 1)
         for _, of_one in groupby(rows, itemgetter(1)):
-            found += islice(of_one, excess)
+            oldest += islice(of_one, excess)
         miscounted += {*schedules} - {schedule for _, schedule in rows}
     if miscounted:  # a damaged count would be found again and again, and leave no room for others
         session.execute(_RECOUNT, miscounted)
-    return found
+    return oldest
 
 
-def _forget(session: Session, found: Sequence[Values]) -> int:
-    if found:
-        keys = [key for key, _ in found]
+def _forget(session: Session, rows: Sequence[Values]) -> int:
+    if rows:
+        keys = [key for key, _ in rows]
         session.delete("runs", "occurrence", keys)
         session.delete("occurrences", "key", keys)
         fewer: dict[int, int] = {}
-        for _, schedule in found:
+        for _, schedule in rows:
             fewer[schedule] = fewer.get(schedule, 0) + 1
         session.execute(
             _FEWER,
             list(fewer.items()),
         )
-    return len(found)
+    return len(rows)
 
 
 def to_occurrences(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
@@ -246,7 +246,7 @@ def to_occurrences(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
     ids: dict[int, str] = dict(
         uow.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))
     )
-    found = []
+    occurrences = []
     for row in rows:
         try:
             schedule_id = str(ids.get(row.schedule, ""))
@@ -254,8 +254,8 @@ def to_occurrences(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
         except Unreadable as error:
             uow.schedule_cache.damage.note("occurrences", row.key, str(error))
         else:
-            found.append(occurrence)
-    return found
+            occurrences.append(occurrence)
+    return occurrences
 
 
 def shown(text: str | None) -> object:
@@ -275,5 +275,5 @@ BACKFILLS = """
 
 def backfill_counts(session: Session, uid: str) -> list[PhaseCount]:
     """How many occurrences of each backfill of a schedule are in each phase."""
-    found = session.query(BACKFILLS, uid)
-    return [PhaseCount(origin, phase, *(int(number) for number in numbers)) for origin, phase, *numbers in found]
+    rows = session.query(BACKFILLS, uid)
+    return [PhaseCount(origin, phase, *(int(number) for number in numbers)) for origin, phase, *numbers in rows]

@@ -49,11 +49,11 @@ def inspect(uow: UnitOfWork, after: Position | None, limit: int) -> Inspected:
     rows, damaged = 0, list[Damaged]()
     table, place = (_TABLES[0], ()) if after is None else after
     while rows < limit:
-        found = _page(uow, table, place, limit - rows)
-        damaged += _with_ids(uow, _judged(uow, table, found))
-        rows += len(found)
-        if found and rows >= limit:
-            return Inspected(rows=rows, damaged=tuple(damaged), after=(table, _key(table, found[-1])))
+        page = _page(uow, table, place, limit - rows)
+        damaged += _with_ids(uow, _judged(uow, table, page))
+        rows += len(page)
+        if page and rows >= limit:
+            return Inspected(rows=rows, damaged=tuple(damaged), after=(table, _key(table, page[-1])))
         following = _TABLES[_TABLES.index(table) + 1 :]
         if not following:
             return Inspected(rows=rows, damaged=tuple(damaged))
@@ -68,12 +68,12 @@ def _page(uow: UnitOfWork, table: str, place: tuple[Any, ...], limit: int) -> li
     return uow.session.query(text, *place, limit)
 
 
-def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[tuple[Any, Damaged]]:
+def _judged(uow: UnitOfWork, table: str, rows: Sequence[Values]) -> Iterator[tuple[Any, Damaged]]:
     """What is wrong with each row, with the number of its schedule, and with rows that belong to no schedule."""
     kinds = KINDS[table]
-    lost = _without_schedule(uow, table, found)
-    unread = _unreadable(uow, found) if table == "schedules" else {}
-    for values in found:
+    lost = _without_schedule(uow, table, rows)
+    unread = _unreadable(uow, rows) if table == "schedules" else {}
+    for values in rows:
         row = dict(zip(kinds, values, strict=True))
         key = ", ".join(str(one) for one in _key(table, values))
         problems = _JUDGES[table].all_problems(values, narrow=uow.session.is_narrow)
@@ -94,25 +94,25 @@ def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[tu
 
 def _with_ids(uow: UnitOfWork, cells: Iterator[tuple[Any, Damaged]]) -> list[Damaged]:
     """Damaged cells with the ids of the schedules that their rows are about."""
-    found = list(cells)
-    numbers = sorted({number for number, _ in found if type(number) is int})
+    named = list(cells)
+    numbers = sorted({number for number, _ in named if type(number) is int})
     ids = uow.session.query(_IDS, numbers) if numbers else []
     texts = {number: text for number, text in ids if isinstance(text, str)}
-    return [replace(cell, schedule_id=texts.get(number)) for number, cell in found]
+    return [replace(cell, schedule_id=texts.get(number)) for number, cell in named]
 
 
-def _without_schedule(uow: UnitOfWork, table: str, found: Sequence[Values]) -> set[Any]:
+def _without_schedule(uow: UnitOfWork, table: str, rows: Sequence[Values]) -> set[Any]:
     """The numbers of schedules that have no state."""
     if table not in _BELONGS:
         return set()
     place = list(KINDS[table]).index(_BELONGS[table])
-    named = {values[place] for values in found if type(values[place]) is int}
+    named = {values[place] for values in rows if type(values[place]) is int}
     return named - {schedule for (schedule,) in uow.session.query(_STATES, sorted(named))}
 
 
-def _unreadable(uow: UnitOfWork, found: Sequence[Values]) -> dict[Any, str]:
+def _unreadable(uow: UnitOfWork, rows: Sequence[Values]) -> dict[Any, str]:
     """What keeps schedules from being restored, though each cell may be sound."""
-    read = uow.schedule_cache.read(uow.session, {values[0]: -1 for values in found})
+    read = uow.schedule_cache.read(uow.session, {values[0]: -1 for values in rows})
     return {key: str(one) for key, one in read.items() if isinstance(one, Exception)}
 
 

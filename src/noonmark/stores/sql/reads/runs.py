@@ -79,25 +79,25 @@ def of_schedule(uow: UnitOfWork, uid: str, limit: int | None, before: tuple[Micr
     place = () if before is None else (before[0], *before)
     text = _OF_SCHEDULE.format(before=_BEFORE if place else "")
     ended = uow.session.query(text, uid, *place, history.ALL if limit is None else limit)
-    found = [_run(columns) for columns in ended]
+    runs = [_run(columns) for columns in ended]
     going_on = _going_on(uow, _UNTOLD_OF_SCHEDULE, uid)
     if going_on:
-        found += [run for run in going_on if before is None or (run.started, run.id) < before]
-        found.sort(key=lambda run: (run.started, run.id), reverse=True)
-    return found[:limit]
+        runs += [run for run in going_on if before is None or (run.started, run.id) < before]
+        runs.sort(key=lambda run: (run.started, run.id), reverse=True)
+    return runs[:limit]
 
 
 def of_occurrence(uow: UnitOfWork, occurrence_id: str) -> list[Run]:
     """An occurrence's runs, newest start first."""
-    found = [_run(columns) for columns in uow.session.query(_OF_OCCURRENCE, occurrence_id)]
-    found += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
-    return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
+    runs = [_run(columns) for columns in uow.session.query(_OF_OCCURRENCE, occurrence_id)]
+    runs += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
+    return sorted(runs, key=lambda run: (run.started, run.id), reverse=True)
 
 
 def last_of(uow: UnitOfWork, occurrence_ids: Sequence[str]) -> dict[str, Run]:
     """The last run of each of some occurrences that has ended or was accepted, without its result."""
-    found = [_run(columns) for columns in uow.session.query(LAST_OF, list(occurrence_ids))]
-    return {run.occurrence_id: run for run in found}
+    runs = [_run(columns) for columns in uow.session.query(LAST_OF, list(occurrence_ids))]
+    return {run.occurrence_id: run for run in runs}
 
 
 def one(uow: UnitOfWork, run_id: str) -> tuple[str, Run] | None:
@@ -107,17 +107,17 @@ def one(uow: UnitOfWork, run_id: str) -> tuple[str, Run] | None:
     row = uow.row(occurrence_id) if is_number else None
     if row is None:
         return None
-    found = [_run(columns) for columns in uow.session.query(_ONE, occurrence_id, int(number))]
-    found += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
-    return next(((uow.state_of(row).uid, run) for run in found if run.id == run_id), None)
+    runs = [_run(columns) for columns in uow.session.query(_ONE, occurrence_id, int(number))]
+    runs += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
+    return next(((uow.state_of(row).uid, run) for run in runs if run.id == run_id), None)
 
 
 def activities(uow: UnitOfWork, uids: Sequence[str]) -> list[Activity]:
     """What each of some schedules does at present."""
-    asked = list(uids)
-    last = {columns[-1]: _run(columns[:-1]) for columns in uow.session.query(LAST_RUNS, asked)}
+    keys = list(uids)
+    last = {columns[-1]: _run(columns[:-1]) for columns in uow.session.query(LAST_RUNS, keys)}
     delivering: dict[str, list[str]] = {}
-    for uid, occurrence_id in uow.session.query(BEING_DELIVERED, asked):
+    for uid, occurrence_id in uow.session.query(BEING_DELIVERED, keys):
         delivering.setdefault(uid, []).append(occurrence_id)
     return [Activity(delivering=tuple(delivering.get(uid, ())), last_run=last.get(uid)) for uid in uids]
 

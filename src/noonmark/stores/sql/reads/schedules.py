@@ -65,9 +65,9 @@ _ROUTES = """
 
 def find(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None:
     """The schedule that a query finds, as callers read it."""
-    found = uow.session.query(query, *parameters)
-    states = uow.states_of(found[0]) if found else []
-    if found and not states:
+    rows = uow.session.query(query, *parameters)
+    states = uow.states_of(rows[0]) if rows else []
+    if rows and not states:
         raise StoreUnavailable(f"the stored state of schedule {parameters[-1]} is not there; noonmark doctor says more")
     if not states:
         return None
@@ -78,8 +78,8 @@ def find(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None
 def to_stored(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
     """Schedules as callers read them."""
     keys = [state.schedule for state, _ in known]
-    found = uow.session.query(_NEXT_DUE, keys, uow.now())
-    next_due = {key: (_time(due), _time(own)) for key, due, own in found}
+    due_rows = uow.session.query(_NEXT_DUE, keys, uow.now())
+    next_due = {key: (_time(due), _time(own)) for key, due, own in due_rows}
     times = [next_due.get(key, (None, None)) for key in keys]
     return [
         StoredSchedule(schedule=schedule, counters=counters(state), next_due=due, next_own=own)
@@ -110,8 +110,8 @@ _OF_PIPELINES = """
 
 def of_pipelines(uow: UnitOfWork, tenant: str, limit: int) -> list[Schedule]:
     """The schedules of pipelines, by id."""
-    found = uow.session.query(_OF_PIPELINES, tenant, PREFIX, BEYOND, limit)
-    states = uow.states_of([key for (key,) in found])
+    rows = uow.session.query(_OF_PIPELINES, tenant, PREFIX, BEYOND, limit)
+    states = uow.states_of([key for (key,) in rows])
     read = uow.schedule_cache.read(uow.session, {state.schedule: state.version for state in states})
     sound = [one for one in read.values() if not isinstance(one, Unreadable)]
     return sorted(sound, key=lambda schedule: schedule.schedule_id)
@@ -134,29 +134,29 @@ def page(
     """A page of a tenant's schedules; damaged ones are skipped, and others fill the page."""
     place: tuple[Any, ...] = ()
     if after is not None:
-        found = uow.session.query(_POSITION, after, tenant)
-        if not found:
+        rows = uow.session.query(_POSITION, after, tenant)
+        if not rows:
             return []
-        [place] = found
+        [place] = rows
     chosen, values = choice
     sign, way = ("<", " DESC") if newest_first else (">", "")
     known: list[tuple[ScheduleState, Schedule]] = []
     while len(known) < limit:
         more = f" AND (created, schedule_id) {sign} (?, ?)" if place else ""
         room = limit - len(known)
-        found = uow.session.query(
+        rows = uow.session.query(
             f"SELECT key, created, schedule_id FROM schedules WHERE {chosen}{more}"  # noqa: S608 - our own text
             f" ORDER BY created{way}, schedule_id{way} LIMIT ?",
             *values,
             *place,
             room,
         )
-        states = uow.states_of([key for key, *_ in found])
+        states = uow.states_of([key for key, *_ in rows])
         read = uow.schedule_cache.read(uow.session, {state.schedule: state.version for state in states})
-        known += [(state, one) for state in states if not isinstance(one := read[state.schedule], Unreadable)]
-        if len(found) < room:
+        known += [(state, schedule) for state in states if not isinstance(schedule := read[state.schedule], Unreadable)]
+        if len(rows) < room:
             break
-        place = found[-1][1:]
+        place = rows[-1][1:]
     return to_stored(uow, known)
 
 
@@ -173,10 +173,10 @@ _NEXT_TENANT = "SELECT tenant FROM schedules WHERE tenant > ? AND is_listed = 1 
 
 def tenants(uow: UnitOfWork, limit: int) -> list[str]:
     """The tenants with schedules, each by one step in an index: there may be many schedules, and few tenants."""
-    found: list[str] = []
-    while len(found) < limit and (rows := uow.session.query(_NEXT_TENANT, found[-1] if found else "")):
-        found.append(rows[0][0])
-    return found
+    tenants: list[str] = []
+    while len(tenants) < limit and (rows := uow.session.query(_NEXT_TENANT, tenants[-1] if tenants else "")):
+        tenants.append(rows[0][0])
+    return tenants
 
 
 def choice(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> Choice | None:

@@ -116,9 +116,9 @@ class _Scan:
 
     def page(self) -> FoundOccurrences:
         """The latest of what fits, as far as every part was read."""
-        found = sorted((one for one in self._found if self._end is None or one[0] >= self._end), reverse=True)
-        page = found[: self._limit]
+        matches = sorted((one for one in self._found if self._end is None or one[0] >= self._end), reverse=True)
+        page = matches[: self._limit]
         rows = self._uow.rows_of([key for _, key in page])
         return FoundOccurrences(
-            occurrences=to_occurrences(self._uow, rows), after=page[-1][0] if len(found) > len(page) else self._end
+            occurrences=to_occurrences(self._uow, rows), after=page[-1][0] if len(matches) > len(page) else self._end
         )

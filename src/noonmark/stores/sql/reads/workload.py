@@ -81,10 +81,10 @@ class _Group:
 
     def first(self, limit: int) -> OccurrenceGroup:
         """The first ones, and how many were found."""
-        found = sorted(set(self._found))
-        rows = self._uow.rows_of([key for _, key in found[:limit]])
+        timed = sorted(set(self._found))
+        rows = self._uow.rows_of([key for _, key in timed[:limit]])
         return OccurrenceGroup(
-            occurrences=to_occurrences(self._uow, rows), count=len(found), is_complete=self._is_complete
+            occurrences=to_occurrences(self._uow, rows), count=len(timed), is_complete=self._is_complete
         )
 
 

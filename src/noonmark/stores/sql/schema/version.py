@@ -22,7 +22,7 @@ _WELL_FORMED = re.compile(r"\d{4}", re.ASCII)
 _SHOWN = 40
 
 
-def stored_version(tables: Collection[str], found: Sequence[str | None], *, what: str, instead: str) -> str | None:
+def stored_version(tables: Collection[str], versions: Sequence[str | None], *, what: str, instead: str) -> str | None:
     """The version of a database with these tables; None where there are none yet.
 
     `found` is what its table of versions holds, row by row, None for what is not text. StoreUnavailable where that
@@ -31,14 +31,14 @@ def stored_version(tables: Collection[str], found: Sequence[str | None], *, what
     """
     if not tables:
         return None
-    if len(found) == 1 and found[0] is not None and _is_version(found[0]):
-        return found[0]
-    if not found and set(tables) == {TABLE}:
+    if len(versions) == 1 and versions[0] is not None and _is_version(versions[0]):
+        return versions[0]
+    if not versions and set(tables) == {TABLE}:
         return NOTHING
     if not set(tables) >= OUR_TABLES:
         raise StoreUnavailable(f"{what} belongs to another program; {instead}")
     raise StoreUnavailable(
-        f"{what} is damaged: {_fault(tables, found)}, so the version of its schema is not known; restore it from a"
+        f"{what} is damaged: {_fault(tables, versions)}, so the version of its schema is not known; restore it from a"
         f" backup, or, if you know the version, from {OLDEST} to {VERSION}, let {TABLE} have one row that says it"
     )
 
@@ -47,12 +47,12 @@ def _is_version(text: str) -> bool:
     return _WELL_FORMED.fullmatch(text) is not None and text >= OLDEST
 
 
-def _fault(tables: Collection[str], found: Sequence[str | None]) -> str:
+def _fault(tables: Collection[str], versions: Sequence[str | None]) -> str:
     if TABLE not in tables:
         return f"it has no table {TABLE}"
-    if len(found) != 1:
-        return f"its table {TABLE} has {'several rows' if found else 'no row'}"
-    [version] = found
+    if len(versions) != 1:
+        return f"its table {TABLE} has {'several rows' if versions else 'no row'}"
+    [version] = versions
     if version is None:
         return f"its table {TABLE} has a row without text"
     shown = ascii(version[:_SHOWN]) + ("…" if len(version) > _SHOWN else "")
