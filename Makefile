@@ -27,21 +27,22 @@ help: ## List the targets
 setup: $(STAMP) ## Create .venv with every pinned package: Noonmark's own, the test tools, the bench's peers
 	@echo "==> setup: $(VENV) is up to date"
 
-# A stamp is written last, so an interrupted setup is simply done again.
+# A stamp is written last, so an interrupted setup is simply done again. The locks name everything, so nothing is resolved:
+# pip would take a newer release than the pinned one for a package with an extra, and refuse it.
 $(RUNTIME): requirements-runtime.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' was not found. Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "==> setup: creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "==> setup: installing what Noonmark needs to run"
-	@$(INSTALL) --require-hashes -r requirements-runtime.lock
+	@$(INSTALL) --no-deps --require-hashes -r requirements-runtime.lock
 	@echo "==> setup: installing Noonmark itself (editable)"
 	@$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(STAMP): $(RUNTIME) requirements.lock
 	@echo "==> setup: installing the tools for tests, lint and bench"
-	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	@touch $@
 
 test: lint ## Set up, lint, then run every test with branch coverage of the core
