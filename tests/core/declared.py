@@ -45,6 +45,12 @@ FULL_TARGETS = {
     },
     "workflow": {"target_kind": "workflow", "workflow_id": "etl", "version": 3, "inputs": {"day": "monday"}},
     "bundle": {"target_kind": "bundle", "bundle_id": "sha256:0f", "inputs": {"n": 1}},
+    "bundle on labelled nodes": {
+        "target_kind": "bundle",
+        "digest": "0f" * 32,
+        "labels": {"zone": "a", "gpu": "a100"},
+        "resource_wait": {"retry_seconds": 5, "max_wait_seconds": 60},
+    },
     "event": {"target_kind": "event", "event_type": "file_uploaded", "payload": {"path": "/tmp/x"}},  # noqa: S108
     "task": {"target_kind": "task", "query": "What changed?\nBe brief.", "context": {"role": "analyst"}},
     "exact session": {

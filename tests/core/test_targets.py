@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from noonmark.core.documents import Reader
 from noonmark.core.errors import InvalidSchedule, NoonmarkError
 from noonmark.core.targets import parse_target
+from noonmark.core.targets.work import labels_of_route
 from tests.core.declared import (
     FULL_TARGETS,
     HOSTILE,
@@ -106,6 +107,7 @@ def test_a_target_can_be_a_key(name):
         ("command", "command"),
         ("workflow", "workflow"),
         ("bundle", "bundle"),
+        ("bundle on labelled nodes", "bundle:gpu=a100,zone=a"),
         ("event", "event"),
         ("task", "task"),
         ("exact session", "session"),
@@ -118,6 +120,13 @@ def test_a_target_can_be_a_key(name):
 )
 def test_the_route_says_what_a_node_must_serve(name, route):
     assert parse_target(FULL_TARGETS[name]).route == route
+
+
+def test_the_labels_of_a_bundle_are_part_of_its_route():
+    target = parse_target(FULL_TARGETS["bundle on labelled nodes"])
+    assert labels_of_route(target.route) == target.labels
+    assert labels_of_route("bundle") == {}
+    assert parse_target({"target_kind": "bundle", "digest": "sha256:" + "0F" * 32}).digest == "0f" * 32
 
 
 def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
@@ -270,6 +279,10 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
             {"target_kind": "workflow", "workflow_id": "w", "version": "3"}, "target.version", "whole", id="version"
         ),
         pytest.param({"target_kind": "bundle", "bundle_id": None}, "target.bundle_id", "required", id="bundle"),
+        pytest.param(
+            {"target_kind": "bundle", "bundle_id": "b", "digest": "0" * 64}, "target.bundle_id", "one of", id="both"
+        ),
+        pytest.param({"target_kind": "bundle", "digest": "0f"}, "target.digest", "64 hexadecimal", id="digest"),
         pytest.param({"target_kind": "event", "event_type": "a b"}, "target.event_type", "160", id="event type"),
         pytest.param({"target_kind": "event", "event_type": "é"}, "target.event_type", "160", id="event type letters"),
         pytest.param({"target_kind": "task", "query": ""}, "target.query", "200,000", id="query"),

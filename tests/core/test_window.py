@@ -46,7 +46,7 @@ def test_what_is_accepted(written, expected):
     [("command", False), ("workflow", False), (None, False), ("function", True), ("http", True), ("session", True)],
 )
 def test_only_commands_and_workflows_can_be_suspended(target_kind, refused):
-    message = f"cannot be pause for a {target_kind} target; only command and workflow runs can be suspended"
+    message = f"cannot be pause for a {target_kind} target; only runs of bundle, command, workflow can be suspended"
     _, problems = window({"duration_seconds": 60, "end_action": "pause"}, target_kind)
     assert problems == ({"window.end_action": message} if refused else {})
     assert window({"duration_seconds": 60, "end_action": "cancel"}, target_kind)[1] == {}

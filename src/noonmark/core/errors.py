@@ -4,6 +4,7 @@ NoonmarkError
 ├── InvalidSchedule          invalid_schedule      (also ValueError)
 │   ├── InvalidTrigger       invalid_trigger
 │   │   └── TriggerNeverFires    trigger_never_fires
+│   ├── InvalidBundle        invalid_bundle
 │   └── InvalidRequest       invalid_request
 ├── NotFound                 not_found             (also LookupError)
 │   └── MethodNotFound       method_not_found
@@ -96,6 +97,12 @@ class TriggerNeverFires(InvalidTrigger):
     """A trigger that is well formed but names no instant at all."""
 
     code = "trigger_never_fires"
+
+
+class InvalidBundle(InvalidSchedule):
+    """A bundle that is refused: its archive, or its manifest."""
+
+    code = "invalid_bundle"
 
 
 class InvalidRequest(InvalidSchedule):

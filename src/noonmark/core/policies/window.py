@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_WINDOW_SECONDS = 31_622_400
 """A leap year."""
 
-SUSPENDABLE = frozenset({"command", "workflow"})
+SUSPENDABLE = frozenset({"bundle", "command", "workflow"})
 """The kinds of target whose runs can be suspended and taken up again."""
 
 
@@ -90,8 +90,9 @@ def read_window(reader: Reader, field: str, *, target_kind: str | None) -> Windo
         end_action=settings.choice("end_action", named(EndAction), EndAction.CANCEL),
     )
     if window.end_action is EndAction.PAUSE and target_kind is not None and target_kind not in SUSPENDABLE:
-        able = " and ".join(sorted(SUSPENDABLE))
-        settings.problem("end_action", f"cannot be pause for a {target_kind} target; only {able} runs can be suspended")
+        able = ", ".join(sorted(SUSPENDABLE))
+        message = f"cannot be pause for a {target_kind} target; only runs of {able} can be suspended"
+        settings.problem("end_action", message)
     settings.close()
     return window
 

@@ -24,7 +24,7 @@ LEAST_MEMORY_MB = 16
 MAX_NICE = 19
 
 _argument = text_of(0, 131_072, multiline=True)
-_variable_name = text_of(1, 255)
+_variable_text = text_of(1, 255)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def read_command(reader: Reader) -> CommandTarget:
         reader.problem("argv", "must be an array that starts with the name of a program")
     return CommandTarget(
         argv=argv,
-        env=reader.text_map("env", key=_variable, value=_argument, high=MAX_VARIABLES),
+        env=reader.text_map("env", key=variable_name, value=_argument, high=MAX_VARIABLES),
         cwd=reader.text("cwd", None, high=4_096),
         stdin=reader.read("stdin", text_of(0, MAX_STDIN, multiline=True), None),
         payload=reader.json("payload"),
@@ -104,8 +104,9 @@ def _limits(reader: Reader) -> CommandLimits:
     return limits
 
 
-def _variable(value: object) -> str:
-    name = _variable_name(value)
+def variable_name(value: object) -> str:
+    """The name of an environment variable; ValueError for anything else."""
+    name = _variable_text(value)
     if "=" in name:
         raise ValueError("must not contain =")
     return name

@@ -5,16 +5,27 @@ JSON inside a target is its own copy and never changes after the target was read
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import named, present
-from noonmark.core.json_values import event_type, shown
+from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.json_values import event_type, shown, text_of
 from noonmark.core.targets.content import read_prompt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from noonmark.core.documents import Reader
+    from noonmark.core.instants import Micros
+
+MAX_LABELS = 16
+"""Of a node, or of those that a bundle asks for."""
+MAX_WAIT_SECONDS = 31_622_400
+"""A leap year."""
+_DIGEST = re.compile(r"(?:sha256:)?([0-9A-Fa-f]{64})")
 
 
 class Executor(StrEnum):
@@ -74,18 +85,63 @@ class WorkflowTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceWait:
+    """How a run waits for a node that has what it needs."""
+
+    retry: Micros = 30 * SECOND
+    """How long a node that has too little free at present waits before it looks again."""
+    max_wait: Micros | None = None
+    """How long a run waits at the most; None for as long as it takes."""
+
+    def to_document(self) -> dict[str, Any]:
+        """Both in seconds."""
+        longest = None if self.max_wait is None else micros_to_seconds(self.max_wait)
+        return present(retry_seconds=micros_to_seconds(self.retry), max_wait_seconds=longest)
+
+
+PATIENT = ResourceWait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BundleTarget:
-    """A run of an uploaded bundle."""
+    """A run of a bundle: of the newest with an id, or of the one with a digest."""
 
     kind: ClassVar[str] = "bundle"
-    route: ClassVar[str] = "bundle"
 
-    bundle_id: str
+    bundle_id: str | None = None
+    digest: str | None = None
     inputs: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    labels: dict[str, str] = field(default_factory=dict, hash=False)
+    """Those that a node must have to run it."""
+    resource_wait: ResourceWait = PATIENT
+
+    @property
+    def route(self) -> str:
+        """One route for bundles that any node may run, and one for each set of labels."""
+        return bundle_route(self.labels)
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""
-        return present(target_kind=self.kind, bundle_id=self.bundle_id, inputs=self.inputs or None)
+        return present(
+            target_kind=self.kind,
+            bundle_id=self.bundle_id,
+            digest=self.digest,
+            inputs=self.inputs or None,
+            labels=self.labels or None,
+            resource_wait=None if self.resource_wait == PATIENT else self.resource_wait.to_document(),
+        )
+
+
+def bundle_route(labels: Mapping[str, str]) -> str:
+    """The route of bundles that need a node with these labels."""
+    wanted = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    return f"{BundleTarget.kind}:{wanted}" if wanted else BundleTarget.kind
+
+
+def labels_of_route(route: str) -> dict[str, str]:
+    """The labels that a route of bundles asks for."""
+    wanted = route.partition(":")[2]
+    return dict(one.split("=", 1) for one in wanted.split(",")) if wanted else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +197,45 @@ def read_workflow(reader: Reader) -> WorkflowTarget:
 
 
 def read_bundle(reader: Reader) -> BundleTarget:
-    """Read the bundle and its input."""
-    return BundleTarget(bundle_id=reader.text("bundle_id"), inputs=reader.json_object("inputs"))
+    """Read the bundle, its input, and how it waits for resources."""
+    bundle_id, digest = reader.text("bundle_id", None), reader.read("digest", bundle_digest, None)
+    if (reader.raw("bundle_id") is None) == (reader.raw("digest") is None):
+        reader.problem("bundle_id", "is required, unless digest names the bundle; give one of them")
+    return BundleTarget(
+        bundle_id=bundle_id,
+        digest=digest,
+        inputs=reader.json_object("inputs"),
+        labels=reader.text_map("labels", key=node_label, value=node_label, high=MAX_LABELS),
+        resource_wait=_read_resource_wait(reader),
+    )
+
+
+def _read_resource_wait(reader: Reader) -> ResourceWait:
+    if reader.raw("resource_wait") is None:
+        return PATIENT
+    fields = reader.child("resource_wait")
+    waits = ResourceWait(
+        retry=fields.seconds("retry_seconds", PATIENT.retry, low=0.1, high=86_400),
+        max_wait=fields.seconds("max_wait_seconds", None, low=0.001, high=MAX_WAIT_SECONDS),
+    )
+    fields.close()
+    return waits
+
+
+def bundle_digest(value: object) -> str:
+    """The SHA-256 of a bundle, in lower case; ValueError for anything else."""
+    found = _DIGEST.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"must be a SHA-256 digest of 64 hexadecimal digits, not {shown(value)}")
+    return found[1].lower()
+
+
+def node_label(value: object) -> str:
+    """The name or the value of a label of a node; ValueError for anything else."""
+    text = text_of(1, 63)(value)
+    if set(text) & set("=,:") or any(char.isspace() for char in text):
+        raise ValueError(f"must not have a blank, a comma, a colon or = in it, as {shown(text)} has")
+    return text
 
 
 def read_event_target(reader: Reader) -> EventTarget:
