@@ -19,6 +19,7 @@ from noonmark.core.policies import dependencies, misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason, no_facts
+from noonmark.core.targets import WorkflowTarget
 from noonmark.core.triggers import OnceTrigger
 
 if TYPE_CHECKING:
@@ -311,13 +312,20 @@ def _after_loss(claim: Claim) -> End | None:
 def _stopped(claim: Claim) -> End | None:
     """A run that was asked to stop does not start again when its node is lost."""
     reason = claim.occurrence.stop
-    return None if reason is None else End(claim=claim, phase=Phase.CANCELLED, reason=reason)
+    if reason is None or _ends_itself(claim):
+        return None
+    return End(claim=claim, phase=Phase.CANCELLED, reason=reason)
+
+
+def _ends_itself(claim: Claim) -> bool:
+    """Whether it has to be delivered to be ended: a workflow that has begun stops its steps, and undoes some."""
+    return claim.occurrence.has_begun and isinstance(claim.schedule.declaration.target, WorkflowTarget)
 
 
 def _outside_window(claim: Claim, now: Micros) -> End | None:
     """What never began is skipped when its window has closed; what began and would begin again is cut off."""
     occurrence, rule = claim.occurrence, claim.schedule.declaration.window
-    if rule is None:
+    if rule is None or _ends_itself(claim):
         return None
     opening = window.judge(rule, first_due=occurrence.first_due, now=now)
     if opening.is_open:

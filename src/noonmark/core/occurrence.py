@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from noonmark.core.ids import Origin
     from noonmark.core.policies.overlap import OverlapPolicy
 
+CONTINUED = frozenset({Reason.LEASE_LOST, Reason.SUSPENDED})
+"""The reasons of pending occurrences whose attempt goes on later."""
 BACKFILL_PAUSED = "backfill_paused"
 """The part of its detail that says why its backfill is paused."""
 
@@ -133,8 +135,13 @@ class Occurrence:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it was ever started; what was handed back or lost has no attempt to show for it."""
-        return self.attempt > 0 or self.losses > 0 or self.reason is Reason.LEASE_LOST
+        """Whether it was ever started; what was handed back, lost or suspended has no attempt to show for it."""
+        return self.attempt > 0 or self.losses > 0 or self.reason in CONTINUED
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its workflow has begun and waits: it is in flight, though no node holds it."""
+        return self.phase is Phase.PENDING and self.reason is Reason.SUSPENDED
 
     @property
     def nominal_at(self) -> datetime:

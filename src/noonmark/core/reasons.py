@@ -47,6 +47,8 @@ class Reason(Explained):
     CONCURRENCY_LIMIT = "concurrency_limit", "It waits because its concurrency key has no free place."
     DEPENDENCY_PENDING = "dependency_pending", "It waits for the schedules it depends on."
     RESOURCES_SHORT = "resources_short", "It waits because no node has the resources it asks for."
+    STEP_PENDING = "step_pending", "It waits for a step of its workflow: a time, an event or work that runs elsewhere."
+    APPROVAL = "approval", "It waits for somebody's approval."
 
     # Why it did not start
     OVERLAP = "overlap", "An earlier occurrence was still in flight, and the overlap policy forbids a second one."
@@ -74,6 +76,7 @@ class Reason(Explained):
     ATTEMPTS_EXHAUSTED = "attempts_exhausted", "The attempt failed, and it was the last one allowed."
     NOT_RETRIED = "not_retried", "The attempt failed with an exception that the retry policy does not retry."
     LEASE_LOST = "lease_lost", "The node that held it stopped, or was lost, so it is delivered again."
+    SUSPENDED = "suspended", "Its workflow waits, so it gave up its node; it goes on when the wait is over."
     POISON = "poison", "Its lease was lost too often; it is not delivered again."
     OUTCOME_UNKNOWN = "outcome_unknown", "Delivery had begun when contact was lost, and it must not begin twice."
     UNREADABLE = "unreadable", "Its stored record cannot be read."

@@ -31,6 +31,8 @@ class Outcome(StrEnum):
     DELIVERY_FAILED = "delivery_failed"
     LEASE_LOST = "lease_lost"
     """Its node was lost with it; it does not count as an attempt."""
+    SUSPENDED = "suspended"
+    """Its workflow waits, and goes on later in another run; it does not count as an attempt."""
 
 
 CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.DELIVERY_FAILED, Outcome.LEASE_LOST})

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Usage
     from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.workflows.run import StepKey
 
 MAX_RETRY_AFTER: Micros = DAY_SECONDS * SECOND
 """A target that is busy may put an attempt off for so long."""
@@ -89,6 +90,19 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """The workflow waits: no step of it runs on the node. It goes on at a time, or when a step ends elsewhere."""
+
+    started: Micros
+    ended: Micros
+    until: Micros | None
+    """When it goes on in any case; None if only the end of a step lets it."""
+    waiting_for: Reason
+    open_steps: frozenset[StepKey]
+    """The steps that others end, and that had not ended as far as the node knew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunInProgress:
     """New output of a delivery in progress: the last part, as JSON."""
 
@@ -108,8 +122,8 @@ class Interim:
 class Settlement:
     """What to write, on condition that the fence is still this one.
 
-    `retry_at` is set exactly when the phase is `pending`: the occurrence keeps its slot and comes back then. When
-    it is `awaiting_completion`, `deadline` is set: it keeps all its places, and its run stays open. A final phase frees
+    `retry_at` is set when the phase is `pending`: the occurrence keeps its slot and comes back then. A suspended one may
+    have no such time. When it is `awaiting_completion`, `deadline` is set: it keeps all its places, and its run stays open. A final phase frees
     the slot and the place under its concurrency key, and wakes the next in line.
     """
 
@@ -134,6 +148,8 @@ class Settlement:
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     own_words: str | None = None
     """What a log says of a failure that Noonmark decided on itself."""
+    suspended: Suspended | None = None
+    """Its workflow waits: it is pending, at `retry_at` if that is set, and not before that while all these are open."""
 
     @property
     def is_failure(self) -> bool:
@@ -141,8 +157,12 @@ class Settlement:
         return self.phase in (Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED)
 
 
-def settle(occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Accepted, *, node: str) -> Settlement:
+def settle(
+    occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Accepted | Suspended, *, node: str
+) -> Settlement:
     """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come."""
+    if isinstance(delivered, Suspended):
+        return _suspend(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
     if isinstance(delivered, Accepted):
         return _await(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
     run = construct(
@@ -313,6 +333,13 @@ def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered,
         return replace(unknown, pause_after=declared.pause_on_failure)
     back = _to(Phase.PENDING, occurrence, schedule, run, Reason.LEASE_LOST)
     return replace(back, retry_at=delivered.ended, attempt=occurrence.attempt - 1)
+
+
+def _suspend(occurrence: Occurrence, schedule: Schedule, suspended: Suspended, run: Run) -> Settlement:
+    """Give up the node until the wait is over; the attempt goes on then."""
+    run = replace(run, ended=suspended.ended, outcome=Outcome.SUSPENDED)
+    pending = _to(Phase.PENDING, occurrence, schedule, run, Reason.SUSPENDED)
+    return replace(pending, retry_at=suspended.until, attempt=occurrence.attempt - 1, suspended=suspended)
 
 
 def _to(phase: Phase, occurrence: Occurrence, schedule: Schedule, run: Run, reason: Reason) -> Settlement:

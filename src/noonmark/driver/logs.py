@@ -31,7 +31,7 @@ MAX_WARNED = 10_000
 """A node remembers its warnings about this many schedules; beyond that, an older one may be repeated early."""
 MAX_COMPLETED_LINES = 50
 """Up to this many completions that are written together get a line each: a line takes longer than a run."""
-QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
+QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.SUSPENDED, Outcome.CANCELLED})
 """Outcomes that are not failures."""
 FAILED = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 

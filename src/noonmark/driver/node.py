@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Owner, Schedule
-    from noonmark.core.settlement import Accepted, Delivered, RunInProgress
+    from noonmark.core.settlement import Accepted, Delivered, RunInProgress, Suspended
     from noonmark.driver.store_executor import Executor
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.records import Leadership, Position
@@ -96,7 +96,7 @@ class Node:
         self.deliveries: dict[str, Assignment] = {}
         self.holds_until: Micros | None = None
         """When the leases of the last renewal expire."""
-        self.finished: deque[tuple[Assignment, Delivered | Accepted]] = deque()
+        self.finished: deque[tuple[Assignment, Delivered | Accepted | Suspended]] = deque()
         self.underway: dict[str, tuple[Assignment, RunInProgress]] = {}
         """The newest output of runs in progress that is not written yet."""
         self.on_end: dict[str, OnEnd] = {}

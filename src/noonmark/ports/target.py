@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Accepted, Delivered, RunInProgress
+    from noonmark.core.settlement import Accepted, Delivered, RunInProgress, Suspended
     from noonmark.ports.traces import Traces
 
 
@@ -94,7 +94,8 @@ class Assignment:
 
 
 if TYPE_CHECKING:
-    Report = Callable[[Assignment, Delivered | Accepted | RunInProgress], None]
+    Reported = Delivered | Accepted | Suspended | RunInProgress
+    Report = Callable[[Assignment, Reported], None]
 
 
 class Target(Protocol):

@@ -329,6 +329,11 @@ def _lease_lost(case: Case) -> str:
     return f"the node that held it stopped, or was lost, so it is delivered again, from {due} on"
 
 
+def _suspended(case: Case) -> str:
+    due = case.occurrence.due
+    return f"{plain(Reason.SUSPENDED)}; it goes on from {instant_words(due)} on"
+
+
 def _outcome_unknown(case: Case) -> str:
     return f"{plain(Reason.OUTCOME_UNKNOWN)} (attempt {attempts(case)})"
 
@@ -356,6 +361,8 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.CONCURRENCY_LIMIT: _concurrency,
         Reason.DEPENDENCY_PENDING: _pending_upstreams,
         Reason.RESOURCES_SHORT: _alone(Reason.RESOURCES_SHORT),
+        Reason.STEP_PENDING: _alone(Reason.STEP_PENDING),
+        Reason.APPROVAL: _alone(Reason.APPROVAL),
         Reason.OVERLAP: _overlap,
         Reason.QUEUE_FULL: _queue_full,
         Reason.REPLACED: _replaced,
@@ -379,6 +386,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.ATTEMPTS_EXHAUSTED: _failed(Reason.ATTEMPTS_EXHAUSTED),
         Reason.NOT_RETRIED: _not_retried,
         Reason.LEASE_LOST: _lease_lost,
+        Reason.SUSPENDED: _suspended,
         Reason.POISON: _poison,
         Reason.OUTCOME_UNKNOWN: _outcome_unknown,
         Reason.UNREADABLE: _unreadable,

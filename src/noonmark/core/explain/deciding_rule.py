@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.occurrence import backfill_pause, kept_facts
+from noonmark.core.occurrence import CONTINUED, backfill_pause, kept_facts
 from noonmark.core.policies.misfire import judge
 from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
@@ -40,6 +40,8 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.CONCURRENCY_LIMIT: Rule.LIMITS,
         Reason.DEPENDENCY_PENDING: Rule.DEPENDENCIES,
         Reason.RESOURCES_SHORT: Rule.LIMITS,
+        Reason.STEP_PENDING: Rule.RUNS,
+        Reason.APPROVAL: Rule.RUNS,
         Reason.OVERLAP: Rule.OVERLAP,
         Reason.QUEUE_FULL: Rule.OVERLAP,
         Reason.REPLACED: Rule.OVERLAP,
@@ -63,6 +65,7 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.ATTEMPTS_EXHAUSTED: Rule.RUNS,
         Reason.NOT_RETRIED: Rule.RUNS,
         Reason.LEASE_LOST: Rule.RUNS,
+        Reason.SUSPENDED: Rule.RUNS,
         Reason.POISON: Rule.RUNS,
         Reason.OUTCOME_UNKNOWN: Rule.RUNS,
         Reason.UNREADABLE: Rule.CLAIM,
@@ -221,7 +224,7 @@ def _pending(case: Case) -> Standing:
     if row.waiting_for is not None:
         return _at(row.waiting_for)
     if case.has_begun:
-        return _at(Reason.LEASE_LOST if row.reason is Reason.LEASE_LOST else Reason.RETRY_SCHEDULED)
+        return _at(row.reason if row.reason in CONTINUED else Reason.RETRY_SCHEDULED)
     if row.due > case.now:
         return Standing(rule=Rule.CLAIM, decision=NOT_YET, reason=Reason.NOT_DUE, reached=Rule.WINDOW)
     lateness = case.lateness(case.now)

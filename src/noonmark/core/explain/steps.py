@@ -37,6 +37,7 @@ ENDED = {
     Outcome.CANCELLED: "was cancelled",
     Outcome.DELIVERY_FAILED: "could not be delivered",
     Outcome.LEASE_LOST: "was given up",
+    Outcome.SUSPENDED: "was suspended",
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import RunInProgress, Settlement
+    from noonmark.core.settlement import RunInProgress, Settlement, Suspended
     from noonmark.driver.node import Node
     from noonmark.driver.wakeup import Wakeup
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.target import Assignment
 
-    End = tuple[Assignment, Delivered | Accepted]
+    End = tuple[Assignment, Delivered | Accepted | Suspended]
 
 
 async def progress_once(node: Node) -> ProgressReport:
@@ -101,7 +101,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
         if not done:
             driver_events.append(LeaseLost(occurrence.id, settlement.run))
             continue
-        if settlement.retry_at is None and settlement.deadline is None:
+        if settlement.phase in FINAL:
             node.ended(occurrence, assignment)
             node.ping(assignment.schedule, occurrence, MOMENTS.get(settlement.phase))
         frees_others = frees_others or _frees_others(assignment, settlement)
@@ -166,7 +166,7 @@ async def until_ended(node: Node, news: Wakeup, until: Callable[[], Micros | Non
 def _frees_others(assignment: Assignment, settlement: Settlement) -> bool:
     declared = assignment.schedule.declaration
     alone = isinstance(declared.overlap_policy, _LEAVE_NO_LINE) and declared.concurrency is None
-    return settlement.retry_at is not None or not alone or assignment.occurrence.caught_up is not None
+    return settlement.phase is Phase.PENDING or not alone or assignment.occurrence.caught_up is not None
 
 
 def _settled(settlement: Settlement) -> Settled:

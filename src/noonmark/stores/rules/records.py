@@ -14,7 +14,7 @@ from noonmark.core.frozen import construct
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.occurrence import Occurrence, Overrides, read_overrides
+from noonmark.core.occurrence import CONTINUED, Occurrence, Overrides, read_overrides
 from noonmark.core.planner import Projection
 from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.core.reasons import Reason
@@ -98,7 +98,12 @@ class Row:
     @property
     def has_begun(self) -> bool:
         """Whether it was ever started."""
-        return self.attempt > 0 or self.losses > 0 or self.reason == Reason.LEASE_LOST
+        return self.attempt > 0 or self.losses > 0 or self.reason in CONTINUED
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its workflow has begun and waits: it is in flight, though no node holds it."""
+        return self.phase == Phase.PENDING and self.reason == Reason.SUSPENDED
 
     def waits(self, now: Micros) -> bool:
         """Whether it has not started though it is due, or though somebody asked for it."""

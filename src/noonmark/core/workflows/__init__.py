@@ -1,0 +1,1 @@
+"""Workflows: graphs of steps that an occurrence runs."""

@@ -1,0 +1,92 @@
+"""Workflow runs: how far the steps of an occurrence have come, as it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+
+StepKey = tuple[str, int | None]
+"""The id of a step, and the index of an element of its list; None for the step itself."""
+
+
+class StepPhase(StrEnum):
+    """The phase of a step, or of one element of its list."""
+
+    __hash__ = str.__hash__
+
+    PENDING = "pending"
+    """It waits for its upstreams, or for another attempt."""
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """Its condition did not hold, or what it depends on did not complete."""
+    CANCELLED = "cancelled"
+    COMPENSATED = "compensated"
+    """It completed, and what undoes it completed too."""
+
+
+ENDED = frozenset(StepPhase) - {StepPhase.PENDING, StepPhase.RUNNING}
+"""Phases in which a step stays, unless it is compensated."""
+
+
+class Compensation(StrEnum):
+    """How far the compensation of a completed step has come; one that is done shows in the phase."""
+
+    RUNNING = "running"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """A step of a run, or one element of its list."""
+
+    step_id: str
+    index: int | None = None
+    phase: StepPhase
+    attempt: int = 0
+    started: Micros | None = None
+    ended: Micros | None = None
+    result: Any = field(default=None, hash=False)
+    error: str | None = None
+    is_external: bool = False
+    """Whoever ends it writes its end, not the node that holds the run: a child occurrence, an event, a person."""
+    ready: Micros | None = None
+    """When its next attempt is due, its wait is over, or its approval expires."""
+    sequence: int = 0
+    """Its place in the order in which steps of the run completed."""
+    count: int | None = None
+    """The number of elements of its list."""
+    child: str | None = None
+    """The id of the occurrence that does its work."""
+    compensation: Compensation | None = None
+
+    @property
+    def key(self) -> StepKey:
+        """What tells it apart from others of the run."""
+        return self.step_id, self.index
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its phase is one of those that last."""
+        return self.phase in ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRun:
+    """What an occurrence of a workflow runs: the version that it began with, and its inputs."""
+
+    occurrence_id: str
+    workflow_id: str
+    version: int
+    inputs: dict[str, Any] = field(hash=False)
+    started: Micros
+    """When its current attempt first began; a suspended run goes on with the same attempt."""
+    attempt: int = 1
+    """The attempt of the occurrence that began then."""
+    closing: dict[str, Any] | None = field(default=None, hash=False)
+    """The outcome that is reported as soon as completed steps are compensated."""
