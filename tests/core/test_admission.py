@@ -17,6 +17,7 @@ from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
 from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
+from noonmark.core.targets import WorkflowTarget
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.core.scheduled import LEASE, at, declared, every, scheduled
 
@@ -254,6 +255,21 @@ def test_a_lost_lease_is_delivered_again_where_that_is_allowed(delivery, found_i
 def test_what_was_asked_to_stop_is_not_begun_again(reason):
     claim = claimed(110, found_in=Phase.DISPATCHING, losses=1, stop=reason)
     assert told(admitted(claim)) == f"cancelled/{reason}"
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"losses": 1, "stop": Reason.CANCELLED}, "start"),
+        ({"reason": Reason.SUSPENDED, "stop": Reason.CANCELLED}, "start"),
+        ({"reason": Reason.SUSPENDED}, "start"),
+        ({"stop": Reason.CANCELLED}, "cancelled/cancelled"),
+        ({}, "skipped/window_closed"),
+    ],
+)
+def test_a_workflow_that_has_begun_is_delivered_to_be_ended(row, expected):
+    policies = {"target": WorkflowTarget(workflow_id="etl"), "window": Window(duration=60 * SECOND)}
+    assert told(admitted(claimed(200, policies=policies, **row))) == expected
 
 
 def test_that_the_outcome_is_unknown_says_more_than_that_it_was_to_stop():

@@ -136,6 +136,25 @@ TOLD = {
             "It has not run yet: it waits because no node has the resources it asks for.",
         ),
     ],
+    Reason.STEP_PENDING: [
+        (
+            {},
+            {"waiting_for": Reason.STEP_PENDING},
+            [Outcome.SUSPENDED],
+            (
+                "It has not ended yet: it waits for a step of its workflow: a time, an event or work that runs "
+                "elsewhere."
+            ),
+        ),
+    ],
+    Reason.APPROVAL: [
+        (
+            {},
+            {"waiting_for": Reason.APPROVAL},
+            [Outcome.SUSPENDED],
+            "It has not ended yet: it waits for somebody's approval.",
+        ),
+    ],
     Reason.OVERLAP: [
         (
             {},
@@ -466,6 +485,14 @@ TOLD = {
                 "It has not ended yet: the node that held it stopped, or was lost, so it is delivered again, from "
                 "2026-11-15 12:00:00 UTC on."
             ),
+        ),
+    ],
+    Reason.SUSPENDED: [
+        (
+            {},
+            {},
+            [Outcome.SUSPENDED],
+            ("It has not ended yet: its workflow waits, and goes on from 2026-11-15 12:00:00 UTC on."),
         ),
     ],
     Reason.POISON: [

@@ -70,6 +70,6 @@ def test_a_run_ends_once():
     assert {ended: "a run with a result can be a key"}
 
 
-@pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.LEASE_LOST])
+@pytest.mark.parametrize("outcome", [each for each in Outcome if each not in (Outcome.LEASE_LOST, Outcome.SUSPENDED)])
 def test_an_outcome_is_a_phase_in_which_an_occurrence_may_end(outcome):
     assert Phase(outcome) in FINAL

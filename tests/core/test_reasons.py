@@ -23,6 +23,9 @@ UNDERWAY = {
     "accepted",
     "retry_scheduled",
     "lease_lost",
+    "suspended",
+    "step_pending",
+    "approval",
 }
 
 

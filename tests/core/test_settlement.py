@@ -20,6 +20,7 @@ from noonmark.core.settlement import (
     Delivered,
     RunInProgress,
     Settlement,
+    Suspended,
     began,
     expire,
     interim,
@@ -255,10 +256,40 @@ def test_what_a_stopping_node_hands_back_was_no_attempt(retry_policy, attempt):
         ({"attempt": 1}, True),
         ({"losses": 1}, True),
         ({"reason": Reason.LEASE_LOST}, True),
+        ({"reason": Reason.SUSPENDED}, True),
     ],
 )
 def test_a_row_knows_whether_it_ever_began(row, has_begun):
     assert replace(occurrence(scheduled(), at(100), at(100)), **row).has_begun is has_begun
+
+
+# Suspended, to go on later
+
+
+@pytest.mark.parametrize("until", [None, at(500)])
+def test_a_workflow_that_waits_gives_up_its_node_and_no_attempt(until):
+    schedule = scheduled()
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=2, fence=3)
+    suspended = Suspended(
+        started=at(100), ended=at(112), until=until, waiting_for=Reason.APPROVAL, open_steps=frozenset({("ask", None)})
+    )
+    settlement = settle(row, schedule, suspended, node="n1")
+    assert told(settlement) == "pending/suspended"
+    assert (settlement.attempt, settlement.retry_at, settlement.suspended) == (1, until, suspended)
+    assert (settlement.run.outcome, settlement.run.ended) == (Outcome.SUSPENDED, at(112))
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "expected"),
+    [
+        (Phase.PENDING, Reason.SUSPENDED, True),
+        (Phase.DISPATCHING, Reason.SUSPENDED, False),
+        (Phase.PENDING, Reason.LEASE_LOST, False),
+    ],
+)
+def test_a_suspended_row_is_in_flight_without_a_node(phase, reason, expected):
+    row = replace(occurrence(scheduled(), at(100), at(100)), phase=phase, reason=reason)
+    assert row.is_suspended is expected
 
 
 # Accepted, to be told later

@@ -35,7 +35,7 @@ class Outcome(StrEnum):
     """Its workflow waits, and goes on later in another run; it does not count as an attempt."""
 
 
-CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.DELIVERY_FAILED, Outcome.LEASE_LOST})
+CUT_OFF = frozenset(Outcome) - {Outcome.COMPLETED, Outcome.FAILED}
 """Outcomes of interrupted runs."""
 
 

@@ -122,9 +122,9 @@ class Interim:
 class Settlement:
     """What to write, on condition that the fence is still this one.
 
-    `retry_at` is set when the phase is `pending`: the occurrence keeps its slot and comes back then. A suspended one may
-    have no such time. When it is `awaiting_completion`, `deadline` is set: it keeps all its places, and its run stays open. A final phase frees
-    the slot and the place under its concurrency key, and wakes the next in line.
+    `retry_at` is set when the phase is `pending`: the occurrence keeps its slot and comes back then; a suspended one
+    may have no such time. When it is `awaiting_completion`, `deadline` is set: it keeps all its places, and its run
+    stays open. A final phase frees the slot and the place under its concurrency key, and wakes the next in line.
     """
 
     occurrence: Occurrence

@@ -16,7 +16,6 @@ from noonmark.driver.steps.settle import hand_back, progress_once, settle_once
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Accepted, Delivered
     from noonmark.driver.steps.reports import (
         AdmitReport,
         ClaimReport,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     )
     from noonmark.driver.store_executor import Executor
     from noonmark.ports.runtime import Runtime
-    from noonmark.ports.target import Assignment
+    from noonmark.ports.target import Assignment, Reported
 
 
 class Driver:
@@ -47,7 +46,7 @@ class Driver:
         """
         self.node = Node(runtime, executor, lease_executor)
 
-    def report(self, assignment: Assignment, delivered: Delivered | Accepted | RunInProgress) -> None:
+    def report(self, assignment: Assignment, delivered: Reported) -> None:
         """Record the end of a delivery, which `settle_once` writes, or its output so far, for `progress_once`.
 
         From any thread.

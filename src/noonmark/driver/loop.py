@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Accepted, Delivered
     from noonmark.driver.node import Node
     from noonmark.ports.runtime import Runtime
-    from noonmark.ports.target import Assignment
+    from noonmark.ports.target import Assignment, Reported
 
     T = TypeVar("T")
 
@@ -430,7 +429,7 @@ class Loop:
             return self._is_drained and backoff >= LAST_RETRY
         return self._is_drained or (self._is_stopping and step in (self._look_once, self.driver.admit_once))
 
-    def _report(self, assignment: Assignment, delivered: Delivered | Accepted | RunInProgress) -> None:
+    def _report(self, assignment: Assignment, delivered: Reported) -> None:
         self.driver.report(assignment, delivered)
         if isinstance(delivered, RunInProgress):
             self._progress.set()

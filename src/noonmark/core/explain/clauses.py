@@ -331,7 +331,7 @@ def _lease_lost(case: Case) -> str:
 
 def _suspended(case: Case) -> str:
     due = case.occurrence.due
-    return f"{plain(Reason.SUSPENDED)}; it goes on from {instant_words(due)} on"
+    return f"its workflow waits, and goes on from {instant_words(due)} on"
 
 
 def _outcome_unknown(case: Case) -> str:
