@@ -1,5 +1,6 @@
 """The expected rate: documents, windows, and what is reported of them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -87,7 +88,7 @@ def test_a_bad_rate_is_refused(rate, field, message):
 )
 def test_the_first_start_too_many_is_reported(window, is_told, window_after):
     counted = count_start(RATE, window, now=NOW)
-    assert (counted.alert is not None, counted.window) == (is_told, window_after)
+    assert (counted.alert is not None, counted.window) == (is_told, replace(window_after, last_alert=counted.alert))
     if counted.alert is not None:
         assert (counted.alert.first, counted.alert.last, counted.alert.count) == (NOW, NOW + PER, 4)
 
@@ -129,7 +130,8 @@ def test_pings_count_as_starts_and_successes(signals, started, succeeded, is_beg
 )
 def test_a_window_with_too_few_successes_is_reported(window, late, alert):
     judged = close(RATE, replace(window, started=5, started_after=1, succeeded_after=2), now=NOW + PER + late)
-    assert judged.window == RateWindow(ends=NOW + 2 * PER + late // PER * PER, started=1, succeeded=2)
+    following = RateWindow(ends=NOW + 2 * PER + late // PER * PER, started=1, succeeded=2, last_alert=judged.alert)
+    assert judged.window == following
     told = judged.alert
     assert (told and (told.first, told.last, told.count, told.windows)) == alert
 
@@ -145,14 +147,33 @@ def test_what_was_counted_since_a_window_was_read_is_not_lost():
     assert since(judged, WINDOW, replace(WINDOW, succeeded=1)) is None
 
 
+def test_the_later_of_two_alerts_is_remembered():
+    judged = close(RATE, WINDOW, now=NOW + PER).window
+    stored = count_start(RATE, replace(WINDOW, started_after=3), now=NOW + PER).window
+    assert judged.last_alert.problem is RateProblem.TOO_RARE
+    assert stored.last_alert.problem is RateProblem.TOO_OFTEN
+    assert since(judged, WINDOW, stored).last_alert == stored.last_alert
+    older = replace(stored, last_alert=replace(stored.last_alert, last=NOW))
+    assert since(judged, WINDOW, older).last_alert == judged.last_alert
+
+
 @pytest.mark.parametrize("document", [None, [], {}, WINDOW.to_document() | {"ends": "soon"}])
 def test_a_damaged_window_reads_as_none(document):
     assert read_window(document) is None
 
 
 def test_a_window_reads_back():
-    window = replace(WINDOW, started=1, succeeded=2, started_after=3, succeeded_after=4, is_begun=True)
-    assert read_window(window.to_document()) == window
+    window = replace(
+        WINDOW, started=1, succeeded=2, started_after=3, succeeded_after=4, is_begun=True, last_alert=OFTEN
+    )
+    assert read_window(json.loads(json.dumps(window.to_document()))) == window
+
+
+@pytest.mark.parametrize("changed", [{"problem": "odd"}, {"count": "4"}, {"rate": None}])
+def test_a_damaged_alert_is_forgotten(changed):
+    document = replace(WINDOW, last_alert=OFTEN).to_document()
+    document["last_alert"] |= changed
+    assert read_window(document) == WINDOW
 
 
 OFTEN = RateAlert(problem=RateProblem.TOO_OFTEN, rate=RATE, first=NOW, last=NOW + PER, count=4)
@@ -164,6 +185,7 @@ RARE = RateAlert(problem=RateProblem.TOO_RARE, rate=RATE, first=NOW, last=NOW + 
     [
         (OFTEN, "runs too often: 4 starts within 60 s; at most 3 are expected"),
         (RARE, "runs too rarely: 0 successes within 60 s; at least 2 are expected"),
+        (replace(RARE, count=1), "runs too rarely: 1 success within 60 s; at least 2 are expected"),
         (
             replace(RARE, windows=3),
             "runs too rarely: 0 successes within 60 s; at least 2 are expected, 3 times in a row",

@@ -8,7 +8,7 @@ from noonmark.core import ids
 from noonmark.core.explain import Rule, explain_occurrence
 from noonmark.core.explain.deciding_rule import DECIDED_BY
 from noonmark.core.frozen import evolve
-from noonmark.core.instants import SECOND, parse_instant
+from noonmark.core.instants import SECOND, parse_instant, to_text
 from noonmark.core.lifecycle import ENDINGS, LIVE, Phase, SchedulePhase
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
@@ -429,6 +429,28 @@ def test_what_is_suspended_between_two_windows_is_shown_with_when_it_goes_on(now
     assert step(explanation, "window").decision == ("window_closed" if is_still else "window_open")
     assert ("suspended_since" in step(explanation, "window").facts) is is_still
     assert ("goes_on_at" in step(explanation, "window").facts) is ("goes on" in lead)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "fields", "now", "closes", "at_close", "opens"),
+    [
+        pytest.param(every(100), GOING, 7, 30, "suspended", 100, id="in its first window"),
+        pytest.param(every(100), GOING, 107, 130, "suspended", 200, id="in the next one"),
+        pytest.param(every(100), GOING, 150, 130, "suspended", 200, id="between two"),
+        pytest.param(every(100, end=150), GOING, 107, 130, "cancelled", None, id="in the last one"),
+        pytest.param(every(30), GOING, 47, 60, "goes_on", None, id="without a gap"),
+        pytest.param(every(100), {}, 7, 30, "suspended", 100, id="not started"),
+        pytest.param(
+            every(100), GOING | {"phase": Phase.COMPLETED, "ended": at(115)}, 300, 130, "suspended", 200, id="ended"
+        ),
+    ],
+)
+def test_a_window_that_suspends_says_when_it_closes_and_what_then(trigger, fields, now, closes, at_close, opens):
+    one = scheduled(trigger, **WINDOWS)
+    facts = step(explain_occurrence(one, row(one, **fields), now=at(now)), "window").facts
+    told = {"closes_at": to_text(at(closes)), "at_close": at_close}
+    told |= {} if opens is None else {"next_opens_at": to_text(at(opens))}
+    assert {name: facts[name] for name in ("closes_at", "at_close", "next_opens_at") if name in facts} == told
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import pytest
 from noonmark.core import ids
 from noonmark.core.explain import explain_latest, latest
 from noonmark.core.frozen import evolve
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies.expected_rate import ExpectedRate, RateWindow, close, count_start
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
-from tests.core.explained import ERROR, NOW, check, row, run
+from tests.core.explained import ERROR, NOW, check, row, run, step
 from tests.core.scheduled import at, every, scheduled
 
 ONE = scheduled()
@@ -99,3 +101,50 @@ def test_a_time_that_has_come_is_not_the_next_one(end, after):
     waits = "it has been due since 2026-11-15 12:05:00 UTC, and waits for a node that serves `function:tidy`"
     explanation = explain_latest(schedule, row(schedule, 300), [], now=NOW, next_run=at(300))
     assert explanation.summary.endswith(f"it has not run yet: {waits}; {after}.")
+
+
+RATE = ExpectedRate(per=60 * SECOND, at_least=2, at_most=3)
+COUNTED = RateWindow(ends=at(340), started=3, succeeded=2)
+OFTEN = count_start(RATE, COUNTED, now=NOW).window
+RARE = close(RATE, RateWindow(ends=at(280), succeeded=1), now=at(290)).window
+
+
+@pytest.mark.parametrize(
+    ("window", "decision", "words", "counted"),
+    [
+        (COUNTED, "as_expected", "", (3, 2)),
+        (
+            OFTEN,
+            "too_often",
+            (
+                "; the schedule ran too often from 2026-11-15 12:04:40 UTC to 2026-11-15 12:05:40 UTC"
+                " (4 starts within 60 s; at most 3 are expected)"
+            ),
+            (4, 2),
+        ),
+        (
+            RARE,
+            "too_rare",
+            (
+                "; the schedule ran too rarely from 2026-11-15 12:03:40 UTC to 2026-11-15 12:04:40 UTC"
+                " (1 success within 60 s; at least 2 are expected)"
+            ),
+            (0, 0),
+        ),
+        (close(RATE, replace(RARE, succeeded=2), now=at(350)).window, "as_expected", "", (0, 0)),
+    ],
+)
+def test_a_rate_that_is_not_as_expected_is_told(window, decision, words, counted):
+    schedule = scheduled(expected_rate=RATE)
+    explanation = explain_latest(schedule, row(schedule), (), now=NOW, next_run=None, rate_window=window)
+    check(explanation)
+    assert explanation.summary.endswith(f"; {NO_MORE}{words}.")
+    rate = step(explanation, "rate")
+    assert (rate.decision, (rate.facts["started"], rate.facts["succeeded"])) == (decision, counted)
+    assert rate.facts.get("reported", {}).get("problem", "as_expected") == decision
+
+
+def test_without_a_window_the_rate_does_not_apply():
+    schedule = scheduled(expected_rate=RATE, phase=SchedulePhase.PAUSED)
+    explanation = explain_latest(schedule, row(schedule), (), now=NOW, next_run=None)
+    assert step(explanation, "rate").decision == "does_not_apply"

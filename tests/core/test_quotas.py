@@ -36,6 +36,19 @@ def test_a_refusal_names_the_limit_its_value_and_its_use():
 
 
 @pytest.mark.parametrize(
+    ("resource", "words"),
+    [
+        (Resource.SCHEDULES, "1 schedule per user"),
+        (Resource.EVENTS, "1 event a minute per user"),
+        (Resource.QUEUED, "1 waiting occurrence per user"),
+        (Resource.UPLOADS, "1 upload per user"),
+    ],
+)
+def test_a_refusal_of_one_is_in_the_singular(resource, words):
+    assert str(Quota(resource, Scope.USER, 1).exceeded(1)).startswith(f"the limit of {words} is reached, 1 is used; ")
+
+
+@pytest.mark.parametrize(
     ("limit", "wait", "message", "seconds"),
     [
         (600, 1_500_000, "the limit of 600 events a minute per tenant is reached, 600 are used; try again in 2 s", 2),

@@ -274,7 +274,7 @@ def test_a_schedule_that_starts_too_often_or_too_rarely_is_reported(kit, caplog)
     kit.scheduler.update(quiet.job_id, expected_rate={"at_least": 1, "per_seconds": 30})
     kit.run_for(150)
     assert told[1:] == [("schedule.too_rare", 0)] * 3
-    assert "0 successes within 30 s; at least 1 are expected" in caplog.text
+    assert "0 successes within 30 s; at least 1 is expected" in caplog.text
     kit.scheduler.pause(quiet.job_id)
     kit.run_for(300)
     assert len(told) == 4

@@ -53,14 +53,14 @@ class Resource(StrEnum):
 
 
 _WORDS = {
-    Resource.SCHEDULES: ("schedules", "delete one that is no longer needed"),
-    Resource.TASKS: ("schedules", "delete one that is no longer needed"),
-    Resource.EVENTS: ("events a minute", "none are allowed"),
-    Resource.QUEUED: ("waiting occurrences", "try again when some have started"),
-    Resource.UPLOADS: ("uploads", "delete some"),
-    Resource.UPLOAD_BYTES: ("bytes of uploads", "delete some"),
+    Resource.SCHEDULES: ("schedule", "schedules", "delete one that is no longer needed"),
+    Resource.TASKS: ("schedule", "schedules", "delete one that is no longer needed"),
+    Resource.EVENTS: ("event a minute", "events a minute", "none are allowed"),
+    Resource.QUEUED: ("waiting occurrence", "waiting occurrences", "try again when some have started"),
+    Resource.UPLOADS: ("upload", "uploads", "delete some"),
+    Resource.UPLOAD_BYTES: ("byte of uploads", "bytes of uploads", "delete some"),
 }
-"""What a refusal calls a resource, and what it advises."""
+"""What a refusal calls one and several of a resource, and what it advises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,13 @@ class Quota:
 
     def exceeded(self, used: int, requested: int = 1, *, wait: Micros = 0, field: str = "") -> QuotaExceeded:
         """The error of a use that does not fit; after `wait` there is room again, if that is known."""
-        noun, advice = _WORDS[self.resource]
+        one, several, advice = _WORDS[self.resource]
         seconds = -(-wait // SECOND)
         advice = f"try again in {seconds:,} s" if seconds else advice
-        if requested > 1:
-            reached = f"does not allow {requested:,} more, {used:,} are used"
-        else:
-            reached = f"is reached, {used:,} are used"
-        message = f"the limit of {self.limit:,} {noun} per {self.scope} {reached}; {advice}"
+        reached = f"does not allow {requested:,} more" if requested > 1 else "is reached"
+        are = "is" if used == 1 else "are"
+        noun = one if self.limit == 1 else several
+        message = f"the limit of {self.limit:,} {noun} per {self.scope} {reached}, {used:,} {are} used; {advice}"
         facts: dict[str, str | int] = {"name": self.resource, "scope": self.scope, "value": self.limit, "used": used}
         return QuotaExceeded(message, field=field, limit=facts, wait=seconds or None)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
 from noonmark.core.planner import timed_trigger
+from noonmark.core.policies.expected_rate import close
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import next_run, text
@@ -13,6 +14,8 @@ from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.policies.expected_rate import RateWindow
+    from noonmark.core.schedule import Schedule
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.models.arguments import ExplainRequest, OneOccurrence
     from noonmark.operations.service import Caller, Service
@@ -38,6 +41,7 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
         runs,
         now=service.store.clock(),
         unserved=unserved(service.store, schedule, service.permissions),
+        rate_window=_rate_window(service.store, schedule),
     )
     about = {
         "occurrence_id": occurrence.id,
@@ -88,6 +92,7 @@ def _instant(
         runs=tuple(runs),
         admitted=stored.counters.admitted,
         unserved=unserved(store, stored.schedule, permissions),
+        rate_window=_rate_window(store, stored.schedule),
     )
 
 
@@ -111,7 +116,21 @@ def _latest(
         now=now,
         next_run=next_run(stored, now=now),
         unserved=unserved(store, stored.schedule, permissions),
+        rate_window=_rate_window(store, stored.schedule),
     )
+
+
+def _rate_window(store: Store, schedule: Schedule) -> RateWindow | None:
+    """What is counted for the expected rate of a schedule, if it has one.
+
+    A window that has ended is judged here if no node has done so.
+    """
+    rate, now = schedule.declaration.expected_rate, store.clock()
+    snapshot = None if rate is None else store.snapshot(schedule.uid)
+    window = None if snapshot is None else snapshot.rate_window
+    if rate is None or window is None or now < window.ends:
+        return window
+    return close(rate, window, now=now).window
 
 
 def _first_fire(stored: StoredSchedule, *, now: Micros) -> Micros:

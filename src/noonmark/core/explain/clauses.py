@@ -11,6 +11,7 @@ from noonmark.core.interruption import BY_WINDOW, SET_BY, real_deadline
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.catch_up import decide
+from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.policies.fires import Listed
 from noonmark.core.policies.misfire import Skip
 from noonmark.core.reasons import Reason
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.explain.deciding_rule import Case
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.schedule import Schedule
 
 
@@ -102,6 +104,16 @@ def backfill_pause_words(occurrence: Occurrence) -> str | None:
     clause = "is paused" if since is None else f"has been paused since {shown(since)}"
     clause += f"{'' if by is None else f' by `{by}`'}{'' if why is None else f' ({why})'}"
     return f"its backfill {clause}; `noonmark backfill resume {occurrence.schedule_id} {backfill_id}` resumes it"
+
+
+def rate_words(window: RateWindow | None) -> str:
+    """How the schedule misses its expected rate at present; empty if it does not."""
+    alert = None if window is None else window.recent_alert
+    if alert is None:
+        return ""
+    often = "often" if alert.problem is RateProblem.TOO_OFTEN else "rarely"
+    stretch = f"from {instant_words(alert.first)} to {instant_words(alert.last)}"
+    return f"; the schedule ran too {often} {stretch} ({alert.to_sentence()})"
 
 
 def times(count: object) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.explain.explanation import Facts
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.policies.misfire import Lateness
     from noonmark.core.run import Run
     from noonmark.core.schedule import Declaration, Schedule
@@ -89,6 +90,8 @@ class Case:
     """Whether the occurrence is stored; if not, it is what would be planned for a time."""
     unserved: str | None = None
     """That no live node serves its target, in words, if that is so."""
+    rate_window: RateWindow | None = None
+    """What is counted at present for the expected rate of the schedule, if it has one and is active."""
 
     @property
     def declaration(self) -> Declaration:

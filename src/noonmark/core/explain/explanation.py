@@ -44,6 +44,8 @@ class Rule(StrEnum):
     """Whether a node took it."""
     RUNS = "runs"
     """How its deliveries went."""
+    RATE = "rate"
+    """Whether the schedule at present starts and succeeds as often as expected, whatever becomes of this occurrence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

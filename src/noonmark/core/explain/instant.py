@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.explain.explanation import Facts
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.core.triggers import Trigger
@@ -46,6 +47,8 @@ class _Moment:
     """How many of its `max_runs` the schedule has had."""
     unserved: str | None = None
     """That no live node serves its target, in words, if that is so."""
+    rate_window: RateWindow | None = None
+    """What is counted for its expected rate."""
 
     @property
     def own(self) -> list[Occurrence]:
@@ -83,13 +86,15 @@ def explain_instant(  # noqa: PLR0913 - each is what was read about it
     runs: Sequence[Run] = (),
     admitted: int = 0,
     unserved: str | None = None,
+    rate_window: RateWindow | None = None,
 ) -> Explanation:
     """Explain what became of an instant.
 
     `rows` are occurrences of the schedule around it: those of that very time, those that stand for many fires from
     before it to after it, and the nearest before and after it. A row that stands for many fires has the nominal time of
     the first. `runs` are theirs. `admitted` is how many of its `max_runs` the schedule has had, of which the rows may
-    not tell any more. `unserved` says that no live node serves its target.
+    not tell any more. `unserved` says that no live node serves its target. `rate_window` is what is counted for its
+    expected rate.
     """
     begun = sum(row.has_begun for row in rows if kind_of(row.origin) in OWN)
     moment = _Moment(
@@ -100,6 +105,7 @@ def explain_instant(  # noqa: PLR0913 - each is what was read about it
         runs=tuple(runs),
         admitted=max(admitted, begun),
         unserved=unserved,
+        rate_window=rate_window,
     )
     return (
         _recorded(moment)
@@ -141,7 +147,15 @@ def _counting(moment: _Moment) -> Occurrence | None:
 
 def _of(moment: _Moment, row: Occurrence) -> Explanation:
     gap = None if row.caught_up is None else _gap_before(moment, row)
-    return explain_occurrence(moment.schedule, row, moment.runs, now=moment.now, gap=gap, unserved=moment.unserved)
+    return explain_occurrence(
+        moment.schedule,
+        row,
+        moment.runs,
+        now=moment.now,
+        gap=gap,
+        unserved=moment.unserved,
+        rate_window=moment.rate_window,
+    )
 
 
 def _gap_before(moment: _Moment, row: Occurrence) -> Occurrence | None:
@@ -311,7 +325,12 @@ def _case(moment: _Moment) -> Case:
     """The occurrence that would be planned for the instant."""
     planned = occurrence(moment.schedule, moment.at, moment.due)
     return Case(
-        schedule=moment.schedule, occurrence=planned, now=moment.now, is_recorded=False, unserved=moment.unserved
+        schedule=moment.schedule,
+        occurrence=planned,
+        now=moment.now,
+        is_recorded=False,
+        unserved=moment.unserved,
+        rate_window=moment.rate_window,
     )
 
 

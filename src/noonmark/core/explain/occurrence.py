@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words, words
-from noonmark.core.explain.clauses import CLAUSES, attempts, listed, node, pause_words, plain
+from noonmark.core.explain.clauses import CLAUSES, attempts, listed, node, pause_words, plain, rate_words
 from noonmark.core.explain.deciding_rule import Case, standing
 from noonmark.core.explain.explanation import Explanation, Rule
 from noonmark.core.explain.steps import chain
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.explain.deciding_rule import Standing
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
 
@@ -73,7 +74,7 @@ def _clause(case: Case, at: Standing) -> str:
     return f"{node(row.node)} started attempt {attempts(case)}{since}{stop}"
 
 
-def explain_occurrence(
+def explain_occurrence(  # noqa: PLR0913 - each is what was read about it
     schedule: Schedule,
     occurrence: Occurrence,
     runs: Sequence[Run] = (),
@@ -81,14 +82,23 @@ def explain_occurrence(
     now: Micros,
     gap: Occurrence | None = None,
     unserved: str | None = None,
+    rate_window: RateWindow | None = None,
 ) -> Explanation:
     """Explain a stored occurrence of a schedule; runs of others are passed over.
 
     `gap` is the row of the fires that were missed just before it, where there is one. `unserved` says that no live
-    node serves its target.
+    node serves its target. `rate_window` is what is counted for the expected rate of the schedule.
     """
     own = sorted((run for run in runs if run.occurrence_id == occurrence.id), key=lambda run: (run.started, run.id))
-    case = Case(schedule=schedule, occurrence=occurrence, now=now, runs=tuple(own), gap=gap, unserved=unserved)
+    case = Case(
+        schedule=schedule,
+        occurrence=occurrence,
+        now=now,
+        runs=tuple(own),
+        gap=gap,
+        unserved=unserved,
+        rate_window=rate_window,
+    )
     at = standing(case)
     return Explanation(
         summary=sentence(case, at),
@@ -115,7 +125,7 @@ def latest(rows: Sequence[Occurrence], *, now: Micros) -> Occurrence | None:
     return max(past, key=lambda row: _since(row, now), default=None)
 
 
-def explain_latest(
+def explain_latest(  # noqa: PLR0913 - likewise
     schedule: Schedule,
     row: Occurrence,
     runs: Sequence[Run],
@@ -123,13 +133,15 @@ def explain_latest(
     now: Micros,
     next_run: Micros | None,
     unserved: str | None = None,
+    rate_window: RateWindow | None = None,
 ) -> Explanation:
-    """Explain the last occurrence of a schedule, and say when it is due again."""
-    explanation = explain_occurrence(schedule, row, runs, now=now, unserved=unserved)
+    """Explain the last occurrence of a schedule, and say when it is due again, and whether its rate is as expected."""
+    explanation = explain_occurrence(schedule, row, runs, now=now, unserved=unserved, rate_window=rate_window)
     which = f"`{row.id}`, {OF[kind_of(row.origin)]} {instant_words(row.nominal)}"
     summary = explanation.summary[0].lower() + explanation.summary[1:].removesuffix(".")
     after = _after(schedule) if next_run is None else _next(schedule, max(now, row.due), next_run)
-    return replace(explanation, summary=f"About its last occurrence, {which}: {summary}; {after}.")
+    rate = rate_words(rate_window)
+    return replace(explanation, summary=f"About its last occurrence, {which}: {summary}; {after}{rate}.")
 
 
 def _has_come(row: Occurrence, now: Micros) -> bool:

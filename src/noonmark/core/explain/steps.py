@@ -147,6 +147,8 @@ def instant(micros: Micros | None) -> str | None:
 
 def _placed(case: Case, at: Standing, step: Step) -> Step:
     """The step of a rule, as if the occurrence had passed it."""
+    if step.rule is Rule.RATE:
+        return step
     if step.rule is at.rule:
         # Beside another reason than this one, the numbers are those of an earlier attempt.
         detail = case.detail if at.reason is case.occurrence.reason else {}
@@ -219,11 +221,28 @@ def _window(case: Case) -> Step:
     opening = window.judge(rule, first_due=row.first_due, now=case.now if case.began is None else case.began)
     is_live = row.phase in LIVE and not case.has_begun
     facts = {**rule.to_document(), "closes_at": to_text(opening.closes_at)}
+    if rule.end_action is window.EndAction.PAUSE:
+        facts |= _further_windows(case, rule)
     if (still := case.suspended) is not None:
         facts |= known(suspended_since=to_text(still.since), goes_on_at=instant(still.until))
         return Step(rule=Rule.WINDOW, decision=str(Reason.WINDOW_CLOSED), facts=facts)
     # An old row may have had another window, or none; that it went on says that it was open.
     return Step(rule=Rule.WINDOW, decision=str(opening.reason if is_live else Reason.WINDOW_OPEN), facts=facts)
+
+
+def _further_windows(case: Case, rule: window.Window) -> Facts:
+    """When the window it runs in closes, which need not be its first one, and what happens to a run then."""
+    row, trigger = case.occurrence, case.declaration.trigger
+    at = row.first_due
+    if case.has_begun:
+        at = max(at, case.now if row.ended is None else row.ended)
+    period = window.window_period_at(rule, trigger, first_due=row.first_due, now=at)
+    closes = period.until if period.is_open and period.until is not None else period.since
+    following = window.window_period_at(rule, trigger, first_due=row.first_due, now=closes)
+    if following.is_open:
+        return {"closes_at": to_text(closes), "at_close": "goes_on"}
+    at_close = "cancelled" if following.until is None else "suspended"
+    return known(closes_at=to_text(closes), at_close=at_close, next_opens_at=instant(following.until))
 
 
 def _misfire(case: Case) -> Step:
@@ -286,6 +305,27 @@ def _runs(case: Case) -> Step:
     return Step(rule=Rule.RUNS, decision=str(last or "running"), facts=facts)
 
 
+def _rate(case: Case) -> Step:
+    rate, counted = case.declaration.expected_rate, case.rate_window
+    if rate is None or counted is None:
+        return Step(rule=Rule.RATE, decision=DOES_NOT_APPLY)
+    alert = counted.recent_alert
+    facts = rate.to_document() | {
+        "window_from": to_text(counted.ends - rate.per),
+        "window_to": to_text(counted.ends),
+        "started": counted.started,
+        "succeeded": counted.succeeded,
+    }
+    if alert is not None:
+        facts["reported"] = {
+            "problem": str(alert.problem),
+            "from": to_text(alert.first),
+            "to": to_text(alert.last),
+            "count": alert.count,
+        }
+    return Step(rule=Rule.RATE, decision="as_expected" if alert is None else str(alert.problem), facts=facts)
+
+
 STEPS: tuple[Callable[[Case], Step], ...] = (
     _trigger,
     _dst,
@@ -298,5 +338,6 @@ STEPS: tuple[Callable[[Case], Step], ...] = (
     _limits,
     _claim,
     _runs,
+    _rate,
 )
 """One for each rule, in the order of `Rule`."""

@@ -46,26 +46,6 @@ class RateProblem(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RateWindow:
-    """The current window of a schedule: when it ends, and what was counted in it.
-
-    What happens after its end, before it is judged, counts for the next one.
-    """
-
-    ends: Micros
-    started: int = 0
-    succeeded: int = 0
-    started_after: int = 0
-    succeeded_after: int = 0
-    is_begun: bool = False
-    """A ping said that a job starts, and none has said yet how it ended."""
-
-    def to_document(self) -> dict[str, Any]:
-        """The window as JSON, for a store."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RateAlert:
     """A report: the problem, the window or windows it is about, and what was counted there."""
 
@@ -83,9 +63,40 @@ class RateAlert:
         """What happened, in words."""
         seconds = f"{micros_to_seconds(self.rate.per):g} s"
         if self.problem is RateProblem.TOO_OFTEN:
-            return f"{self.count} starts within {seconds}; at most {self.rate.at_most} are expected"
+            return (
+                f"{self.count} starts within {seconds}; at most {self.rate.at_most} {_are(self.rate.at_most)} expected"
+            )
         many = "" if self.windows == 1 else f", {self.windows} times in a row"
-        return f"{self.count} successes within {seconds}; at least {self.rate.at_least} are expected{many}"
+        counted = f"{self.count} {'success' if self.count == 1 else 'successes'} within {seconds}"
+        return f"{counted}; at least {self.rate.at_least} {_are(self.rate.at_least)} expected{many}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateWindow:
+    """The current window of a schedule: when it ends, and what was counted in it.
+
+    What happens after its end, before it is judged, counts for the next one.
+    """
+
+    ends: Micros
+    started: int = 0
+    succeeded: int = 0
+    started_after: int = 0
+    succeeded_after: int = 0
+    is_begun: bool = False
+    """A ping said that a job starts, and none has said yet how it ended."""
+    last_alert: RateAlert | None = None
+    """The newest report of a problem."""
+
+    @property
+    def recent_alert(self) -> RateAlert | None:
+        """The report about this window, the next one, or the one before it; an older problem is over."""
+        alert = self.last_alert
+        return None if alert is None or alert.last < self.ends - alert.rate.per else alert
+
+    def to_document(self) -> dict[str, Any]:
+        """The window as JSON, for a store."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +130,28 @@ def read_window(document: object) -> RateWindow | None:
     counts = {name: count for name in COUNTS if type(count := document.get(name)) is int}
     if len(counts) < len(COUNTS):
         return None
-    return RateWindow(**counts, is_begun=document.get("is_begun") is True)
+    return RateWindow(
+        **counts, is_begun=document.get("is_begun") is True, last_alert=_read_alert(document.get("last_alert"))
+    )
+
+
+def _read_alert(document: object) -> RateAlert | None:
+    """The alert that a store has kept; none if its record is damaged, or of an earlier version."""
+    match document:
+        case {
+            "problem": str(problem),
+            "rate": {"per": int(per), "at_least": int() | None as at_least, "at_most": int() | None as at_most},
+            "first": int(first),
+            "last": int(last),
+            "count": int(count),
+            "windows": int(windows),
+        } if problem in {*RateProblem}:
+            rate = ExpectedRate(per=per, at_least=at_least, at_most=at_most)
+            return RateAlert(
+                problem=RateProblem(problem), rate=rate, first=first, last=last, count=count, windows=windows
+            )
+        case _:
+            return None
 
 
 def open_window(rate: ExpectedRate, *, now: Micros) -> RateWindow:
@@ -130,11 +162,13 @@ def open_window(rate: ExpectedRate, *, now: Micros) -> RateWindow:
 def count_start(rate: ExpectedRate, window: RateWindow, *, now: Micros) -> Counted:
     """Count a start; the first beyond `at_most` is reported."""
     if now < window.ends:
-        counted = replace(window, started=window.started + 1)
-        return Counted(window=counted, alert=_too_often(rate, counted.started, ends=window.ends))
-    counted = replace(window, started_after=window.started_after + 1)
-    ends = _current_end(rate, window, now=now)
-    return Counted(window=counted, alert=_too_often(rate, counted.started_after, ends=ends))
+        counted, ends = replace(window, started=window.started + 1), window.ends
+        started = counted.started
+    else:
+        counted, ends = replace(window, started_after=window.started_after + 1), _current_end(rate, window, now=now)
+        started = counted.started_after
+    alert = _too_often(rate, started, ends=ends)
+    return Counted(window=_noted(counted, alert), alert=alert)
 
 
 def count_success(window: RateWindow, *, now: Micros) -> RateWindow:
@@ -179,7 +213,7 @@ def close(rate: ExpectedRate, window: RateWindow, *, now: Micros) -> Counted:
                 count=window.succeeded if is_rare else 0,
                 windows=windows,
             )
-    return Counted(window=following, alert=alert)
+    return Counted(window=_noted(following, alert), alert=alert)
 
 
 def since(decided: RateWindow, read: RateWindow, stored: RateWindow) -> RateWindow | None:
@@ -187,13 +221,30 @@ def since(decided: RateWindow, read: RateWindow, stored: RateWindow) -> RateWind
 
     After its end, a window counts only for the next one.
     """
-    if replace(stored, started_after=0, succeeded_after=0) != replace(read, started_after=0, succeeded_after=0):
+    if _before_end(stored) != _before_end(read):
         return None
     return replace(
-        decided,
+        _noted(decided, stored.last_alert),
         started=decided.started + stored.started_after - read.started_after,
         succeeded=decided.succeeded + stored.succeeded_after - read.succeeded_after,
     )
+
+
+def _before_end(window: RateWindow) -> RateWindow:
+    """A window without what was counted after its end."""
+    return replace(window, started_after=0, succeeded_after=0, last_alert=None)
+
+
+def _noted(window: RateWindow, alert: RateAlert | None) -> RateWindow:
+    """A window that remembers an alert, unless it knows of a later one."""
+    known = window.last_alert
+    if alert is None or (known is not None and known.last > alert.last):
+        return window
+    return replace(window, last_alert=alert)
+
+
+def _are(count: int | None) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _too_often(rate: ExpectedRate, started: int, *, ends: Micros) -> RateAlert | None:
