@@ -1,5 +1,6 @@
 """Commands on a real server, and without one."""
 
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -9,6 +10,7 @@ from tests.cli.documented import COMMANDS
 from tests.cli.runner import Cli, call
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.cli.test_documented import check_documented
+from tests.embedded.waiting import eventually
 from tests.service.server import serving
 
 NOBODY = "http://127.0.0.1:1"
@@ -37,6 +39,17 @@ def test_a_server_reports_every_problem(cli):
     assert cli.problem(3, "schedule", "status", "missing")["code"] == "not_found"
     cli.create("--every", "1h", "--id", "taken")
     assert cli.problem(4, "schedule", "create", "--every", "1h", "--function", "f", "--id", "taken")["status"] == 409
+
+
+def test_check_asks_a_server_whether_a_live_node_serves_the_target(server, tmp_path):
+    document = {"trigger": {"type": "once", "delay_seconds": 60}, "target": {"target_kind": "event", "event_type": "e"}}
+    served, misspelt = tmp_path / "served.json", tmp_path / "misspelt.json"
+    served.write_text(json.dumps(document))
+    misspelt.write_text(json.dumps(document | {"target": {"target_kind": "function", "function": "repotr"}}))
+    eventually(lambda: call("check", served, "--server", server.url, "--json").json["warnings"] == [])
+    asked = call("check", misspelt, "--server", server.url)
+    assert asked.code == 0
+    assert "! no live node serves `function:repotr`" in asked.out
 
 
 def test_worker_stop_and_start(cli):

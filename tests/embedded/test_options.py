@@ -34,7 +34,8 @@ class Kit:
     """A scheduler with a clock that stands still."""
 
     def __init__(self):
-        self.scheduler = Scheduler(clock=FakeClock(START))
+        self.clock = FakeClock(START)
+        self.scheduler = Scheduler(clock=self.clock)
         self.driver = ManualDriver(self.scheduler)
 
     def run_for(self, seconds):
@@ -269,15 +270,32 @@ def test_a_schedule_that_starts_too_often_or_too_rarely_is_reported(kit, caplog)
     kit.scheduler.schedule(work, "busy", trigger, expected_rate=rate, max_runs=100)
     kit.run_for(59)
     assert told == [("schedule.too_often", 3)]
+    assert rate_of(kit.scheduler.explain("busy")) == ("too_often", 5)
     assert "busy runs too often: 3 starts within 60 s; at most 2 are expected" in caplog.text
     quiet = kit.scheduler.on_event("never")(work)
     kit.scheduler.update(quiet.job_id, expected_rate={"at_least": 1, "per_seconds": 30})
     kit.run_for(150)
     assert told[1:] == [("schedule.too_rare", 0)] * 3
     assert "0 successes within 30 s; at least 1 is expected" in caplog.text
+    assert rate_of(kit.scheduler.explain(quiet.job_id)) == ("too_rare", 0)
     kit.scheduler.pause(quiet.job_id)
     kit.run_for(300)
     assert len(told) == 4
+    assert rate_of(kit.scheduler.explain(quiet.job_id)) == ("does_not_apply", None)
+
+
+def test_a_rate_is_explained_even_if_no_node_judges_it(kit):
+    rate = {"at_least": 1, "per_seconds": 60}
+    job = kit.scheduler.schedule(fail, trigger=NEVER, expected_rate=rate)
+    assert rate_of(kit.scheduler.explain(job)) == ("as_expected", 0)
+    kit.clock.advance(150)
+    assert rate_of(kit.scheduler.explain(job)) == ("too_rare", 0)
+
+
+def rate_of(explanation):
+    """What an explanation says of the expected rate, and the starts in the window."""
+    [step] = [one for one in explanation.steps if one.rule == "rate"]
+    return step.decision, step.facts.get("started")
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,11 @@ def test_a_pending_occurrence_says_that_it_waits_for_a_node(harness):
     assert (found["waiting_for"], found["why"]) == ("target_missing", why)
     listed = harness("schedule/occurrences", schedule_id="typo")["occurrences"]
     assert {one["why"] for one in listed} == {why}
+    across = harness("occurrence/list", phase="pending")["occurrences"]
+    at_work = harness("workload")
+    queued = [*at_work["due"]["occurrences"], *at_work["upcoming"]["occurrences"]]
+    for rows in (across, queued):
+        assert {(one["waiting_for"], one["why"]) for one in rows} == {("target_missing", why)}
     explained = harness("occurrence/explain", occurrence_id=requested["occurrence_id"])
     assert explained["summary"].endswith(f"and {WARNING}.")
     assert {step["rule"]: step["decision"] for step in explained["steps"]}["claim"] == "target_missing"

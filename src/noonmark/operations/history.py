@@ -19,6 +19,7 @@ from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_documents, read_page, run_document
 from noonmark.operations.service import cause_of_backfill, quotas_of
+from noonmark.operations.target_policy import unserved_by
 from noonmark.ports.records import OccurrenceFilter
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         RunQuery,
     )
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import PageKey
+    from noonmark.ports.records import NodeRecord, PageKey
 
 
 def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str, Any]:
@@ -194,7 +195,8 @@ class ScheduleReader:
     """The schedules of occurrences, each read once."""
 
     def __init__(self, service: Service) -> None:
-        self._store = service.store
+        self._store, self._permissions = service.store, service.permissions
+        self._nodes: Sequence[NodeRecord] | None = None
         self._known: dict[str, Schedule | None] = {}
         self._terms: dict[str, Overrides | None] = {}
 
@@ -218,7 +220,19 @@ class ScheduleReader:
     def documents(self, rows: Sequence[Occurrence]) -> list[dict[str, Any]]:
         """The documents of occurrences of several schedules."""
         runs = self._store.last_runs([row.id for row in rows if row.has_begun])
-        return [occurrence_documents([row], self.of(row), runs, largest=SMALL_TARGET)[0] for row in rows]
+        return [
+            occurrence_documents([row], self.of(row), runs, largest=SMALL_TARGET, unserved=self._unserved(row))[0]
+            for row in rows
+        ]
+
+    def _unserved(self, row: Occurrence) -> str | None:
+        """That no live node serves its target, in words, if that is so and keeps it from starting."""
+        schedule = self.of(row)
+        if schedule is None or row.phase is not Phase.PENDING:
+            return None
+        if self._nodes is None:
+            self._nodes = self._store.nodes()
+        return unserved_by(self._nodes, schedule, self._permissions)
 
 
 def _filter(

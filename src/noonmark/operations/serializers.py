@@ -231,6 +231,7 @@ def _occurrence(
     return {
         "occurrence_id": occurrence.id,
         "schedule_id": occurrence.schedule_id,
+        "schedule_name": None if schedule is None else schedule.declaration.name,
         "schedule_revision": occurrence.revision,
         "superseded_by_revision": _superseded_by(occurrence, schedule),
         "phase": str(occurrence.phase),

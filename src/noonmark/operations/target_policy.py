@@ -17,13 +17,14 @@ from noonmark.core.urls import parse_url
 from noonmark.operations.service import check_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import NodeRecord
     from noonmark.ports.store import Store
 
 
@@ -69,11 +70,16 @@ def unserved(store: Store, schedule: Schedule, permissions: TargetPermissions | 
     A program may have registered a function just before it declared a schedule for it, and its node reports that with
     its next heartbeat.
     """
-    nodes = [node for node in store.nodes() if node.is_alive]
-    served = {route for node in nodes for route in node.routes}
+    return unserved_by(store.nodes(), schedule, permissions)
+
+
+def unserved_by(nodes: Sequence[NodeRecord], schedule: Schedule, permissions: TargetPermissions | None) -> str | None:
+    """The same, where the nodes are known."""
+    alive = [node for node in nodes if node.is_alive]
+    served = {route for node in alive for route in node.routes}
     route = schedule.declaration.target.route
-    may_follow = schedule.source == TRUSTED and any(node.seen <= schedule.updated for node in nodes)
-    if not nodes or route in served or may_follow:
+    may_follow = schedule.source == TRUSTED and any(node.seen <= schedule.updated for node in alive)
+    if not alive or route in served or may_follow:
         return None
     return unserved_words(route, shown_routes(permissions, schedule.owner.tenant, served))
 

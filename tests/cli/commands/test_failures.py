@@ -28,6 +28,18 @@ def test_failures_and_redrive(cli):
     assert cli.refused(2, "failures", "--since=yesterday")[0].startswith("--since: ")
 
 
+def test_failures_name_the_schedule(cli):
+    made = cli.create("--cron", "0 0 1 1 *", "--name", "nightly report")
+    one = cli.json("schedule", "run-now", made)["occurrence_id"]
+    cli("run", "cancel", one)
+    listed = cli("failures", "--phase=cancelled")
+    assert "nightly report" in listed
+    assert made not in listed
+    [found] = cli.json("failures", "--phase=cancelled")["occurrences"]
+    assert (found["schedule_id"], found["schedule_name"]) == (made, "nightly report")
+    assert "nightly report" in cli("run", "redrive", one, "--dry-run")
+
+
 def test_a_list_shows_the_last_outcome(cli):
     made = cli.create("--cron", "0 0 1 1 *")
     cli("run", "cancel", cli.json("schedule", "run-now", made)["occurrence_id"])

@@ -31,7 +31,9 @@ def store(tmp_path_factory):
     made = {}
     bench = Bench(opened, HandClock(now))
     for name in ("runs", "fails", "queued", "later"):
-        made[name] = bench.create_quiet(f"uid-{name}", schedule_id=name, **owner)
+        # One has no name, and is shown with its id.
+        names = {} if name == "later" else {"name": f"it {name}"}
+        made[name] = bench.create_quiet(f"uid-{name}", schedule_id=f"{name}-id", **names, **owner)
     late = now - factories.NOW
     failed = bench.run(made["fails"], "f", late - SECOND)
     assert bench.settle(failed, phase=Phase.FAILED, reason=Reason.FAILED)
@@ -51,17 +53,17 @@ def test_one_frame(store):
         "1 running  1 due  0 waiting  0 overdue  1 failed  1 node alive",
         r"node-a +alive +1 +1 of 4",
         r"node-b +dead",
-        r"runs +[\d.]+ .*node-a +occ_",
-        r"queued +.* a node +occ_",
-        r"fails .* failed ",
-        r"later +in ",
+        r"it runs +[\d.]+ .*node-a +occ_",
+        r"it queued +.* a node +occ_",
+        r"it fails .* failed ",
+        r"later-id +in ",
     ):
         assert re.search(words, done.out), (words, done.out)
 
 
 def test_json_has_the_workload_and_the_nodes(store):
     answer = call("top", "--json", "--store", store).json
-    assert [row["schedule_id"] for row in answer["running"]["occurrences"]] == ["runs"]
+    assert [row["schedule_id"] for row in answer["running"]["occurrences"]] == ["runs-id"]
     assert [node["node"] for node in answer["nodes"]] == ["node-a", "node-b"]
 
 

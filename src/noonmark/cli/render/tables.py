@@ -82,6 +82,12 @@ def show_occurrences(occurrences: Sequence[dict[str, Any]], more: str) -> None:
     show_table(*occurrence_rows(occurrences), _count(occurrences, "occurrence") + more, optional=OCCURRENCE_OPTIONAL)
 
 
+def schedule_label(occurrence: Mapping[str, Any]) -> str:
+    """What people call the schedule of an occurrence: its name, or its id if it has none."""
+    label: str = occurrence.get("schedule_name") or occurrence["schedule_id"]  # older servers send no name
+    return label
+
+
 def show_failures(occurrences: Sequence[dict[str, Any]], more: str) -> None:
     """Show occurrences of several schedules."""
     times = local_times()
@@ -89,7 +95,7 @@ def show_failures(occurrences: Sequence[dict[str, Any]], more: str) -> None:
     rows = [
         [
             occurrence["occurrence_id"],
-            occurrence["schedule_id"],
+            schedule_label(occurrence),
             times.local(occurrence["nominal_at_utc"]),
             times.local(occurrence["completed_at_utc"]),
             occurrence["phase"],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line
 from noonmark.cli.render.console import Text, text_width
-from noonmark.cli.render.tables import node_state
+from noonmark.cli.render.tables import node_state, schedule_label
 from noonmark.cli.render.times import duration_text
 from noonmark.core.instants import from_micros, parse_instant
 
@@ -84,7 +84,7 @@ def _sections(
         ["Schedule", "For", "Progress", "Node", "Occurrence"],
         [
             [
-                row["schedule_id"],
+                schedule_label(row),
                 duration_text(max(0, (now - from_micros(parse_instant(row["started_at_utc"]))).total_seconds() // 1)),
                 "overdue" if row["occurrence_id"] in overdue else _progress(row, progress.get(row["occurrence_id"])),
                 row["node"] or "-",
@@ -100,7 +100,7 @@ def _sections(
         ["Schedule", "Due", "Waits for", "Occurrence"],
         [
             [
-                row["schedule_id"],
+                schedule_label(row),
                 times.relative(row["due_at_utc"]),
                 row["waiting_for"] or "a node",
                 row["occurrence_id"],
@@ -113,7 +113,7 @@ def _sections(
         ["Schedule", "Ended", "Phase", "Why"],
         [
             [
-                row["schedule_id"],
+                schedule_label(row),
                 times.relative(row["completed_at_utc"]),
                 row["phase"],
                 row["failure_detail"] or row["why"] or row["reason"] or "-",
@@ -125,7 +125,7 @@ def _sections(
         "Next",
         ["Schedule", "Starts", times.titles("At")[0]],
         [
-            [row["schedule_id"], times.relative(row["due_at_utc"]), times.local(row["due_at_utc"])]
+            [schedule_label(row), times.relative(row["due_at_utc"]), times.local(row["due_at_utc"])]
             for row in answer["upcoming"]["occurrences"]
         ],
     )

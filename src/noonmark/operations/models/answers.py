@@ -133,6 +133,7 @@ class Occurrence:
 
     occurrence_id: str
     schedule_id: str
+    schedule_name: str | None = None
     schedule_revision: int
     superseded_by_revision: int | None
     """The edit that superseded it, while that is the latest one."""
