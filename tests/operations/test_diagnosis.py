@@ -63,6 +63,7 @@ TABLE = [
     (stored(problems=("page 7 is wrong",)), "store", "problem", "page 7 is wrong"),
     (stored(is_complete=False), "store", "ok", "too large to be checked"),
     (stored(schema="0003", expected_schema="0004"), "schema", "problem", "0003, which is older than 0004"),
+    (stored(schema="", expected_schema="0004"), "schema", "problem", "there is none yet, and this Noonmark needs"),
     (stored(schema="0005", expected_schema="0004"), "schema", "problem", "0005, which is newer than 0004"),
     (replace(SOUND, rows=7), "rows", "ok", "all 7 are sound"),
     (replace(SOUND, rows=7, is_complete=False), "rows", "ok", "the first 7 are sound"),

@@ -19,20 +19,28 @@ echo $$ > "$1.pid"
 test -e "$1.go" || wait
 echo done
 """
+TRAP = """#!/bin/sh
+trap 'echo asked >> "$1.asked"; exit 3' TERM
+echo $$ > "$1.pid"
+test -e "$1.go" && exit
+while :; do sleep 0.02; done
+"""
+"""It leaves a note when it is asked to stop."""
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("commands")
-    (made / "work").write_text(WORK)
-    (made / "work").chmod(0o755)
+    for name, script in (("work", WORK), ("trap", TRAP)):
+        (made / name).write_text(script)
+        (made / name).chmod(0o755)
     return made
 
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with serving(folder, "--allow-commands", f"echo,nosuch,{folder}/work", HUSH="hush") as made:
+    with serving(folder, "--allow-commands", f"echo,nosuch,{folder}/work,{folder}/trap", HUSH="hush") as made:
         yield made
 
 
@@ -69,6 +77,19 @@ def outcomes(server, schedule_id):
 
 def pid_in(path):
     return int(eventually(lambda: path.exists() and path.read_text().strip()))
+
+
+@pytest.mark.parametrize(("policy", "is_asked"), [("cancel_running", True), ("terminate", False)])
+def test_terminate_kills_what_runs_and_cancel_running_asks_it_first(server, folder, policy, is_asked):
+    one = create(server, f"{folder}/trap", f"{folder}/{policy}", overlap_policy=policy)
+    replaced = start(server, one)
+    pid = pid_in(folder / f"{policy}.pid")
+    (folder / f"{policy}.go").touch()
+    assert end_of(server, start(server, one))["phase"] == "completed"
+    ended_first = end_of(server, replaced)
+    assert (ended_first["phase"], ended_first["reason"]) == ("cancelled", "replaced")
+    assert (folder / f"{policy}.asked").exists() is is_asked
+    assert not is_alive(pid)
 
 
 def test_a_run_that_is_suspended_between_two_windows_is_explained(server, folder):

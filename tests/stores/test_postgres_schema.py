@@ -26,6 +26,7 @@ from noonmark.stores.sql.schema.tables import metadata
 from noonmark.stores.sql.schema.version import VERSION
 from noonmark.testing.conformance import CASES, HandClock, try_case
 from noonmark.testing.conformance.bench import Bench
+from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.stores.test_sqlite_cost import a_day_of_events, a_day_of_waiting, a_day_of_work
 from tests.stores.test_sqlite_schema import listening
@@ -313,3 +314,29 @@ def test_neither_a_new_nor_an_older_schema_needs_sqlalchemy(postgres, schema):
         command = [sys.executable, "-W", "ignore", "-c", script, f"{postgres.url()}?schema={name}"]
         subprocess.run(command, check=True)
     assert catalogue(postgres, schema) == catalogue(postgres, f"{schema}_new")
+
+
+READING = (
+    ("schedule", "list"),
+    ("failures",),
+    ("top", "--once"),
+    ("audit", "list"),
+    ("node", "list"),
+    ("export",),
+    ("whoami",),
+)
+
+
+def test_reading_commands_create_no_schema_and_the_doctor_says_that_it_is_missing(postgres, schema):
+    store = ("--store", f"{postgres.url()}?schema={schema}")
+    for command in READING:
+        refused = call(*command, *store)
+        assert refused.code == 6, refused
+        assert "does not exist yet" in refused.err
+        assert "run `noonmark migrate`" in refused.err
+    told = call("doctor", *store)
+    assert told.code == 1, told
+    assert "schema    problem  there is none yet" in told.out
+    assert postgres.sql(f"SELECT to_regnamespace('{schema}') IS NULL") == "t"
+    assert call("migrate", *store).code == 0
+    assert call("schedule", "list", *store).out == "0 schedules\n"

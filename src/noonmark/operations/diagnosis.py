@@ -153,11 +153,18 @@ def _store(condition: Condition) -> Check:
 def _schema(condition: Condition) -> Check:
     if condition.schema == condition.expected_schema:
         return Check(name="schema", sentence=f"version {condition.schema}" if condition.schema else "none is needed")
+    if not condition.schema:
+        return Check(
+            name="schema",
+            status=PROBLEM,
+            sentence=f"there is none yet, and this Noonmark needs version {condition.expected_schema}",
+            advice="Create it with `noonmark migrate`",
+        )
     is_newer = condition.schema > condition.expected_schema
     return Check(
         name="schema",
         status=PROBLEM,
-        sentence=f"it has version {condition.schema or 'none'}, which is {'newer' if is_newer else 'older'} than"
+        sentence=f"it has version {condition.schema}, which is {'newer' if is_newer else 'older'} than"
         f" {condition.expected_schema}, the version of this Noonmark; nothing else in the store was checked",
         advice="Install the newer Noonmark here" if is_newer else "Upgrade the store with `noonmark migrate`",
     )

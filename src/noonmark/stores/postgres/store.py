@@ -101,7 +101,8 @@ class PostgresStore(SqlStore):
 
         def look(uow: UnitOfWork) -> Condition:
             [(version,)] = uow.session.query("SHOW server_version")
-            rows = uow.session.query("SELECT version_num FROM alembic_version")
+            [(table,)] = uow.session.query("SELECT to_regclass('alembic_version')::text")
+            rows = [] if table is None else uow.session.query("SELECT version_num FROM alembic_version")
             schema = "" if not rows else str(rows[0][0])
             return Condition(kind="postgresql", version=version, schema=schema, expected_schema=VERSION)
 
