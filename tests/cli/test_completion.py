@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from noonmark.cli.app import COMMANDS, GROUPS, run
-from noonmark.cli.completion import SHELLS
+from noonmark.cli.commands.completion import SHELLS
 from tests.cli.runner import NEVER, Cli, call
 from tests.cli.terminal import in_pipe
 

@@ -9,16 +9,16 @@ from noonmark.core.api_key import (
     ALL_SCOPES,
     DRAWN_BYTES,
     ApiKey,
+    KeyStatus,
     Scope,
-    Standing,
     digest_of,
+    expand_scopes,
     first_key_problem,
-    granted,
-    id_of,
-    is_same_key,
+    key_id_of,
     scopes_of,
     tenant_name,
     tenant_or_all,
+    verify_key,
     write_key,
 )
 
@@ -59,31 +59,31 @@ def test_every_random_bit_of_a_key_counts(bit):
     ],
 )
 def test_what_is_not_written_like_a_key_has_no_id(text):
-    assert id_of(text) is None
+    assert key_id_of(text) is None
 
 
 def test_a_key_is_compared_by_its_digest():
-    assert id_of(KEY) == KEY_ID
-    assert is_same_key(KEY, STORED)
-    assert not is_same_key(KEY[:-1] + ("0" if KEY[-1] != "0" else "1"), STORED)
-    assert not is_same_key(KEY, None)
-    assert not is_same_key("\ud800", STORED)
+    assert key_id_of(KEY) == KEY_ID
+    assert verify_key(KEY, STORED)
+    assert not verify_key(KEY[:-1] + ("0" if KEY[-1] != "0" else "1"), STORED)
+    assert not verify_key(KEY, None)
+    assert not verify_key("\ud800", STORED)
     assert STORED.digest not in repr(STORED)
 
 
 @pytest.mark.parametrize(
     ("expires", "revoked", "now", "standing"),
     [
-        (None, None, 10, Standing.ACTIVE),
-        (10, None, 9, Standing.ACTIVE),
-        (10, None, 10, Standing.EXPIRED),
-        (None, 10, 9, Standing.ACTIVE),
-        (None, 10, 10, Standing.REVOKED),
-        (10, 10, 10, Standing.REVOKED),
+        (None, None, 10, KeyStatus.ACTIVE),
+        (10, None, 9, KeyStatus.ACTIVE),
+        (10, None, 10, KeyStatus.EXPIRED),
+        (None, 10, 9, KeyStatus.ACTIVE),
+        (None, 10, 10, KeyStatus.REVOKED),
+        (10, 10, 10, KeyStatus.REVOKED),
     ],
 )
 def test_a_key_is_good_until_it_expires_or_is_revoked(expires, revoked, now, standing):
-    assert replace(STORED, expires=expires, revoked=revoked).standing(now) is standing
+    assert replace(STORED, expires=expires, revoked=revoked).status(now) is standing
 
 
 @pytest.mark.parametrize(("before", "at", "after"), [(None, 7, 7), (5, 7, 5), (7, 5, 5)])
@@ -92,8 +92,8 @@ def test_a_revocation_is_never_put_off(before, at, after):
 
 
 def test_admin_includes_the_other_scopes():
-    assert granted([Scope.ADMIN]) == ALL_SCOPES
-    assert granted([Scope.READ, Scope.RUN]) == {Scope.READ, Scope.RUN}
+    assert expand_scopes([Scope.ADMIN]) == ALL_SCOPES
+    assert expand_scopes([Scope.READ, Scope.RUN]) == {Scope.READ, Scope.RUN}
 
 
 @pytest.mark.parametrize("given", ["read,run", "run read", ["read", "run"], ("run", "read"), "read, run"])

@@ -213,7 +213,7 @@ def test_when_a_leader_stops_another_loop_leads_before_the_lease_would_have_ende
 def test_a_loop_that_only_fetches_never_leads_but_says_when_it_is_gone():
     async def story():
         place = Place()
-        async with place.running(looks=False):
+        async with place.running(claims=False):
             await turns(lambda: place.store.calls["orphans"])
         assert place.store.calls["lead"] == 0
         [node] = place.store.store.nodes()

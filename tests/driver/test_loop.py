@@ -197,11 +197,11 @@ def test_what_comes_later_than_what_it_waits_for_does_not_wake_it():
         now = place.system.micros()
         place.add(place.create(), "far", HOUR)
         async with place.running() as loop:
-            await turns(lambda: loop._look_at is not None)
+            await turns(lambda: loop._claim_at is not None)
             loop.wake(now + 2 * HOUR)
-            assert not loop._look._is_set
+            assert not loop._claim._is_set
             loop.wake(now + HOUR // 2)
-            assert loop._look._is_set
+            assert loop._claim._is_set
 
     asyncio.run(story())
 
@@ -216,7 +216,7 @@ def test_what_comes_while_it_looks_is_not_overlooked():
             def add():
                 # The answer of the store is on its way, and does not know of this one.
                 loop.wake(place.add(made, "new", HOUR).due)
-                rung.append(loop._look._is_set)
+                rung.append(loop._claim._is_set)
 
             place.store.afterwards("next_time", add)
             loop.wake()
@@ -231,7 +231,7 @@ def test_without_looking_it_begins_only_what_it_is_asked_to_fetch():
         place = Place()
         made = place.create()
         other, wanted = place.add(made, "other"), place.add(made, "wanted")
-        async with place.running(looks=False) as loop:
+        async with place.running(claims=False) as loop:
             await loop.fetch(wanted.id)
             place.target.end(await place.started(wanted))
             await place.sink.until_kind(driver_events.Settled)
@@ -312,7 +312,7 @@ def test_nothing_is_fetched_any_more_once_it_stops():
         place = Place()
         made = place.create()
         one, other = place.add(made, "one"), place.add(made, "other", HOUR)
-        async with place.running(looks=False) as loop:
+        async with place.running(claims=False) as loop:
             await loop.fetch(one.id)
             running = await place.started(one)
             place.store.calls.clear()
@@ -328,7 +328,7 @@ def test_what_is_just_being_fetched_when_it_stops_is_given_back():
     async def story():
         place = Place(store=Blocking(MemoryStore(SystemClock().micros)), lookahead=HOUR)
         one = place.add(place.create(), "one", HOUR // 2)
-        async with place.running(looks=False) as loop:
+        async with place.running(claims=False) as loop:
 
             async def stop():
                 assert place.row(one).phase is Phase.CLAIMED
@@ -446,7 +446,7 @@ def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
         place.store.is_down = True
 
         def looks(told):
-            return [x for x in told if isinstance(x, driver_events.StoreFailed) and x.step == "_look_once"]
+            return [x for x in told if isinstance(x, driver_events.StoreFailed) and x.step == "_claim_due"]
 
         async with place.running():
             await place.sink.until(lambda told: len(looks(told)) >= 4)
@@ -524,7 +524,7 @@ def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
                 patient.setattr(loop_module, "FIRST_RETRY", HOUR)
                 patient.setattr(loop_module, "LONGEST_RETRY", HOUR)
                 loop.wake()
-                await place.sink.until(lambda told: failed(told, "_look_once"))
+                await place.sink.until(lambda told: failed(told, "_claim_due"))
             place.target.end(assignment)
             await place.sink.until(lambda told: failed(told, "settle_once"))
             second = place.add(made, "second")
@@ -537,7 +537,7 @@ def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
 def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_do(monkeypatch):
     monkeypatch.setattr(loop_module, "FIRST_RETRY", HOUR)
     monkeypatch.setattr(loop_module, "LONGEST_RETRY", HOUR)
-    duties = ("_look_once", "_renew_leases")
+    duties = ("_claim_due", "_renew_leases")
 
     async def story():
         place = Place()
@@ -577,7 +577,7 @@ def test_it_asks_almost_nothing_while_there_is_nothing_to_do():
         place.add(place.create(), "far", HOUR)
         events = asyncio.get_running_loop()
         async with place.running() as loop:
-            await turns(lambda: loop._look_at is not None and place.store.calls["orphans"])
+            await turns(lambda: loop._claim_at is not None and place.store.calls["orphans"])
             began, before = events.time(), place.store.calls.total()
             looks = place.store.calls["next_time"]
             with pytest.raises(TimeoutError):

@@ -34,8 +34,8 @@ class Sleepy(Place):
     @property
     def sleeps(self):
         """Whether it has looked, and is about to sleep until long after this test."""
-        at, look = self.loop._look_at, self.loop._look
-        return at is not None and at > self.system.micros() + MINUTE and not look._is_set and look._timer is None
+        at, claim = self.loop._claim_at, self.loop._claim
+        return at is not None and at > self.system.micros() + MINUTE and not claim._is_set and claim._timer is None
 
     async def asleep(self):
         await turns(lambda: self.sleeps)
@@ -86,11 +86,11 @@ def test_something_that_is_due_just_before_what_it_sleeps_for_wakes_it():
         place = Place()
         far = place.add(place.create(), "far", HOUR)
         async with place.running() as loop:
-            await turns(lambda: loop._look_at is not None)
+            await turns(lambda: loop._claim_at is not None)
             loop.wake(far.due + SECOND)
-            assert not loop._look._is_set
+            assert not loop._claim._is_set
             loop.wake(far.due - SECOND)
-            assert loop._look._is_set
+            assert loop._claim._is_set
 
     asyncio.run(story())
 

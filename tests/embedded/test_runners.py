@@ -101,7 +101,7 @@ def test_a_call_that_comes_while_its_loop_is_cleared_away_is_refused(runtime):
             assert queued.wait(SOON)
             super()._close_event_loop()
 
-    runner = Leaving(runtime, looks=False)
+    runner = Leaving(runtime, claims=False)
     runner.stop(0)
     runner.wait(SOON)
     [wait] = told
@@ -110,7 +110,7 @@ def test_a_call_that_comes_while_its_loop_is_cleared_away_is_refused(runtime):
 
 
 def test_a_call_that_is_under_way_when_its_loop_ends_is_refused(runtime):
-    runner, calls = ThreadRunner(runtime, looks=False), Calls()
+    runner, calls = ThreadRunner(runtime, claims=False), Calls()
     wait = refused(lambda: runner.call(calls))
     eventually(lambda: calls.begun)
     gc.collect()  # which must not find it

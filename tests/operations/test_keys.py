@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.api_key import MAX_KEYS, Scope, digest_of, granted
+from noonmark.core.api_key import MAX_KEYS, Scope, digest_of, expand_scopes
 from noonmark.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, QuotaExceeded, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.schedule import Owner
@@ -19,7 +19,7 @@ FIRST = {"tenant": "*", "scopes": "admin"}
 
 
 def admin_of(tenant):
-    scopes = granted([Scope.ADMIN])
+    scopes = expand_scopes([Scope.ADMIN])
     return Caller(owner=Owner(tenant=tenant, user="boss"), name="boss", source="rest", scopes=scopes, is_root=False)
 
 

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from noonmark.client import Client
 from noonmark.core.errors import Unreachable
-from noonmark.server.guard import Guard
+from noonmark.server.guard import RequestGuard
 from noonmark.server.metrics_listener import MetricsListener
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.tls import Certificate
@@ -165,7 +165,7 @@ async def seen_through(settings, client, headers):
 
     pairs = [(name.lower().encode(), value.encode()) for name, value in [("Host", "localhost"), *headers]]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": pairs, "client": client, "scheme": "http"}
-    await Guard(app, settings=settings, fresh_id=lambda: "id")(scope, None, send)
+    await RequestGuard(app, settings=settings, fresh_id=lambda: "id")(scope, None, send)
     secured = any(name == b"strict-transport-security" for name, _ in sent[0]["headers"])
     return found["client"][0], found["scheme"], secured
 

@@ -224,7 +224,7 @@ def test_passwords_are_never_shown(url):
     assert "db.example.com/noonmark" in shown
     assert loaded.settings.store == url
     assert MARK not in problems({"store": url.replace("postgresql", "postgersql")})[0]
-    assert MARK not in str(loaded.refuse("store", "cannot be opened"))
+    assert MARK not in str(loaded.error("store", "cannot be opened"))
 
 
 def test_every_setting_has_a_flag():

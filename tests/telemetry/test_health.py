@@ -76,7 +76,7 @@ def test_readiness_needs_store_driver_and_leader(nodes, snapshot, failing):
 @pytest.mark.parametrize(
     ("changes", "waiting", "problems"),
     [
-        ({"failing": ("lead: no space", "look_once: no space")}, 0, {"duties": "lead: no space; look_once: no space"}),
+        ({"failing": ("lead: no space", "claim_due: no space")}, 0, {"duties": "lead: no space; claim_due: no space"}),
         ({"idle_for": CLAIM_LIMIT}, CLAIM_LIMIT - 1, {}),
         ({"idle_for": CLAIM_LIMIT - 1}, 9 * CLAIM_LIMIT, {}),
         ({"idle_for": CLAIM_LIMIT, "is_wanted": False, "is_running": False}, CLAIM_LIMIT, {}),

@@ -105,9 +105,9 @@ def test_runs_prevented_by_overlap_are_counted(metrics):
 
 
 def test_other_events_are_counted(metrics):
-    metrics.report([StoreFailed("_look_once", "down", 1), StoreFailed("lead_once", "down", 1), Pruned(3, 4)])
+    metrics.report([StoreFailed("_claim_due", "down", 1), StoreFailed("lead_once", "down", 1), Pruned(3, 4)])
     found = samples(metrics)
-    assert found['noonmark_store_failures_total{duty="look_once"}'] == 1
+    assert found['noonmark_store_failures_total{duty="claim_due"}'] == 1
     assert found['noonmark_store_failures_total{duty="lead_once"}'] == 1
     assert found["noonmark_pruned_total"] == 7
 

@@ -12,7 +12,7 @@ import click
 
 import noonmark
 from noonmark.cli.output import print_error_json, print_errors
-from noonmark.cli.parameters import CommandGroup, ExtraArguments, FunctionCommand, suggestion
+from noonmark.cli.parameters import COMPLETION_VARIABLE, CommandGroup, ExtraArguments, FunctionCommand, suggestion
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError
 from noonmark.operations.errors import STATUS, error_document
 
@@ -160,8 +160,6 @@ PROGRAM_COMMANDS = {
     ("trigger", "create"): "[BUNDLE]",
 }
 """The commands that may end in `--` and a program with its arguments, and the arguments before that."""
-COMPLETION_VARIABLE = "_NOONMARK_COMPLETE"
-"""Set by the script of a shell, which then asks what may follow the words so far."""
 _NEGATIVE_DURATION = re.compile(r"-[\d.]+(ms|s|m|h|d)", re.ASCII)
 _SECRET_WORD = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 
@@ -193,13 +191,13 @@ def _make_group(name: str) -> CommandGroup:
 def _load(name: str, location: str, usage: str | None) -> FunctionCommand:
     """Import a command."""
     module, _, function = location.partition(":")
-    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage, _offer)
+    return FunctionCommand(name, getattr(import_module(f"noonmark.cli.commands.{module}"), function), usage, _complete)
 
 
-def _offer(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
-    from noonmark.cli.completion import offer  # noqa: PLC0415 - only a shell asks for it
+def _complete(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
+    from noonmark.cli.commands.completion import complete  # noqa: PLC0415 - only a shell asks for it
 
-    return offer(kind, given, incomplete)
+    return complete(kind, given, incomplete)
 
 
 def load_command(*path: str) -> FunctionCommand:
@@ -229,9 +227,9 @@ app = _make_app()
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
-        from noonmark.cli.completion import answer  # noqa: PLC0415 - only a shell asks for it
+        from noonmark.cli.commands.completion import print_completions  # noqa: PLC0415 - only a shell asks for it
 
-        return answer(app, instruction, COMPLETION_VARIABLE)
+        return print_completions(app, instruction)
     words, rest = _split_at_dashes(_expand_upload(_options_last(arguments)))
     as_json = "--json" in words
     try:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ARGUMENTS, OPTIONS = "Arguments", "Parameters"
 """The headings of arguments and options without a group."""
+COMPLETION_VARIABLE = "_NOONMARK_COMPLETE"
+"""Set by the script of a shell, which then asks what may follow the words so far."""
 _NUMBER = re.compile(r"-[\d.]+", re.ASCII)
 
 
@@ -67,7 +69,7 @@ class Field:
     """The field of the dataclass that is this argument; None if it is the value itself."""
     kind: type
     """str, int, bool, tuple or list."""
-    says: Parameter
+    parameter: Parameter
     default: Any
     is_positional: bool
     is_variadic: bool = False
@@ -90,7 +92,7 @@ class Field:
     @property
     def names(self) -> tuple[str, ...]:
         """Its names on the command line and in the help."""
-        given = self.says.name or ()
+        given = self.parameter.name or ()
         plain = (self.key or self.owner).strip("_")
         if self.is_positional:
             return (given,) if isinstance(given, str) else given or (plain.upper(),)
@@ -100,29 +102,31 @@ class Field:
     @property
     def negation(self) -> str | None:
         """The name that sets a flag to False."""
-        if self.kind is not bool or self.is_positional or self.says.negative is not None:
+        if self.kind is not bool or self.is_positional or self.parameter.negative is not None:
             return None
         return f"--no-{(self.key or self.owner).replace('_', '-')}"
 
     @property
     def heading(self) -> Group:
         """The heading in the help."""
-        return self.says.group or Group(ARGUMENTS if self.is_positional else OPTIONS, -1 if self.is_positional else 0)
+        return self.parameter.group or Group(
+            ARGUMENTS if self.is_positional else OPTIONS, -1 if self.is_positional else 0
+        )
 
     def value(self, given: Any) -> Any:  # noqa: ANN401 - of any kind
         """What was given, as the function takes it."""
         return self.kind(given) if self.is_repeatable and not self.is_variadic else given
 
 
-Offer = Callable[[str, dict[str, Any], str], list[str]]
-"""The words of a kind that a shell offers, from the options that are given already and the beginning of the word."""
+Completer = Callable[[str, dict[str, Any], str], list[str]]
+"""Completes a word of a kind, from the options that are given already and the beginning of the word."""
 
 
 class FunctionCommand(click.Command):
     """A command that calls a function."""
 
-    def __init__(self, name: str, function: Callable[..., int | None], usage: str | None, offer: Offer) -> None:
-        self.offer = offer
+    def __init__(self, name: str, function: Callable[..., int | None], usage: str | None, completer: Completer) -> None:
+        self.completer = completer
         self.fields = tuple(_fields(function))
         self.function, self.usage = function, usage
         super().__init__(
@@ -168,10 +172,10 @@ class FunctionCommand(click.Command):
             if field is None or field.kind is bool:
                 yield word
                 continue
-            if not remaining or (_is_option(remaining[0]) and not field.says.allow_leading_hyphen):
+            if not remaining or (_is_option(remaining[0]) and not field.parameter.allow_leading_hyphen):
                 raise click.UsageError(f"{word} requires an argument.", ctx)
             yield from (word, remaining.pop(0))
-            while field.says.consume_multiple and remaining and not _is_option(remaining[0]):
+            while field.parameter.consume_multiple and remaining and not _is_option(remaining[0]):
                 yield from (word, remaining.pop(0))
 
     def invoke(self, ctx: click.Context) -> int:
@@ -210,7 +214,7 @@ class FunctionCommand(click.Command):
             lines += ["", f"{heading.name}:"]
             for field in self.fields:
                 if field.heading == heading:
-                    lines += entry(_label(field), f"{field.says.help or ''}{_note(field)}")
+                    lines += entry(_label(field), f"{field.parameter.help or ''}{_note(field)}")
         formatter.write("\n".join(lines) + "\n")
 
     def _usage(self) -> list[str]:
@@ -308,9 +312,9 @@ def _hints(function: Any) -> dict[str, tuple[Any, Parameter]]:  # noqa: ANN401 -
 def _split(hint: Any) -> tuple[Any, Parameter]:  # noqa: ANN401 - a type
     if get_origin(hint) is not Annotated:
         return hint, Parameter()
-    kind, *says = get_args(hint)
+    kind, *parameters = get_args(hint)
     merged: dict[str, Any] = {}
-    for each in says:
+    for each in parameters:
         merged |= {field.name: value for field in fields(each) if (value := getattr(each, field.name)) is not None}
     return kind, Parameter(**merged)
 
@@ -325,43 +329,43 @@ def _kind(hint: Any) -> type:  # noqa: ANN401 - a type
 
 def _fields(function: Callable[..., Any]) -> Iterator[Field]:
     hints = _hints(function)
-    for parameter in inspect.signature(function).parameters.values():
-        kind, says = hints[parameter.name]
-        default = MISSING if parameter.default is parameter.empty else parameter.default
+    for argument in inspect.signature(function).parameters.values():
+        kind, parameter = hints[argument.name]
+        default = MISSING if argument.default is argument.empty else argument.default
         if is_dataclass(kind):
             inner = _hints(kind)
             for field in fields(kind):
                 hint, each = inner[field.name]
-                dest = f"{parameter.name}__{field.name}"
-                yield Field(dest, parameter.name, field.name, _kind(hint), each, field.default, is_positional=False)
+                dest = f"{argument.name}__{field.name}"
+                yield Field(dest, argument.name, field.name, _kind(hint), each, field.default, is_positional=False)
             continue
-        is_variadic = parameter.kind is parameter.VAR_POSITIONAL
-        is_positional = is_variadic or parameter.kind is parameter.POSITIONAL_ONLY
+        is_variadic = argument.kind is argument.VAR_POSITIONAL
+        is_positional = is_variadic or argument.kind is argument.POSITIONAL_ONLY
         yield Field(
-            parameter.name, parameter.name, None, _kind(kind), says, default, is_positional, is_variadic=is_variadic
+            argument.name, argument.name, None, _kind(kind), parameter, default, is_positional, is_variadic=is_variadic
         )
 
 
 def _completion(
     command: FunctionCommand, field: Field
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]] | None:
-    complete = field.says.complete
+    complete = field.parameter.complete
     if complete is None:
         return None
 
-    def offered(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as Click calls it
+    def complete_word(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as Click calls it
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks for it
 
         given = {each.names[0]: ctx.params.get(each.dest) for each in command.fields}
-        return [CompletionItem(word) for word in command.offer(complete, given, incomplete)]
+        return [CompletionItem(word) for word in command.completer(complete, given, incomplete)]
 
-    return offered
+    return complete_word
 
 
 def _type(field: Field) -> str:
     if field.kind is bool:
         return ""
-    kind = field.says.value or value_of(field.names, "NUMBER" if field.kind in (int, float) else "TEXT")
+    kind = field.parameter.value or value_of(field.names, "NUMBER" if field.kind in (int, float) else "TEXT")
     return f"{kind}..." if field.is_repeatable else kind
 
 
@@ -378,6 +382,6 @@ def _note(field: Field) -> str:
     """Whether it is required, or its default."""
     if field.is_required:
         return "" if field.is_positional else " Required."
-    if field.says.show_default is False or field.default in (MISSING, None, "", (), False):
+    if field.parameter.show_default is False or field.default in (MISSING, None, "", (), False):
         return ""
     return f" Default: {field.default}."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx2
 
 from noonmark.client import requests, uploads
-from noonmark.client.transport import conclude, retry_delay
+from noonmark.client.transport import read_answer, retry_delay
 from noonmark.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -78,20 +78,20 @@ def _add_signature(method: Callable[..., Any], describe: Callable[..., Any], ans
     )
 
 
-def _asks(describe: Callable[P, Request[T]]) -> Callable[Concatenate[Client, P], T]:
-    def ask(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+def _method(describe: Callable[P, Request[T]]) -> Callable[Concatenate[Client, P], T]:
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._send(describe(*args, **kwargs))
 
-    _add_signature(ask, describe, "{}")
-    return ask
+    _add_signature(method, describe, "{}")
+    return method
 
 
-def _pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Client, P], Iterator[T]]:
-    def walk(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._walk(describe(*args, **kwargs))
+def _paged_method(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Client, P], Iterator[T]]:
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._iterate(describe(*args, **kwargs))
 
-    _add_signature(walk, describe, "Iterator[{}]")
-    return walk
+    _add_signature(method, describe, "Iterator[{}]")
+    return method
 
 
 class Client:
@@ -111,69 +111,69 @@ class Client:
         """
         self._http = httpx2.Client(**_settings(base_url, timeout, key, tenant))
 
-    create = _asks(requests.create)
-    upsert = _asks(requests.upsert)
-    get = _asks(requests.get)
-    list = _pages(requests.list_schedules)
-    count = _asks(requests.count)
-    update = _asks(requests.update)
-    pause = _asks(requests.pause)
-    resume = _asks(requests.resume)
-    delete = _asks(requests.delete)
-    run_now = _asks(requests.run_now)
-    pause_many = _asks(requests.pause_many)
-    resume_many = _asks(requests.resume_many)
-    delete_many = _asks(requests.delete_many)
-    label_many = _asks(requests.label_many)
-    run_many = _asks(requests.run_many)
-    backfill = _asks(requests.backfill)
-    backfills = _asks(requests.backfills)
-    get_backfill = _asks(requests.get_backfill)
-    pause_backfill = _asks(requests.pause_backfill)
-    resume_backfill = _asks(requests.resume_backfill)
-    cancel_backfill = _asks(requests.cancel_backfill)
-    preview = _asks(requests.preview)
-    check = _asks(requests.check)
-    occurrences = _pages(requests.occurrences)
-    search_occurrences = _pages(requests.search_occurrences)
-    redrive = _asks(requests.redrive)
-    occurrence = _asks(requests.occurrence)
-    occurrence_runs = _asks(requests.occurrence_runs)
-    explain = _asks(requests.explain)
-    explain_at = _asks(requests.explain_at)
-    runs = _pages(requests.runs)
-    run = _asks(requests.run)
-    complete = _asks(requests.complete)
-    fail = _asks(requests.fail)
-    cancel = _asks(requests.cancel)
-    emit = _asks(requests.emit)
-    events = _pages(requests.events)
-    set_secret = _asks(requests.set_secret)
-    secrets = _asks(requests.secrets)
-    delete_secret = _asks(requests.delete_secret)
-    signing_key = _asks(requests.signing_key)
-    ping_url = _asks(requests.ping_url)
-    rotate_ping_url = _asks(requests.rotate_ping_url)
-    match_events = _asks(requests.match_events)
-    triggers = _pages(requests.triggers)
-    uploads = _pages(requests.uploads)
-    delete_upload = _asks(requests.delete_upload)
-    create_key = _asks(requests.create_key)
-    keys = _pages(requests.keys)
-    revoke_key = _asks(requests.revoke_key)
-    rotate_key = _asks(requests.rotate_key)
-    whoami = _asks(requests.whoami)
-    limits = _asks(requests.limits)
-    nodes = _asks(requests.nodes)
-    workload = _asks(requests.workload)
-    doctor = _asks(requests.doctor)
-    audit = _pages(requests.audit)
-    worker_start = _asks(requests.worker_start)
-    worker_stop = _asks(requests.worker_stop)
-    worker_confirm_time = _asks(requests.worker_confirm_time)
-    worker_status = _asks(requests.worker_status)
-    health = _asks(requests.health)
-    call = _asks(requests.call)
+    create = _method(requests.create)
+    upsert = _method(requests.upsert)
+    get = _method(requests.get)
+    list = _paged_method(requests.list_schedules)
+    count = _method(requests.count)
+    update = _method(requests.update)
+    pause = _method(requests.pause)
+    resume = _method(requests.resume)
+    delete = _method(requests.delete)
+    run_now = _method(requests.run_now)
+    pause_many = _method(requests.pause_many)
+    resume_many = _method(requests.resume_many)
+    delete_many = _method(requests.delete_many)
+    label_many = _method(requests.label_many)
+    run_many = _method(requests.run_many)
+    backfill = _method(requests.backfill)
+    backfills = _method(requests.backfills)
+    get_backfill = _method(requests.get_backfill)
+    pause_backfill = _method(requests.pause_backfill)
+    resume_backfill = _method(requests.resume_backfill)
+    cancel_backfill = _method(requests.cancel_backfill)
+    preview = _method(requests.preview)
+    check = _method(requests.check)
+    occurrences = _paged_method(requests.occurrences)
+    search_occurrences = _paged_method(requests.search_occurrences)
+    redrive = _method(requests.redrive)
+    occurrence = _method(requests.occurrence)
+    occurrence_runs = _method(requests.occurrence_runs)
+    explain = _method(requests.explain)
+    explain_at = _method(requests.explain_at)
+    runs = _paged_method(requests.runs)
+    run = _method(requests.run)
+    complete = _method(requests.complete)
+    fail = _method(requests.fail)
+    cancel = _method(requests.cancel)
+    emit = _method(requests.emit)
+    events = _paged_method(requests.events)
+    set_secret = _method(requests.set_secret)
+    secrets = _method(requests.secrets)
+    delete_secret = _method(requests.delete_secret)
+    signing_key = _method(requests.signing_key)
+    ping_url = _method(requests.ping_url)
+    rotate_ping_url = _method(requests.rotate_ping_url)
+    match_events = _method(requests.match_events)
+    triggers = _paged_method(requests.triggers)
+    uploads = _paged_method(requests.uploads)
+    delete_upload = _method(requests.delete_upload)
+    create_key = _method(requests.create_key)
+    keys = _paged_method(requests.keys)
+    revoke_key = _method(requests.revoke_key)
+    rotate_key = _method(requests.rotate_key)
+    whoami = _method(requests.whoami)
+    limits = _method(requests.limits)
+    nodes = _method(requests.nodes)
+    workload = _method(requests.workload)
+    doctor = _method(requests.doctor)
+    audit = _paged_method(requests.audit)
+    worker_start = _method(requests.worker_start)
+    worker_stop = _method(requests.worker_stop)
+    worker_confirm_time = _method(requests.worker_confirm_time)
+    worker_status = _method(requests.worker_status)
+    health = _method(requests.health)
+    call = _method(requests.call)
 
     def upload(
         self,
@@ -189,11 +189,11 @@ class Client:
         The file is given by its name or open for reading, and may have any size. Filters of triggers see its `path`.
         It is sent once: if no answer arrives, send it again with the same key.
         """
-        with uploads.opened(file) as stream:
+        with uploads.open_source(file) as stream:
             request = uploads.upload_request(
                 stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
             )
-            return conclude(request, self._once(request, uploads.pieces(stream)))
+            return read_answer(request, self._try_once(request, uploads.read_chunks(stream)))
 
     def download(self, upload_id: str, to: Sink) -> int:
         """Download an uploaded file to another file, given by its name or open for writing; returns its size.
@@ -201,28 +201,28 @@ class Client:
         A file given by its name is replaced when the download is complete, or not at all.
         """
         request, size = uploads.download_request(upload_id), 0
-        with uploads.written(to) as file:
+        with uploads.open_sink(to) as file:
             try:
                 with self._http.stream(request.http.method, request.http.path) as answer:
                     if not answer.is_success:
                         answer.read()
-                        return conclude(request, answer)
-                    for data in answer.iter_bytes(uploads.PIECE):
+                        return read_answer(request, answer)
+                    for data in answer.iter_bytes(uploads.CHUNK):
                         file.write(data)
                         size += len(data)
             except httpx2.TransportError as error:
-                return conclude(request, error)
+                return read_answer(request, error)
         return size
 
     def _send(self, request: Request[T]) -> T:
         tries = 0
         while True:
-            outcome, tries = self._once(request), tries + 1
+            outcome, tries = self._try_once(request), tries + 1
             if (wait := retry_delay(request, outcome, tries)) is None:
-                return conclude(request, outcome)
+                return read_answer(request, outcome)
             time.sleep(wait)
 
-    def _once(self, request: Request[Any], content: Iterator[bytes] | None = None) -> Outcome:
+    def _try_once(self, request: Request[Any], content: Iterator[bytes] | None = None) -> Outcome:
         http = request.http
         body = http.content if content is None else content
         try:
@@ -230,7 +230,7 @@ class Client:
         except httpx2.TransportError as error:
             return error
 
-    def _walk(self, listing: Listing[T]) -> Iterator[T]:
+    def _iterate(self, listing: Listing[T]) -> Iterator[T]:
         cursor: str | None = None
         while True:
             page = self._send(listing.page(cursor))
@@ -249,28 +249,28 @@ class Client:
         self.close()
 
 
-def _awaits(describe: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    async def ask(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+def _async_method(describe: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._send(describe(*args, **kwargs))
 
-    _add_signature(ask, describe, "{}")
-    return ask
+    _add_signature(method, describe, "{}")
+    return method
 
 
-def _awaits_pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
-    def walk(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._walk(describe(*args, **kwargs))
+def _async_paged_method(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
+    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self._iterate(describe(*args, **kwargs))
 
-    _add_signature(walk, describe, "AsyncIterator[{}]")
-    return walk
+    _add_signature(method, describe, "AsyncIterator[{}]")
+    return method
 
 
-async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
+async def _read_chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
     """The content of an open file, read in a thread."""
     import asyncio  # noqa: PLC0415 - as below
 
-    while data := await asyncio.to_thread(stream.read, uploads.PIECE):
-        yield uploads.only_bytes(data)
+    while data := await asyncio.to_thread(stream.read, uploads.CHUNK):
+        yield uploads.check_bytes(data)
 
 
 class AsyncClient:
@@ -290,69 +290,69 @@ class AsyncClient:
         """
         self._http = httpx2.AsyncClient(**_settings(base_url, timeout, key, tenant))
 
-    create = _awaits(requests.create)
-    upsert = _awaits(requests.upsert)
-    get = _awaits(requests.get)
-    list = _awaits_pages(requests.list_schedules)
-    count = _awaits(requests.count)
-    update = _awaits(requests.update)
-    pause = _awaits(requests.pause)
-    resume = _awaits(requests.resume)
-    delete = _awaits(requests.delete)
-    run_now = _awaits(requests.run_now)
-    pause_many = _awaits(requests.pause_many)
-    resume_many = _awaits(requests.resume_many)
-    delete_many = _awaits(requests.delete_many)
-    label_many = _awaits(requests.label_many)
-    run_many = _awaits(requests.run_many)
-    backfill = _awaits(requests.backfill)
-    backfills = _awaits(requests.backfills)
-    get_backfill = _awaits(requests.get_backfill)
-    pause_backfill = _awaits(requests.pause_backfill)
-    resume_backfill = _awaits(requests.resume_backfill)
-    cancel_backfill = _awaits(requests.cancel_backfill)
-    preview = _awaits(requests.preview)
-    check = _awaits(requests.check)
-    occurrences = _awaits_pages(requests.occurrences)
-    search_occurrences = _awaits_pages(requests.search_occurrences)
-    redrive = _awaits(requests.redrive)
-    occurrence = _awaits(requests.occurrence)
-    occurrence_runs = _awaits(requests.occurrence_runs)
-    explain = _awaits(requests.explain)
-    explain_at = _awaits(requests.explain_at)
-    runs = _awaits_pages(requests.runs)
-    run = _awaits(requests.run)
-    complete = _awaits(requests.complete)
-    fail = _awaits(requests.fail)
-    cancel = _awaits(requests.cancel)
-    emit = _awaits(requests.emit)
-    events = _awaits_pages(requests.events)
-    set_secret = _awaits(requests.set_secret)
-    secrets = _awaits(requests.secrets)
-    delete_secret = _awaits(requests.delete_secret)
-    signing_key = _awaits(requests.signing_key)
-    ping_url = _awaits(requests.ping_url)
-    rotate_ping_url = _awaits(requests.rotate_ping_url)
-    match_events = _awaits(requests.match_events)
-    triggers = _awaits_pages(requests.triggers)
-    uploads = _awaits_pages(requests.uploads)
-    delete_upload = _awaits(requests.delete_upload)
-    create_key = _awaits(requests.create_key)
-    keys = _awaits_pages(requests.keys)
-    revoke_key = _awaits(requests.revoke_key)
-    rotate_key = _awaits(requests.rotate_key)
-    whoami = _awaits(requests.whoami)
-    limits = _awaits(requests.limits)
-    nodes = _awaits(requests.nodes)
-    workload = _awaits(requests.workload)
-    doctor = _awaits(requests.doctor)
-    audit = _awaits_pages(requests.audit)
-    worker_start = _awaits(requests.worker_start)
-    worker_stop = _awaits(requests.worker_stop)
-    worker_confirm_time = _awaits(requests.worker_confirm_time)
-    worker_status = _awaits(requests.worker_status)
-    health = _awaits(requests.health)
-    call = _awaits(requests.call)
+    create = _async_method(requests.create)
+    upsert = _async_method(requests.upsert)
+    get = _async_method(requests.get)
+    list = _async_paged_method(requests.list_schedules)
+    count = _async_method(requests.count)
+    update = _async_method(requests.update)
+    pause = _async_method(requests.pause)
+    resume = _async_method(requests.resume)
+    delete = _async_method(requests.delete)
+    run_now = _async_method(requests.run_now)
+    pause_many = _async_method(requests.pause_many)
+    resume_many = _async_method(requests.resume_many)
+    delete_many = _async_method(requests.delete_many)
+    label_many = _async_method(requests.label_many)
+    run_many = _async_method(requests.run_many)
+    backfill = _async_method(requests.backfill)
+    backfills = _async_method(requests.backfills)
+    get_backfill = _async_method(requests.get_backfill)
+    pause_backfill = _async_method(requests.pause_backfill)
+    resume_backfill = _async_method(requests.resume_backfill)
+    cancel_backfill = _async_method(requests.cancel_backfill)
+    preview = _async_method(requests.preview)
+    check = _async_method(requests.check)
+    occurrences = _async_paged_method(requests.occurrences)
+    search_occurrences = _async_paged_method(requests.search_occurrences)
+    redrive = _async_method(requests.redrive)
+    occurrence = _async_method(requests.occurrence)
+    occurrence_runs = _async_method(requests.occurrence_runs)
+    explain = _async_method(requests.explain)
+    explain_at = _async_method(requests.explain_at)
+    runs = _async_paged_method(requests.runs)
+    run = _async_method(requests.run)
+    complete = _async_method(requests.complete)
+    fail = _async_method(requests.fail)
+    cancel = _async_method(requests.cancel)
+    emit = _async_method(requests.emit)
+    events = _async_paged_method(requests.events)
+    set_secret = _async_method(requests.set_secret)
+    secrets = _async_method(requests.secrets)
+    delete_secret = _async_method(requests.delete_secret)
+    signing_key = _async_method(requests.signing_key)
+    ping_url = _async_method(requests.ping_url)
+    rotate_ping_url = _async_method(requests.rotate_ping_url)
+    match_events = _async_method(requests.match_events)
+    triggers = _async_paged_method(requests.triggers)
+    uploads = _async_paged_method(requests.uploads)
+    delete_upload = _async_method(requests.delete_upload)
+    create_key = _async_method(requests.create_key)
+    keys = _async_paged_method(requests.keys)
+    revoke_key = _async_method(requests.revoke_key)
+    rotate_key = _async_method(requests.rotate_key)
+    whoami = _async_method(requests.whoami)
+    limits = _async_method(requests.limits)
+    nodes = _async_method(requests.nodes)
+    workload = _async_method(requests.workload)
+    doctor = _async_method(requests.doctor)
+    audit = _async_paged_method(requests.audit)
+    worker_start = _async_method(requests.worker_start)
+    worker_stop = _async_method(requests.worker_stop)
+    worker_confirm_time = _async_method(requests.worker_confirm_time)
+    worker_status = _async_method(requests.worker_status)
+    health = _async_method(requests.health)
+    call = _async_method(requests.call)
 
     async def upload(
         self,
@@ -368,11 +368,11 @@ class AsyncClient:
         The file is given by its name or open for reading, and may have any size. Filters of triggers see its `path`.
         It is sent once: if no answer arrives, send it again with the same key.
         """
-        with uploads.opened(file) as stream:
+        with uploads.open_source(file) as stream:
             request = uploads.upload_request(
                 stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
             )
-            return conclude(request, await self._once(request, _pieces(stream)))
+            return read_answer(request, await self._try_once(request, _read_chunks(stream)))
 
     async def download(self, upload_id: str, to: Sink) -> int:
         """Download an uploaded file to another file, given by its name or open for writing; returns its size.
@@ -382,30 +382,30 @@ class AsyncClient:
         import asyncio  # noqa: PLC0415 - as below
 
         request, size = uploads.download_request(upload_id), 0
-        with uploads.written(to) as file:
+        with uploads.open_sink(to) as file:
             try:
                 async with self._http.stream(request.http.method, request.http.path) as answer:
                     if not answer.is_success:
                         await answer.aread()
-                        return conclude(request, answer)
-                    async for data in answer.aiter_bytes(uploads.PIECE):
+                        return read_answer(request, answer)
+                    async for data in answer.aiter_bytes(uploads.CHUNK):
                         await asyncio.to_thread(file.write, data)
                         size += len(data)
             except httpx2.TransportError as error:
-                return conclude(request, error)
+                return read_answer(request, error)
         return size
 
     async def _send(self, request: Request[T]) -> T:
         tries = 0
         while True:
-            outcome, tries = await self._once(request), tries + 1
+            outcome, tries = await self._try_once(request), tries + 1
             if (wait := retry_delay(request, outcome, tries)) is None:
-                return conclude(request, outcome)
+                return read_answer(request, outcome)
             import asyncio  # noqa: PLC0415 - a command starts sooner without it
 
             await asyncio.sleep(wait)
 
-    async def _once(self, request: Request[Any], content: AsyncIterator[bytes] | None = None) -> Outcome:
+    async def _try_once(self, request: Request[Any], content: AsyncIterator[bytes] | None = None) -> Outcome:
         http = request.http
         body = http.content if content is None else content
         try:
@@ -413,7 +413,7 @@ class AsyncClient:
         except httpx2.TransportError as error:
             return error
 
-    async def _walk(self, listing: Listing[T]) -> AsyncIterator[T]:
+    async def _iterate(self, listing: Listing[T]) -> AsyncIterator[T]:
         cursor: str | None = None
         while True:
             page = await self._send(listing.page(cursor))

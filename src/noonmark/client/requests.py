@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
-from noonmark.client.transport import Http, Listing, Page, Request, ask, ask_by_name, given, plain, read, read_result
+from noonmark.client.transport import (
+    Http,
+    Listing,
+    Page,
+    Request,
+    read,
+    read_result,
+    rest_request,
+    rpc_request,
+    to_arguments,
+    to_json,
+)
 from noonmark.operations.models.answers import (
     ApiKey,
     AuditEntry,
@@ -138,7 +149,9 @@ class OccurrenceFilters(TypedDict, total=False):
 
 def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
-    return ask("schedule/create", _one(Schedule), {**given(**fields), **given(idempotency_key=idempotency_key)})
+    return rest_request(
+        "schedule/create", _one(Schedule), {**to_arguments(**fields), **to_arguments(idempotency_key=idempotency_key)}
+    )
 
 
 def upsert(**fields: Unpack[NewFields]) -> Request[Schedule]:
@@ -146,12 +159,14 @@ def upsert(**fields: Unpack[NewFields]) -> Request[Schedule]:
 
     It is identified by `schedule_id`, or else by its owner and its workflow or name. A paused schedule stays paused.
     """
-    return ask("schedule/upsert", _one(Schedule), given(**fields))
+    return rest_request("schedule/upsert", _one(Schedule), to_arguments(**fields))
 
 
 def get(schedule_id: str, *, include_deleted: bool | None = None) -> Request[Schedule]:
     """Get a schedule; a deleted one only with `include_deleted`."""
-    return ask("schedule/get", _one(Schedule), given(schedule_id=schedule_id, include_deleted=include_deleted))
+    return rest_request(
+        "schedule/get", _one(Schedule), to_arguments(schedule_id=schedule_id, include_deleted=include_deleted)
+    )
 
 
 def list_schedules(
@@ -162,13 +177,13 @@ def list_schedules(
     **filters: Unpack[Filters],
 ) -> Listing[Schedule]:
     """List the schedules that match every filter, in the order of their creation or newest first."""
-    arguments = given(**filters, workflow_id=workflow_id, newest_first=newest_first, limit=page_size)
+    arguments = to_arguments(**filters, workflow_id=workflow_id, newest_first=newest_first, limit=page_size)
     return _listing("schedule/list", "schedules", Schedule, arguments)
 
 
 def count(**filters: Unpack[Filters]) -> Request[int]:
     """Count the schedules that match every filter."""
-    return ask("schedule/count", lambda document: int(document["count"]), given(**filters))
+    return rest_request("schedule/count", lambda document: int(document["count"]), to_arguments(**filters))
 
 
 def update(
@@ -183,8 +198,10 @@ def update(
     None is null. RevisionConflict if the schedule is not as expected any more.
     """
     expected = {"expected_revision": expected_revision, "expected_updated_at_utc": expected_updated_at_utc}
-    arguments = given(schedule_id=schedule_id, **expected)
-    return ask("schedule/update", _one(Schedule), arguments | {name: plain(value) for name, value in changes.items()})
+    arguments = to_arguments(schedule_id=schedule_id, **expected)
+    return rest_request(
+        "schedule/update", _one(Schedule), arguments | {name: to_json(value) for name, value in changes.items()}
+    )
 
 
 def pause(
@@ -198,14 +215,14 @@ def pause(
 
     With `until`, it resumes by itself at that time.
     """
-    arguments = given(schedule_id=schedule_id, reason=reason, until=until, **expected)
-    return ask("schedule/pause", _one(Schedule), arguments)
+    arguments = to_arguments(schedule_id=schedule_id, reason=reason, until=until, **expected)
+    return rest_request("schedule/pause", _one(Schedule), arguments)
 
 
 def resume(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
     """Resume a paused schedule from now on."""
-    arguments = given(schedule_id=schedule_id, reason=reason, **expected)
-    return ask("schedule/resume", _one(Schedule), arguments)
+    arguments = to_arguments(schedule_id=schedule_id, reason=reason, **expected)
+    return rest_request("schedule/resume", _one(Schedule), arguments)
 
 
 def delete(
@@ -215,8 +232,8 @@ def delete(
 
     `stop_running` asks them to stop. The answer has `stopped_runs` and `unfinished_runs`.
     """
-    arguments = given(schedule_id=schedule_id, stop_running=stop_running, reason=reason, **expected)
-    return ask("schedule/delete", _one(Schedule), arguments)
+    arguments = to_arguments(schedule_id=schedule_id, stop_running=stop_running, reason=reason, **expected)
+    return rest_request("schedule/delete", _one(Schedule), arguments)
 
 
 def run_now(
@@ -231,8 +248,8 @@ def run_now(
 
     It does not wait for the run.
     """
-    arguments = given(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
-    return ask("schedule/run", _one(Occurrence), arguments)
+    arguments = to_arguments(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
+    return rest_request("schedule/run", _one(Occurrence), arguments)
 
 
 def pause_many(
@@ -241,14 +258,14 @@ def pause_many(
     **selection: Unpack[Selection],
 ) -> Request[Selected]:
     """Pause all active schedules that match every filter."""
-    return ask("selection/pause", _one(Selected), given(until=until, **selection))
+    return rest_request("selection/pause", _one(Selected), to_arguments(until=until, **selection))
 
 
 def resume_many(
     **selection: Unpack[Selection],
 ) -> Request[Selected]:
     """Resume all paused schedules that match every filter."""
-    return ask("selection/resume", _one(Selected), given(**selection))
+    return rest_request("selection/resume", _one(Selected), to_arguments(**selection))
 
 
 def delete_many(
@@ -257,7 +274,7 @@ def delete_many(
     **selection: Unpack[Selection],
 ) -> Request[Selected]:
     """Delete all schedules that match every filter; their history is kept."""
-    return ask("selection/delete", _one(Selected), given(stop_running=stop_running, **selection))
+    return rest_request("selection/delete", _one(Selected), to_arguments(stop_running=stop_running, **selection))
 
 
 def label_many(
@@ -266,7 +283,7 @@ def label_many(
     **selection: Unpack[Selection],
 ) -> Request[Selected]:
     """Set labels of all schedules that match every filter; an empty value removes one."""
-    return ask("selection/label", _one(Selected), given(set_labels=set_labels, **selection))
+    return rest_request("selection/label", _one(Selected), to_arguments(set_labels=set_labels, **selection))
 
 
 def run_many(
@@ -277,7 +294,9 @@ def run_many(
     **selection: Unpack[Selection],
 ) -> Request[Selected]:
     """Run all schedules that match every filter now; their next fires stay."""
-    return ask("selection/run", _one(Selected), given(payload=payload, overlap=overlap, key=key, **selection))
+    return rest_request(
+        "selection/run", _one(Selected), to_arguments(payload=payload, overlap=overlap, key=key, **selection)
+    )
 
 
 def backfill(  # noqa: PLR0913 - as the operation
@@ -291,37 +310,39 @@ def backfill(  # noqa: PLR0913 - as the operation
     key: str | None = None,
 ) -> Request[Backfill]:
     """Run past fires of a schedule again, one after another or several at a time."""
-    arguments = given(schedule_id=schedule_id, dry_run=dry_run, limit=limit, concurrency=concurrency, key=key)
-    return ask("schedule/backfill", _one(Backfill), {**arguments, "from": plain(first), "to": plain(last)})
+    arguments = to_arguments(schedule_id=schedule_id, dry_run=dry_run, limit=limit, concurrency=concurrency, key=key)
+    return rest_request("schedule/backfill", _one(Backfill), {**arguments, "from": to_json(first), "to": to_json(last)})
 
 
 def backfills(schedule_id: str) -> Request[list[BackfillStatus]]:
     """List the backfills of a schedule, the last one requested first."""
-    return ask("backfill/list", _all("backfills", BackfillStatus), given(schedule_id=schedule_id))
+    return rest_request("backfill/list", _all("backfills", BackfillStatus), to_arguments(schedule_id=schedule_id))
 
 
 def get_backfill(schedule_id: str, backfill_id: str) -> Request[BackfillStatus]:
     """Get a backfill, and how far it is."""
-    return ask("backfill/get", _one(BackfillStatus), given(schedule_id=schedule_id, backfill_id=backfill_id))
+    return rest_request(
+        "backfill/get", _one(BackfillStatus), to_arguments(schedule_id=schedule_id, backfill_id=backfill_id)
+    )
 
 
 def pause_backfill(schedule_id: str, backfill_id: str, *, reason: str | None = None) -> Request[BackfillStatus]:
     """Pause a backfill: what runs is finished, and nothing more of it starts until it is resumed."""
-    return ask("backfill/pause", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
+    return rest_request("backfill/pause", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
 
 
 def resume_backfill(schedule_id: str, backfill_id: str, *, reason: str | None = None) -> Request[BackfillStatus]:
     """Resume a paused backfill."""
-    return ask("backfill/resume", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
+    return rest_request("backfill/resume", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
 
 
 def cancel_backfill(schedule_id: str, backfill_id: str, *, reason: str | None = None) -> Request[BackfillStatus]:
     """Cancel a backfill: what waits never runs, and what runs is asked to stop."""
-    return ask("backfill/cancel", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
+    return rest_request("backfill/cancel", _one(BackfillStatus), _of_backfill(schedule_id, backfill_id, reason))
 
 
 def _of_backfill(schedule_id: str, backfill_id: str, reason: str | None) -> dict[str, Any]:
-    return given(schedule_id=schedule_id, backfill_id=backfill_id, reason=reason)
+    return to_arguments(schedule_id=schedule_id, backfill_id=backfill_id, reason=reason)
 
 
 def preview(
@@ -337,13 +358,13 @@ def preview(
     `key` is what `H` in a cron expression hashes. With a trigger, `target` is what it would start: the answer warns if
     no live node serves it.
     """
-    arguments = given(target=target, after=after, count=count, key=key)
+    arguments = to_arguments(target=target, after=after, count=count, key=key)
     if isinstance(what, str):
-        return ask("schedule/preview", _one(Preview), {"schedule_id": what, **arguments})
-    return ask(
+        return rest_request("schedule/preview", _one(Preview), {"schedule_id": what, **arguments})
+    return rest_request(
         "schedule/preview",
         _one(Preview),
-        {"trigger": plain(what), **arguments},
+        {"trigger": to_json(what), **arguments},
         route=OPERATIONS["schedule/preview"].other_route,
     )
 
@@ -353,7 +374,7 @@ def check(schedules: Iterable[Document]) -> Request[list[CheckedSchedule]]:
 
     The answers, in their order, have the problems for which this server would refuse each, and warnings.
     """
-    return ask("schedule/check", _all("checks", CheckedSchedule), {"schedules": list(schedules)})
+    return rest_request("schedule/check", _all("checks", CheckedSchedule), {"schedules": list(schedules)})
 
 
 def occurrences(
@@ -364,13 +385,13 @@ def occurrences(
     page_size: int | None = None,
 ) -> Listing[Occurrence]:
     """List the occurrences of a schedule, latest nominal time first."""
-    arguments = given(schedule_id=schedule_id, include_terminal=include_terminal, phase=phase, limit=page_size)
+    arguments = to_arguments(schedule_id=schedule_id, include_terminal=include_terminal, phase=phase, limit=page_size)
     return _listing("schedule/occurrences", "occurrences", Occurrence, arguments)
 
 
 def search_occurrences(*, page_size: int | None = None, **filters: Unpack[OccurrenceFilters]) -> Listing[Occurrence]:
     """List the occurrences of all schedules that match every filter, latest end first."""
-    return _listing("occurrence/list", "occurrences", Occurrence, given(**filters, limit=page_size))
+    return _listing("occurrence/list", "occurrences", Occurrence, to_arguments(**filters, limit=page_size))
 
 
 def redrive(
@@ -385,39 +406,39 @@ def redrive(
 
     The filters select failures, unless `phase` says others.
     """
-    arguments = given(occurrence_id=occurrence_id, limit=limit, dry_run=dry_run, comment=comment, **filters)
+    arguments = to_arguments(occurrence_id=occurrence_id, limit=limit, dry_run=dry_run, comment=comment, **filters)
     route = OPERATIONS["occurrence/redrive"].other_route if occurrence_id is None else None
-    return ask("occurrence/redrive", _one(Redrive), arguments, route=route)
+    return rest_request("occurrence/redrive", _one(Redrive), arguments, route=route)
 
 
 def occurrence(occurrence_id: str) -> Request[Occurrence]:
     """Get an occurrence."""
-    return ask("occurrence/get", _one(Occurrence), given(occurrence_id=occurrence_id))
+    return rest_request("occurrence/get", _one(Occurrence), to_arguments(occurrence_id=occurrence_id))
 
 
 def occurrence_runs(occurrence_id: str) -> Request[list[Run]]:
     """List the runs of an occurrence, latest start first."""
-    return ask("occurrence/runs", _all("runs", Run), given(occurrence_id=occurrence_id))
+    return rest_request("occurrence/runs", _all("runs", Run), to_arguments(occurrence_id=occurrence_id))
 
 
 def explain(occurrence_id: str) -> Request[Explanation]:
     """Explain the state of an occurrence: each rule with its decision, and one sentence."""
-    return ask("occurrence/explain", _one(Explanation), given(occurrence_id=occurrence_id))
+    return rest_request("occurrence/explain", _one(Explanation), to_arguments(occurrence_id=occurrence_id))
 
 
 def explain_at(schedule_id: str, at: datetime | str | None = None) -> Request[Explanation]:
     """Explain what a schedule did, does or will do at an instant; without one, its last occurrence."""
-    return ask("schedule/explain", _one(Explanation), given(schedule_id=schedule_id, at=at))
+    return rest_request("schedule/explain", _one(Explanation), to_arguments(schedule_id=schedule_id, at=at))
 
 
 def runs(schedule_id: str, *, page_size: int | None = None) -> Listing[Run]:
     """List the runs of a schedule, latest start first."""
-    return _listing("schedule/runs", "runs", Run, given(schedule_id=schedule_id, limit=page_size))
+    return _listing("schedule/runs", "runs", Run, to_arguments(schedule_id=schedule_id, limit=page_size))
 
 
 def run(run_id: str) -> Request[Run]:
     """Get a run."""
-    return ask("run/get", _one(Run), given(run_id=run_id))
+    return rest_request("run/get", _one(Run), to_arguments(run_id=run_id))
 
 
 def complete(
@@ -428,21 +449,21 @@ def complete(
     token: str | None = None,
 ) -> Request[Occurrence]:
     """Complete an occurrence that its target has accepted."""
-    arguments = given(occurrence_id=occurrence_id, result=result, usage=usage, token=token)
-    return ask("occurrence/complete", _one(Occurrence), arguments)
+    arguments = to_arguments(occurrence_id=occurrence_id, result=result, usage=usage, token=token)
+    return rest_request("occurrence/complete", _one(Occurrence), arguments)
 
 
 def fail(
     occurrence_id: str, *, error: str | None = None, usage: Document | None = None, token: str | None = None
 ) -> Request[Occurrence]:
     """Fail an occurrence that its target has accepted; its retry policy applies."""
-    arguments = given(occurrence_id=occurrence_id, error=error, usage=usage, token=token)
-    return ask("occurrence/fail", _one(Occurrence), arguments)
+    arguments = to_arguments(occurrence_id=occurrence_id, error=error, usage=usage, token=token)
+    return rest_request("occurrence/fail", _one(Occurrence), arguments)
 
 
 def cancel(occurrence_id: str, *, reason: str | None = None) -> Request[Occurrence]:
     """Cancel an occurrence; a running one is asked to stop."""
-    return ask("occurrence/cancel", _one(Occurrence), given(occurrence_id=occurrence_id, reason=reason))
+    return rest_request("occurrence/cancel", _one(Occurrence), to_arguments(occurrence_id=occurrence_id, reason=reason))
 
 
 def emit(
@@ -456,38 +477,38 @@ def emit(
 
     Returns its id. The same id again is the same event.
     """
-    arguments = given(event_type=event_type, payload=payload, source=source, event_id=event_id)
-    return ask("event/emit", lambda document: str(document["event_id"]), arguments)
+    arguments = to_arguments(event_type=event_type, payload=payload, source=source, event_id=event_id)
+    return rest_request("event/emit", lambda document: str(document["event_id"]), arguments)
 
 
 def events(*, event_type: str | None = None, page_size: int | None = None) -> Listing[Event]:
     """List events, newest first."""
-    return _listing("event/list", "events", Event, given(event_type=event_type, limit=page_size))
+    return _listing("event/list", "events", Event, to_arguments(event_type=event_type, limit=page_size))
 
 
 def set_secret(name: str, value: str, *, hosts: Iterable[str]) -> Request[Secret]:
     """Set a secret that requests to some hosts may carry; an existing one gets the new value and hosts."""
-    return ask("secret/set", _one(Secret), given(name=name, value=value, hosts=_as_list(hosts)))
+    return rest_request("secret/set", _one(Secret), to_arguments(name=name, value=value, hosts=_as_list(hosts)))
 
 
 def secrets() -> Request[list[Secret]]:
     """List the secrets by name, each with its hosts and without its value."""
-    return ask("secret/list", _all("secrets", Secret), {})
+    return rest_request("secret/list", _all("secrets", Secret), {})
 
 
 def delete_secret(name: str) -> Request[Secret]:
     """Delete a secret; requests that need it are no longer sent, and say why."""
-    return ask("secret/delete", _one(Secret), given(name=name))
+    return rest_request("secret/delete", _one(Secret), to_arguments(name=name))
 
 
 def ping_url(schedule_id: str) -> Request[PingUrl]:
     """Get the URL that the job of a schedule calls; anyone who has it can call it."""
-    return ask("ping/url", _one(PingUrl), given(schedule_id=schedule_id))
+    return rest_request("ping/url", _one(PingUrl), to_arguments(schedule_id=schedule_id))
 
 
 def rotate_ping_url(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[PingUrl]:
     """Replace the URL that the job of a schedule calls; the old one is unknown from then on."""
-    return ask("ping/rotate", _one(PingUrl), given(schedule_id=schedule_id, reason=reason, **expected))
+    return rest_request("ping/rotate", _one(PingUrl), to_arguments(schedule_id=schedule_id, reason=reason, **expected))
 
 
 def signing_key() -> Request[str]:
@@ -495,7 +516,7 @@ def signing_key() -> Request[str]:
 
     Receivers verify requests with `noonmark.client.verify`.
     """
-    return ask("signing/key", lambda document: str(document["signing_key"]), {})
+    return rest_request("signing/key", lambda document: str(document["signing_key"]), {})
 
 
 def match_events(
@@ -512,10 +533,10 @@ def match_events(
     A draft is a document such as `{"payload": {..}}`. Nothing is started.
     """
     types = event_type if event_type is None or isinstance(event_type, str) else list(event_type)
-    arguments = given(
+    arguments = to_arguments(
         event_type=types, filters=filters, limit=limit, event=event, trigger=trigger, schedule_id=schedule_id
     )
-    return ask("event/match", _one(Matched), arguments)
+    return rest_request("event/match", _one(Matched), arguments)
 
 
 def triggers(
@@ -526,18 +547,18 @@ def triggers(
     **filters: Unpack[TriggerFilters],
 ) -> Listing[Schedule]:
     """List the schedules with an event trigger that match every filter."""
-    arguments = given(**filters, event_type=event_type, newest_first=newest_first, limit=page_size)
+    arguments = to_arguments(**filters, event_type=event_type, newest_first=newest_first, limit=page_size)
     return _listing("trigger/list", "triggers", Schedule, arguments)
 
 
 def uploads(*, page_size: int | None = None) -> Listing[Upload]:
     """List the uploads, newest first."""
-    return _listing("upload/list", "uploads", Upload, given(limit=page_size))
+    return _listing("upload/list", "uploads", Upload, to_arguments(limit=page_size))
 
 
 def delete_upload(upload_id: str) -> Request[Upload]:
     """Delete an upload; runs that its event has started go on."""
-    return ask("upload/delete", _one(Upload), given(upload_id=upload_id))
+    return rest_request("upload/delete", _one(Upload), to_arguments(upload_id=upload_id))
 
 
 def create_key(  # noqa: PLR0913 - as the operation
@@ -551,7 +572,7 @@ def create_key(  # noqa: PLR0913 - as the operation
     agent: bool = False,
 ) -> Request[CreatedKey]:
     """Create an API key. The answer contains the key; it is not shown again."""
-    arguments = given(
+    arguments = to_arguments(
         scopes=_as_list(scopes),
         tenant=tenant,
         user=user,
@@ -560,17 +581,17 @@ def create_key(  # noqa: PLR0913 - as the operation
         expires_at_utc=expires_at_utc,
         agent=agent,
     )
-    return ask("key/create", _one(CreatedKey), arguments)
+    return rest_request("key/create", _one(CreatedKey), arguments)
 
 
 def keys(*, tenant: str | None = None, page_size: int | None = None) -> Listing[ApiKey]:
     """List API keys, oldest first, without the keys themselves. A key of tenant `*` lists those of all tenants."""
-    return _listing("key/list", "keys", ApiKey, given(tenant=tenant, limit=page_size))
+    return _listing("key/list", "keys", ApiKey, to_arguments(tenant=tenant, limit=page_size))
 
 
 def revoke_key(key_id: str, *, reason: str | None = None) -> Request[ApiKey]:
     """Revoke an API key. Every node refuses it within seconds; revoking it again changes nothing."""
-    return ask("key/revoke", _one(ApiKey), given(key_id=key_id, reason=reason))
+    return rest_request("key/revoke", _one(ApiKey), to_arguments(key_id=key_id, reason=reason))
 
 
 def rotate_key(
@@ -582,54 +603,54 @@ def rotate_key(
     reason: str | None = None,
 ) -> Request[CreatedKey]:
     """Replace an API key by a new one on the same terms. The answer contains the new key; it is not shown again."""
-    arguments = given(
+    arguments = to_arguments(
         key_id=key_id,
         grace_seconds=grace_seconds,
         expires_in_seconds=expires_in_seconds,
         expires_at_utc=expires_at_utc,
         reason=reason,
     )
-    return ask("key/rotate", _one(CreatedKey), arguments)
+    return rest_request("key/rotate", _one(CreatedKey), arguments)
 
 
 def whoami() -> Request[Identity]:
     """Get who the caller is: the tenant and the user that it acts for, and the scopes of its key."""
-    return ask("whoami", _one(Identity), {})
+    return rest_request("whoami", _one(Identity), {})
 
 
 def limits() -> Request[LimitList]:
     """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
-    return ask("limits/get", _one(LimitList), {})
+    return rest_request("limits/get", _one(LimitList), {})
 
 
 def nodes() -> Request[list[Node]]:
     """List the nodes seen within the last day."""
-    return ask("node/list", _all("nodes", Node), {})
+    return rest_request("node/list", _all("nodes", Node), {})
 
 
 def audit(*, schedule_id: str | None = None, page_size: int | None = None) -> Listing[AuditEntry]:
     """List the entries of the audit log, newest first."""
-    return _listing("audit/list", "entries", AuditEntry, given(schedule_id=schedule_id, limit=page_size))
+    return _listing("audit/list", "entries", AuditEntry, to_arguments(schedule_id=schedule_id, limit=page_size))
 
 
 def worker_start() -> Request[WorkerStatus]:
     """Start the worker of the node that answers; a running one goes on."""
-    return ask("worker/start", _one(WorkerStatus), {})
+    return rest_request("worker/start", _one(WorkerStatus), {})
 
 
 def worker_stop() -> Request[WorkerStatus]:
     """Stop the worker of the node that answers; running work is finished, and other nodes go on."""
-    return ask("worker/stop", _one(WorkerStatus), {})
+    return rest_request("worker/stop", _one(WorkerStatus), {})
 
 
 def worker_confirm_time() -> Request[WorkerStatus]:
     """Confirm to the node that answers that the store's time is right although it leapt ahead."""
-    return ask("worker/confirm-time", _one(WorkerStatus), {})
+    return rest_request("worker/confirm-time", _one(WorkerStatus), {})
 
 
 def worker_status() -> Request[WorkerStatus]:
     """Get the status of the worker of the node that answers."""
-    return ask("worker/status", _one(WorkerStatus), {})
+    return rest_request("worker/status", _one(WorkerStatus), {})
 
 
 def health() -> Request[Document]:
@@ -639,17 +660,17 @@ def health() -> Request[Document]:
 
 def workload(*, limit: int | None = None) -> Request[Workload]:
     """Get what runs, is due, waits, comes next, is overdue, and failed within the last hour."""
-    return ask("workload", _one(Workload), given(limit=limit))
+    return rest_request("workload", _one(Workload), to_arguments(limit=limit))
 
 
 def doctor(*, rows: int | None = None) -> Request[Diagnosis]:
     """Check the store, its rows, the clocks, the nodes, the disk and the settings; changes nothing."""
-    return ask("doctor", _one(Diagnosis), given(rows=rows))
+    return rest_request("doctor", _one(Diagnosis), to_arguments(rows=rows))
 
 
 def call(name: str, arguments: Mapping[str, Any] | None = None) -> Request[Document]:
     """Call any operation by its name, over JSON-RPC; returns its answer as JSON."""
-    return ask_by_name(name, read_result, arguments or {})
+    return rpc_request(name, read_result, arguments or {})
 
 
 def _as_list(hosts: object) -> object:

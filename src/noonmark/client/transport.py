@@ -80,10 +80,10 @@ class Listing(Generic[T]):
 
     def page(self, cursor: str | None) -> Request[Page[T]]:
         """The request for the page at a cursor; None for the first."""
-        return ask(self.operation, self.read, {**self.arguments, **given(cursor=cursor)})
+        return rest_request(self.operation, self.read, {**self.arguments, **to_arguments(cursor=cursor)})
 
 
-def ask(
+def rest_request(
     operation: str, read: Callable[[Any], T], arguments: Mapping[str, Any], *, route: str | None = None
 ) -> Request[T]:
     """The request for an operation over REST."""
@@ -93,7 +93,7 @@ def ask(
     )
 
 
-def ask_by_name(name: str, read: Callable[[Any], T], arguments: Mapping[str, Any]) -> Request[T]:
+def rpc_request(name: str, read: Callable[[Any], T], arguments: Mapping[str, Any]) -> Request[T]:
     """The request for any operation over JSON-RPC."""
     row = OPERATIONS.get(name)
     params = dict(arguments) if row is None else _with_key(row, arguments)
@@ -114,12 +114,12 @@ def fresh_key() -> str:
     return f"client-{token_hex(16)}"
 
 
-def given(**arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON, or what is written as JSON
+def to_arguments(**arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON, or what is written as JSON
     """The arguments that are not None, as JSON."""
-    return {name: plain(value) for name, value in arguments.items() if value is not None}
+    return {name: to_json(value) for name, value in arguments.items() if value is not None}
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
+def to_json(value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
     """A value as JSON: an instant as text, a trigger as its document."""
     if isinstance(value, datetime):
         return to_text(to_micros(value))
@@ -197,7 +197,7 @@ def _is_transient(request: Request[Any], outcome: Outcome) -> bool:
     return request.is_repeatable and outcome.status_code in UNAVAILABLE
 
 
-def conclude(request: Request[T], outcome: Outcome) -> T:
+def read_answer(request: Request[T], outcome: Outcome) -> T:
     """The value of an answer, or its error raised."""
     if isinstance(outcome, httpx2.TransportError):
         raise _unreachable(request, outcome) from outcome

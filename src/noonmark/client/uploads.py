@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     File = str | os.PathLike[str] | BinaryIO
     Sink = File
 
-PIECE = 262_144
+CHUNK = 262_144
 _HEADER = re.compile(r"[!-~][ -~]{0,999}")
 
 
 @contextmanager
-def opened(file: File) -> Iterator[BinaryIO]:
+def open_source(file: File) -> Iterator[BinaryIO]:
     """Open a file by its name; a file that is open already is used as it is."""
     if not isinstance(file, str | os.PathLike):
         yield _open_for_bytes(file, "file", "read")
@@ -44,7 +44,7 @@ def opened(file: File) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def written(to: Sink) -> Iterator[BinaryIO]:
+def open_sink(to: Sink) -> Iterator[BinaryIO]:
     """Open a file for writing; one given by its name is replaced when it is complete."""
     if not isinstance(to, str | os.PathLike):
         yield _open_for_bytes(to, "to", "write")
@@ -56,13 +56,13 @@ def written(to: Sink) -> Iterator[BinaryIO]:
             with place.open("wb") as stream:
                 yield stream
             return
-        coming = place.with_name(f".{place.name}.{fresh_key()}")
+        partial = place.with_name(f".{place.name}.{fresh_key()}")
         try:
-            with coming.open("xb") as stream:
+            with partial.open("xb") as stream:
                 yield stream
-            coming.replace(place)
+            partial.replace(place)
         finally:
-            coming.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
     except NoonmarkError:  # some of them are ValueErrors too
         raise
     except (OSError, ValueError) as error:
@@ -141,13 +141,13 @@ def document(upload: Upload) -> dict[str, object]:
     return values | {"created_at_utc": to_text(to_micros(upload.created_at_utc))}
 
 
-def pieces(stream: BinaryIO) -> Iterator[bytes]:
+def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
     """The content of an open file."""
-    while data := stream.read(PIECE):
-        yield only_bytes(data)
+    while data := stream.read(CHUNK):
+        yield check_bytes(data)
 
 
-def only_bytes(data: object) -> bytes:
+def check_bytes(data: object) -> bytes:
     """Check that a file gives bytes."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidRequest(f"must give bytes, not {type(data).__name__}", field="file")

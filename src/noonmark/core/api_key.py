@@ -50,7 +50,7 @@ class Scope(StrEnum):
 ALL_SCOPES = frozenset(Scope)
 
 
-class Standing(StrEnum):
+class KeyStatus(StrEnum):
     """Whether a key is good."""
 
     ACTIVE = "active"
@@ -83,13 +83,13 @@ class ApiKey:
         """The tenant that it acts for if the request names none; changes of the key are in the audit log of that."""
         return DEFAULT_TENANT if self.tenant == EVERY_TENANT else self.tenant
 
-    def standing(self, now: Micros) -> Standing:
+    def status(self, now: Micros) -> KeyStatus:
         """Whether it is good at an instant."""
         if self.revoked is not None and now >= self.revoked:
-            return Standing.REVOKED
+            return KeyStatus.REVOKED
         if self.expires is not None and now >= self.expires:
-            return Standing.EXPIRED
-        return Standing.ACTIVE
+            return KeyStatus.EXPIRED
+        return KeyStatus.ACTIVE
 
     def revoke(self, at: Micros) -> ApiKey:
         """The key as it is refused from an instant on; an earlier one stays."""
@@ -110,7 +110,7 @@ def _digits(drawn: bytes, letters: str, length: int) -> str:
     return digits
 
 
-def id_of(key: str) -> str | None:
+def key_id_of(key: str) -> str | None:
     """The id of a key; None if it is not written like one."""
     match = _KEY.fullmatch(key)
     return None if match is None else match[1]
@@ -121,12 +121,12 @@ def digest_of(key: str) -> str:
     return sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
-def is_same_key(key: str, stored: ApiKey | None) -> bool:
+def verify_key(key: str, stored: ApiKey | None) -> bool:
     """Whether a key is the stored one. An unknown key takes the same time."""
     return hmac.compare_digest(digest_of(key), _NO_DIGEST if stored is None else stored.digest)
 
 
-def granted(scopes: Iterable[Scope]) -> frozenset[Scope]:
+def expand_scopes(scopes: Iterable[Scope]) -> frozenset[Scope]:
     """The scopes with those that they include."""
     scopes_given = frozenset(scopes)
     return ALL_SCOPES if Scope.ADMIN in scopes_given else scopes_given

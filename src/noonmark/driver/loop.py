@@ -107,9 +107,9 @@ IDLE_PAUSE: Micros = SECOND // 4
 class Loop:
     """Runs a driver on the current event loop until it is stopped."""
 
-    def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
-        """Create it on the event loop that runs it. With `looks=False` it runs only what `fetch` names."""
-        self._looks = looks
+    def __init__(self, runtime: Runtime, *, claims: bool = True) -> None:
+        """Create it on the event loop that runs it. With `claims=False` it runs only what `fetch` names."""
+        self._claims = claims
         self._executor = self._lease_executor = StoreExecutor(runtime.store)
         if runtime.store.traits.max_concurrency > 1:
             self._lease_executor = StoreExecutor(runtime.store, max_threads=1)
@@ -117,7 +117,7 @@ class Loop:
         self._runtime, self._node = runtime, self.driver.node
         self._wakeups: list[Wakeup] = []
         self._retries = Retries(self._node)
-        self._look, self._start, self._settle = self._wakeup(), self._wakeup(), self._wakeup()
+        self._claim, self._start, self._settle = self._wakeup(), self._wakeup(), self._wakeup()
         self._stop, self._drain, self._renew = self._wakeup(), self._wakeup(), self._wakeup()
         self._prune, self._progress = self._wakeup(), self._wakeup()
         self._is_stopping = self._is_drained = False
@@ -126,15 +126,15 @@ class Loop:
         self._grace: Micros | None = None
         self._named: Micros = 0
         """When a grace period was first set."""
-        self._look_at: Micros | None = None
+        self._claim_at: Micros | None = None
 
     def wake(self, at: Micros | None = None) -> None:
         """Look for work, for that time or now. From any thread."""
-        next_look = self._look_at
-        if at is None or next_look is None or at < next_look + self._node.timing.lookahead:
-            self._look.set()
+        next_claim = self._claim_at
+        if at is None or next_claim is None or at < next_claim + self._node.timing.lookahead:
+            self._claim.set()
         else:  # nothing is due before then, but the change may have emitted an event
-            self._look.set_within_threadsafe(IDLE_PAUSE)
+            self._claim.set_within_threadsafe(IDLE_PAUSE)
 
     def check_stop_requests(self) -> None:
         """Check now, rather than at the next renewal, whether a run here is asked to stop."""
@@ -183,8 +183,8 @@ class Loop:
         # Two of them, so that one decides while the decisions of the other are written.
         starting = [asyncio.create_task(self._start_loop()) for _ in range(2)]
         leading = []
-        if self._looks:
-            starting.append(asyncio.create_task(self._look_loop()))
+        if self._claims:
+            starting.append(asyncio.create_task(self._claim_loop()))
             leading = [self._every(timing.lease // 3, self._lead, self._wakeup())]
         watch_interval, watch = node.store.traits.watch_interval, self._wakeup()
         stop_listening = node.store.listen(watch.set)
@@ -273,16 +273,16 @@ class Loop:
         except Exception:
             logger.exception("could not hand back claimed work; other nodes take it over when the leases expire")
 
-    async def _look_loop(self) -> None:
-        """Match, plan and claim whenever there is something to match, plan or claim."""
+    async def _claim_loop(self) -> None:
+        """Match, plan and claim, as soon as something is due."""
         while not self._is_stopping:
-            self._look_at = None
-            pause = await self._try(self._look_once)
-            self._look_at = None if pause is None else self._node.now + pause
-            await self._look.wait(pause)
+            self._claim_at = None
+            pause = await self._try(self._claim_due)
+            self._claim_at = None if pause is None else self._node.now + pause
+            await self._claim.wait(pause)
 
-    async def _look_once(self) -> Micros | None:
-        """Returns the pause until the next search; None to wait for a wake-up."""
+    async def _claim_due(self) -> Micros | None:
+        """Match, plan and claim what is due; returns the pause until the next search, None to wait for a wake-up."""
         node = self._node
         if not await node.trusts_time():
             await node.read_clock()
@@ -319,9 +319,9 @@ class Loop:
             if self._node.finished:  # the answer came too late, so the starts are handed back
                 self._settle.set()
             if report is not None and (report.replanned or report.waiting or report.ended):
-                self._look.set()
+                self._claim.set()
             elif report is not None and report.late:  # a schedule may listen for that event
-                self._look.set_within(PACE)
+                self._claim.set_within(PACE)
             # Let settlements run between two batches: they make the room that the next batch needs.
             await self._start.wait(0)
 
@@ -341,10 +341,10 @@ class Loop:
             if report is None:
                 return
             if report.frees_others:
-                self._look.set()
+                self._claim.set()
             elif report.settled:
                 # Other schedules may depend on it; only the store knows.
-                self._look.set_within(PACE)
+                self._claim.set_within(PACE)
 
     async def _progress_loop(self) -> None:
         """Write new output of runs in progress, of all runs together, at most once per interval."""
@@ -389,21 +389,21 @@ class Loop:
     async def _renew_leases(self) -> None:
         await self.driver.renew_once()
         # The store's clock may be ahead of every timer here: it was set, or this machine was asleep.
-        if self._look_at is not None and self._look_at <= self._node.now:
-            self._look.set()
+        if self._claim_at is not None and self._claim_at <= self._node.now:
+            self._claim.set()
 
     async def _reap(self) -> None:
         report = await self.driver.reap_once()
         if (await self.driver.rewind_once()).rewound:
-            self._look.set()
+            self._claim.set()
         if report.adopted or report.overdue or report.orphans:
-            self._look.set()
+            self._claim.set()
 
     async def _lead(self) -> None:
         if (report := await self.driver.lead_once()).gained:
             self._prune.set()
         if report.lost:
-            self._look.set()
+            self._claim.set()
 
     async def _prune_all(self) -> None:
         while (await self.driver.prune_once()).more and not self._is_stopping:
@@ -413,7 +413,7 @@ class Loop:
         if await self._node.executor.call(self._node.store.changed_by_others):
             # There may be a new schedule with a new function; its first fire must not wait for the next reap.
             await self.driver.adopt_once()
-            self._look.set()
+            self._claim.set()
             if await self.driver.is_asked_to_stop():
                 self._renew.set()
 
@@ -427,7 +427,7 @@ class Loop:
             return backoff >= LAST_RETRY
         if step == self.driver.settle_once:
             return self._is_drained and backoff >= LAST_RETRY
-        return self._is_drained or (self._is_stopping and step in (self._look_once, self.driver.admit_once))
+        return self._is_drained or (self._is_stopping and step in (self._claim_due, self.driver.admit_once))
 
     def _report(self, assignment: Assignment, delivered: Reported) -> None:
         self.driver.report(assignment, delivered)

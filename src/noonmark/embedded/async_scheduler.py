@@ -465,12 +465,12 @@ class _LoopScheduler(Scheduler):
     def _use_current_loop(self) -> None:
         self._event_loop = asyncio.get_running_loop()
 
-    def _host(self, runtime: Runtime, *, looks: bool) -> Runner:
+    def _host(self, runtime: Runtime, *, claims: bool) -> Runner:
         if self._event_loop is None or not self._event_loop.is_running():
             raise Conflict("an AsyncScheduler runs on an event loop: await its methods there")
-        if not looks and asyncio._get_running_loop() is self._event_loop:
+        if not claims and asyncio._get_running_loop() is self._event_loop:
             raise Conflict("the event loop that runs the functions cannot wait for them: await the same method")
-        return LoopRunner(runtime, self._event_loop, looks=looks)
+        return LoopRunner(runtime, self._event_loop, claims=claims)
 
     def _after_fork(self) -> None:
         """The event loop of the parent seems to run, but does not run here."""

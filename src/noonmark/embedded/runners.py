@@ -171,12 +171,12 @@ def _copy_result(result: Future[T], task: asyncio.Task[T]) -> None:
 
 
 class ThreadRunner(Runner):
-    """Runs in a thread of its own. With `looks=False` it only runs what it is asked to fetch."""
+    """Runs in a thread of its own. With `claims=False` it only runs what it is asked to fetch."""
 
-    def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
+    def __init__(self, runtime: Runtime, *, claims: bool = True) -> None:
         """Start the thread; the loop is running when this returns."""
         super().__init__()
-        self._runtime, self._looks = runtime, looks
+        self._runtime, self._claims = runtime, claims
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._is_abandoned = False
@@ -205,7 +205,7 @@ class ThreadRunner(Runner):
             self._ended.set()
 
     async def _main(self) -> None:
-        self.loop = _new_loop(self._runtime, looks=self._looks)
+        self.loop = _new_loop(self._runtime, claims=self._claims)
         await self.loop.run(self._on_start)
 
     def _on_start(self) -> None:
@@ -227,16 +227,16 @@ class ThreadRunner(Runner):
 class LoopRunner(Runner):
     """Runs on the event loop of the program, where its async functions run too."""
 
-    def __init__(self, runtime: Runtime, event_loop: asyncio.AbstractEventLoop, *, looks: bool = True) -> None:
+    def __init__(self, runtime: Runtime, event_loop: asyncio.AbstractEventLoop, *, claims: bool = True) -> None:
         """Start it from any thread while the event loop runs; it has started when this returns."""
         super().__init__()
         self._event_loop = event_loop
         if asyncio._get_running_loop() is event_loop:  # noqa: SLF001 - get_running_loop raises where there is none
-            self._start(runtime, looks=looks)
+            self._start(runtime, claims=claims)
             return
         started: Future[None] = Future()
         try:
-            event_loop.call_soon_threadsafe(self._start_there, runtime, looks, started)
+            event_loop.call_soon_threadsafe(self._start_there, runtime, claims, started)
         except RuntimeError:  # the event loop is closed
             raise Conflict("the event loop has ended") from None
         while not wait([started], POLL_SECONDS).done and event_loop.is_running():
@@ -257,18 +257,18 @@ class LoopRunner(Runner):
         """Whether it still runs; without its event loop it does not, even if it was never stopped."""
         return super().is_alive and self._event_loop.is_running()
 
-    def _start_there(self, runtime: Runtime, looks: bool, started: Future[None]) -> None:  # noqa: FBT001 - of a callback
+    def _start_there(self, runtime: Runtime, claims: bool, started: Future[None]) -> None:  # noqa: FBT001 - of a callback
         if started.set_running_or_notify_cancel():
             try:
-                self._start(runtime, looks=looks)
+                self._start(runtime, claims=claims)
             except BaseException as error:  # noqa: BLE001 - it is raised where the start is awaited
                 started.set_exception(error)
             else:
                 started.set_result(None)
 
-    def _start(self, runtime: Runtime, *, looks: bool) -> None:
+    def _start(self, runtime: Runtime, *, claims: bool) -> None:
         self._thread = threading.current_thread()
-        self.loop = _new_loop(runtime, looks=looks)
+        self.loop = _new_loop(runtime, claims=claims)
         self._task = self._event_loop.create_task(self.loop.run())
         self._task.add_done_callback(self._end)
 
@@ -277,10 +277,10 @@ class LoopRunner(Runner):
         self._ended.set()
 
 
-def _new_loop(runtime: Runtime, *, looks: bool) -> Loop:
+def _new_loop(runtime: Runtime, *, claims: bool) -> Loop:
     from noonmark.driver.loop import Loop  # noqa: PLC0415 - the driver is loaded when there is something to run
 
-    return Loop(runtime, looks=looks)
+    return Loop(runtime, claims=claims)
 
 
 class RunnerPool:
@@ -316,12 +316,12 @@ class RunnerPool:
         """Start the one that looks for work, unless it runs. A concurrent `stop` waits until it has started."""
         with self._lock:
             if self.running is None:
-                self.current = self.new(looks=True)
+                self.current = self.new(claims=True)
                 register_exit(self.current)
 
-    def new(self, *, looks: bool = False) -> Runner:
+    def new(self, *, claims: bool = False) -> Runner:
         """Start one more."""
-        runner = self._make(looks)
+        runner = self._make(claims)
         with self._lock:
             self._all.add(runner)
         return runner

@@ -920,18 +920,20 @@ class Scheduler:
     def _use_current_loop(self) -> None:
         """Run async functions on the event loop of the caller; here they have a loop of their own."""
 
-    def _new_runner(self, looks: bool) -> Runner:  # noqa: FBT001 - the only argument
+    def _new_runner(self, claims: bool) -> Runner:  # noqa: FBT001 - the only argument
         """Each has a target of its own: one that stops must not take the threads of another with it.
 
         One that looks for work is a node by itself, since it may lead, and another may be stopping beside it.
         """
-        node = node_name() if looks else self._runtime.node
-        return self._host(replace(self._runtime, node=node, target=self._new_target(self._runtime.store)), looks=looks)
+        node = node_name() if claims else self._runtime.node
+        return self._host(
+            replace(self._runtime, node=node, target=self._new_target(self._runtime.store)), claims=claims
+        )
 
-    def _host(self, runtime: Runtime, *, looks: bool) -> Runner:
+    def _host(self, runtime: Runtime, *, claims: bool) -> Runner:
         from noonmark.embedded.runners import ThreadRunner
 
-        return ThreadRunner(runtime, looks=looks)
+        return ThreadRunner(runtime, claims=claims)
 
     def _new_target(self, store: Store) -> Target:
         function_runner = make_runner(self._functions, *self._limits)

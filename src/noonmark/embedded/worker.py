@@ -199,12 +199,12 @@ class Worker:
         self._draining = tuple(runner for runner in self._draining if runner.is_alive)
         return self._draining
 
-    def _new_runner(self, looks: bool) -> Runner:  # noqa: FBT001 - the only argument
+    def _new_runner(self, claims: bool) -> Runner:  # noqa: FBT001 - the only argument
         function_runner = make_runner(self._functions, self._max_threads, None)
         known = (one for one in self._function_runners if one() is not None)
         self._function_runners = (*known, ref(function_runner))
         target = make_target(self._runtime.store, function_runner, self._programs, self._outbound, self._seal)
-        return ThreadRunner(replace(self._runtime, target=target), looks=looks)
+        return ThreadRunner(replace(self._runtime, target=target), claims=claims)
 
 
 def _with_failures(snapshot: WorkerSnapshot, node: Node) -> WorkerSnapshot:

@@ -16,8 +16,8 @@ from noonmark.core.api_key import (
     MAX_KEYS,
     ApiKey,
     digest_of,
+    expand_scopes,
     first_key_problem,
-    granted,
     write_key,
 )
 from noonmark.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, QuotaExceeded
@@ -146,7 +146,7 @@ def who_am_i(service: Service, caller: Caller, arguments: NoArguments) -> dict[s
     return {
         "tenant": caller.owner.tenant,
         "user": caller.owner.user,
-        "scopes": sorted(granted(caller.scopes)),
+        "scopes": sorted(expand_scopes(caller.scopes)),
         "all_tenants": caller.is_root,
         "key_id": caller.key_id,
         "agent": caller.is_agent,

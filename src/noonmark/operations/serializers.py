@@ -405,7 +405,7 @@ def key_document(key: ApiKey, *, now: Micros) -> dict[str, Any]:
         "scopes": sorted(key.scopes, key=list(Scope).index),
         "name": key.name,
         "agent": key.is_agent,
-        "status": str(key.standing(now)),
+        "status": str(key.status(now)),
         "created_at_utc": text(key.created),
         "expires_at_utc": text(key.expires),
         "revoked_at_utc": text(key.revoked),

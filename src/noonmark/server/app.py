@@ -23,9 +23,9 @@ from noonmark.operations.service import LOCAL
 from noonmark.operations.table import check_scope
 from noonmark.server import health as health_routes
 from noonmark.server import jsonrpc, openapi, pings, routes, uploads
-from noonmark.server.access import SOURCE, Access
+from noonmark.server.authentication import SOURCE, Authenticator
 from noonmark.server.dialects import cron_service, tasks
-from noonmark.server.guard import Guard
+from noonmark.server.guard import RequestGuard
 from noonmark.server.problems import HttpError, hidden_cause, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from noonmark.operations.service import Caller, Service
-    from noonmark.server.access import Tokens
+    from noonmark.server.authentication import Tokens
     from noonmark.server.health import Health, Metrics
     from noonmark.server.rate_limits import RateLimits
     from noonmark.server.requests import Handler, HttpSettings
@@ -65,7 +65,7 @@ def create_app(
         service = replace(service, key_cache=KeyCache(service.store, SystemClock().monotonic))
     assert service.key_cache is not None  # noqa: S101 - see above
     sees_own_only = settings.visibility == "owner"
-    access = Access(service, service.key_cache, sees_own_only=sees_own_only, tokens=tokens, rates=rates)
+    authenticator = Authenticator(service, service.key_cache, sees_own_only=sees_own_only, tokens=tokens, rates=rates)
     api: dict[tuple[str, str], Handler | StreamHandler] = {
         **routes.handlers(),
         **cron_service.handlers(),
@@ -78,13 +78,13 @@ def create_app(
     public, blocking = pings.handlers(), CapacityLimiter(API_THREADS)
     app = Starlette(
         routes=[
-            *endpoints({("GET", OPENAPI_PATH): _openapi_handler()}, None, access),
-            *endpoints(api, blocking, access),
+            *endpoints({("GET", OPENAPI_PATH): _openapi_handler()}, None, authenticator),
+            *endpoints(api, blocking, authenticator),
             *endpoints(public, blocking, None),
             *endpoints(health_routes.handlers(health), CapacityLimiter(HEALTH_THREADS), None),
             *endpoints(health_routes.nonblocking_handlers(health), None, None),
         ],
-        middleware=[Middleware(Guard, settings=settings, fresh_id=service.fresh_id)],
+        middleware=[Middleware(RequestGuard, settings=settings, fresh_id=service.fresh_id)],
         exception_handlers={HTTPException: _router_error},
     )
     app.router.redirect_slashes = False
@@ -105,18 +105,18 @@ def _endpoints(
     settings: HttpSettings,
     handlers: Mapping[tuple[str, str], Handler | StreamHandler],
     limiter: CapacityLimiter | None,
-    access: Access | None,
+    authenticator: Authenticator | None,
 ) -> Iterator[Route]:
     """One endpoint per path; paths without a variable part come first."""
     for path in sorted({path for _, path in handlers}, key=lambda one: "{" in one):
         by_method = {method: handler for (method, where), handler in handlers.items() if where == path}
-        yield Route(path, Endpoint(path, service, settings, by_method, limiter, access))
+        yield Route(path, Endpoint(path, service, settings, by_method, limiter, authenticator))
 
 
 class Endpoint:
     """One path: reads the body and calls the handler of the method, in a thread unless it has no limiter.
 
-    Without `access`, everyone may call it.
+    Without `authenticator`, everyone may call it.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class Endpoint:
         settings: HttpSettings,
         by_method: Mapping[str, Handler | StreamHandler],
         limiter: CapacityLimiter | None,
-        access: Access | None,
+        authenticator: Authenticator | None,
     ) -> None:
         """A path that has GET also has HEAD."""
-        self._path, self._limiter, self._access = path, limiter, access
+        self._path, self._limiter, self._authenticator = path, limiter, authenticator
         self._service, self._settings, self._handlers = service, settings, dict(by_method)
         if "GET" in self._handlers:
             self._handlers["HEAD"] = self._handlers["GET"]
@@ -153,20 +153,20 @@ class Endpoint:
 
     async def _respond(self, request: Request) -> Response:
         handler = self._handlers.get(request.method)
-        access = self._access
+        authenticator = self._authenticator
         caller: Caller | None = LOCAL
-        if access is not None:
+        if authenticator is not None:
             with hidden_cause(request_id_of(request)):
-                caller = None if await access.is_callback(request) else await access.caller(request)
+                caller = None if await authenticator.is_callback(request) else await authenticator.authenticate(request)
         if handler is None:
             raise _method_not_allowed(self._handlers)
         reads_body = request.method not in NO_BODY and not isinstance(handler, StreamHandler)
         is_json = not isinstance(handler, TextHandler)
         body = await read_body(request, self._settings, is_json=is_json) if reads_body else b""
         if caller is None:
-            assert access is not None  # noqa: S101 - see above
+            assert authenticator is not None  # noqa: S101 - see above
             with hidden_cause(request_id_of(request)):
-                caller = await access.receiver(request, body)
+                caller = await authenticator.authenticate_receiver(request, body)
         api_request = ApiRequest(
             service=self._service,
             caller=replace(caller, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
@@ -174,7 +174,7 @@ class Endpoint:
             query_string=request.scope["query_string"],
             headers=request.headers,
             body=body,
-            **({} if access is None else {"exceeded": partial(access.exceeded, request, caller)}),
+            **({} if authenticator is None else {"exceeded": partial(authenticator.exceeded, request, caller)}),
         )
         if isinstance(handler, StreamHandler):
             check_scope(handler.name, handler.scope, caller)

@@ -667,7 +667,7 @@ MAX_FILE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedSettings:
     """The settings, and the source of each."""
 
     settings: Settings
@@ -683,12 +683,12 @@ class Loaded:
             for name in SETTINGS
         }
 
-    def refuse(self, name: str, message: str) -> InvalidSchedule:
+    def error(self, name: str, message: str) -> InvalidSchedule:
         """The error for a setting that turns out to be invalid when it is used."""
         return InvalidSchedule(f"{message} (from {_origin(self.sources[name])})", field=name)
 
 
-def load(flags: Mapping[str, object], environment: Mapping[str, str], file: str | None = None) -> Loaded:
+def load(flags: Mapping[str, object], environment: Mapping[str, str], file: str | None = None) -> LoadedSettings:
     """Read all settings; one error reports every problem.
 
     `flags` are the values of the command line, by name of the setting. A file that is named must exist; the default
@@ -710,7 +710,7 @@ def load(flags: Mapping[str, object], environment: Mapping[str, str], file: str 
             break
     if problems:
         raise InvalidSchedule(problems[0].message, field=problems[0].field, problems=problems)
-    return Loaded(settings=Settings(**values), sources=sources, file=None if file_values is None else str(path))
+    return LoadedSettings(settings=Settings(**values), sources=sources, file=None if file_values is None else str(path))
 
 
 def _file(file: str | None, environment: Mapping[str, str]) -> tuple[Path, bool]:

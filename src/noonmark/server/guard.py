@@ -36,7 +36,7 @@ _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::([0-9]{1,5}))?")
 
 
-class Guard:
+class RequestGuard:
     """Rejects requests for another host, and requests that a page of another site makes in a browser."""
 
     def __init__(self, app: ASGIApp, *, settings: HttpSettings, fresh_id: Callable[[], str]) -> None:

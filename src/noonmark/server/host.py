@@ -1,4 +1,4 @@
-"""The server process: builds its parts, starts them, and stops them in order."""
+"""The server process: builds its components, starts them, and stops them in order."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.egress import EgressPolicy
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
-    from noonmark.server.config import Loaded, Settings
+    from noonmark.server.config import LoadedSettings, Settings
     from noonmark.server.tokens import TokenVerifier
     from noonmark.telemetry.metrics import LabelledSchedules
     from noonmark.telemetry.traces import TraceRecorder
@@ -98,7 +98,7 @@ class StopRequested(KeyboardInterrupt):
     """A signal stopped the server before it was ready."""
 
 
-def host(loaded: Loaded, listener: socket.socket) -> int:
+def host(loaded: LoadedSettings, listener: socket.socket) -> int:
     """Run a server until a signal stops it; returns the exit code."""
     settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
     logs.configure(level=settings.log_level, form=settings.log_format, trace_ids=settings.traces != "off")
@@ -124,8 +124,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             key_cache = KeyCache(store, clock.monotonic)
             cleanup.callback(key_cache.write)
             key_cache.has_keys()  # so that it is known if the store does not answer later
-            parts = _Parts(store, clock, worker, metrics, key_cache, _tokens(loaded, clock))
-            app = _create_app(replace(settings, port=listener.getsockname()[1]), parts, _http(settings, listener))
+            components = _Components(store, clock, worker, metrics, key_cache, _tokens(loaded, clock))
+            app = _create_app(replace(settings, port=listener.getsockname()[1]), components, _http(settings, listener))
             _listen_for_metrics(loaded, metrics, cleanup)
             if settings.worker:
                 worker.start()
@@ -143,7 +143,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
     return 0
 
 
-class _Parts(NamedTuple):
+class _Components(NamedTuple):
     """What the application is made of."""
 
     store: Store
@@ -154,33 +154,33 @@ class _Parts(NamedTuple):
     tokens: TokenVerifier | None
 
 
-def _certificate(loaded: Loaded) -> Certificate | None:
+def _certificate(loaded: LoadedSettings) -> Certificate | None:
     """The certificate for https; None without one."""
     certificate, key = loaded.settings.tls_cert, loaded.settings.tls_key
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
         given, missing = ("tls_key", "--tls-cert") if certificate is None else ("tls_cert", "--tls-key")
-        raise loaded.refuse(given, f"needs {missing} beside it")
+        raise loaded.error(given, f"needs {missing} beside it")
     try:
         return Certificate(certificate, key)
     except ValueError as error:
-        raise loaded.refuse("tls_cert", str(error)) from None
+        raise loaded.error("tls_cert", str(error)) from None
 
 
-def _check_exposure(loaded: Loaded, store: Store, listener: socket.socket) -> None:
+def _check_exposure(loaded: LoadedSettings, store: Store, listener: socket.socket) -> None:
     """Refuse to listen beyond loopback, or behind a proxy, while every caller would be an administrator."""
     settings = loaded.settings
     is_exposed = settings.behind_proxy or not is_loopback(listener)
     if is_exposed and settings.jwt_keys is None and not store.has_api_keys():
-        raise loaded.refuse(
+        raise loaded.error(
             "behind_proxy" if settings.behind_proxy else "host",
             "other machines can reach this server, and there is no key yet, so every caller could do everything. Create"
             f" the first key: noonmark key create --store {redact(settings.store)} --tenant '*' --scopes admin",
         )
 
 
-def _tokens(loaded: Loaded, clock: SystemClock) -> TokenVerifier | None:
+def _tokens(loaded: LoadedSettings, clock: SystemClock) -> TokenVerifier | None:
     """What checks signed tokens; None if they are not accepted."""
     settings = loaded.settings
     if settings.jwt_keys is None:
@@ -198,10 +198,10 @@ def _tokens(loaded: Loaded, clock: SystemClock) -> TokenVerifier | None:
     try:
         return TokenVerifier(accepted, clock.monotonic)
     except ValueError as error:
-        raise loaded.refuse("jwt_keys", str(error)) from None
+        raise loaded.error("jwt_keys", str(error)) from None
 
 
-def _listen_for_metrics(loaded: Loaded, metrics: Metrics, cleanup: ExitStack) -> None:
+def _listen_for_metrics(loaded: LoadedSettings, metrics: Metrics, cleanup: ExitStack) -> None:
     """Serve the metrics on their own address too, if there is one."""
     if loaded.settings.metrics_listen is None:
         return
@@ -209,7 +209,7 @@ def _listen_for_metrics(loaded: Loaded, metrics: Metrics, cleanup: ExitStack) ->
     try:
         listener = MetricsListener(host, port, metrics)
     except OSError as error:
-        raise loaded.refuse("metrics_listen", f"cannot listen on {host} port {port}: {error.strerror}") from None
+        raise loaded.error("metrics_listen", f"cannot listen on {host} port {port}: {error.strerror}") from None
     cleanup.callback(listener.close)
     listener.start()
     logger.info("metrics on http://%s:%d/metrics, without a key", host, listener.port)
@@ -344,20 +344,20 @@ def _command_rules(settings: Settings) -> CommandRules:
     )
 
 
-def _check_folders(loaded: Loaded) -> None:
+def _check_folders(loaded: LoadedSettings) -> None:
     """Reject an allowed working folder inside the upload folder: no command may run there."""
     uploads = upload_folder(loaded.settings.upload_dir, loaded.settings.store)
     for folder in loaded.settings.allow_cwd:
         if uploads is not None and Path(folder).resolve().is_relative_to(uploads.resolve()):
             message = f"{folder} is the upload folder or inside it, and commands may not run there"
-            raise loaded.refuse("allow_cwd", message)
+            raise loaded.error("allow_cwd", message)
 
 
 def _keys(settings: Settings) -> KeySettings:
     return KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)
 
 
-def _import_functions(loaded: Loaded) -> FunctionRegistry:
+def _import_functions(loaded: LoadedSettings) -> FunctionRegistry:
     """Import the functions that this node offers; the current folder is on the module path."""
     functions = FunctionRegistry()
     if loaded.settings.functions and "" not in sys.path:
@@ -367,7 +367,7 @@ def _import_functions(loaded: Loaded) -> FunctionRegistry:
             function = import_function(reference)
             check_callable(function)
         except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
-            raise loaded.refuse("functions", f"{name}={reference} cannot be used: {error}") from error
+            raise loaded.error("functions", f"{name}={reference} cannot be used: {error}") from error
         functions.register(name, function)
         functions.offer(name)
     return functions
@@ -411,8 +411,8 @@ def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
     )
 
 
-def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starlette:
-    store, clock, worker = parts.store, parts.clock, parts.worker
+def _create_app(settings: Settings, components: _Components, http: HttpSettings) -> Starlette:
+    store, clock, worker = components.store, components.clock, components.worker
     node = worker.snapshot().node
     given = {"key": settings.rate_limit, "address": settings.rate_limit_address}
     rates = {scope: parse_rate(rate) for scope, rate in given.items() if rate is not None}
@@ -433,10 +433,10 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         egress=_egress(settings),
         commands=_command_rules(settings),
         permissions=_permissions(settings),
-        key_cache=parts.key_cache,
+        key_cache=components.key_cache,
         base_url=_base_url(settings),
         pinger=worker.pinger,
-        report=parts.metrics.report,
+        report=components.metrics.report,
         traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=_limits(settings),
@@ -470,7 +470,7 @@ def _create_app(settings: Settings, parts: _Parts, http: HttpSettings) -> Starle
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
-    return create_app(service, http, parts.metrics, health=health, tokens=parts.tokens, rates=rate_limits)
+    return create_app(service, http, components.metrics, health=health, tokens=components.tokens, rates=rate_limits)
 
 
 class _Server(uvicorn.Server):

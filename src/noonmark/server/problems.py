@@ -73,7 +73,7 @@ def internal_error_response(request: Request) -> Response:
 
 @contextmanager
 def hidden_cause(request_id: str) -> Iterator[None]:
-    """Log why the store does not answer, and tell a caller without a good key only that it does not."""
+    """Log why the store does not answer, and tell a caller without a valid key only that it does not."""
     try:
         yield
     except StoreUnavailable as error:

@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Local:
+class _LocalBucket:
     """What a node knows of a bucket."""
 
     tokens: int = 0
@@ -61,7 +61,7 @@ class RateLimiter:
     def __init__(self, store: Store, monotonic: Callable[[], Micros]) -> None:
         """`monotonic` is in microseconds."""
         self._store, self._monotonic, self._lock = store, monotonic, Lock()
-        self._buckets: OrderedDict[str, _Local] = OrderedDict()
+        self._buckets: OrderedDict[str, _LocalBucket] = OrderedDict()
 
     def take_cached(self, name: str) -> Verdict | None:
         """Take a token that this node has, or refuse; None if the store must be asked."""
@@ -88,14 +88,14 @@ class RateLimiter:
             local.tokens += taken.granted - 1
             return Verdict(is_allowed=True, left=local.tokens + taken.left, wait=0)
 
-    def waits(self, name: str) -> Micros:
+    def wait_of(self, name: str) -> Micros:
         """How long a bucket is known to be empty; 0 if it is not."""
         with self._lock:
             local = self._buckets.get(name)
             return 0 if local is None else max(0, local.empty_until - self._monotonic())
 
-    def _bucket(self, name: str) -> _Local:
-        local = self._buckets.setdefault(name, _Local())
+    def _bucket(self, name: str) -> _LocalBucket:
+        local = self._buckets.setdefault(name, _LocalBucket())
         self._buckets.move_to_end(name)
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popitem(last=False)
@@ -110,7 +110,7 @@ class RateLimits:
     per_key: RateLimit | None = None
     per_address: RateLimit | None = None
     failures: RateLimit | None = None
-    """Of requests with a key or a token that is not good, per address."""
+    """Of requests with an invalid key or token, per address."""
 
     async def check_address(self, request: Request) -> None:
         """Count a request of an address; 429 if there were too many."""
@@ -129,16 +129,16 @@ class RateLimits:
             if limit is not None and name is not None:
                 verdict = self.limiter.take(f"{kind} {name}", limit)
                 if not verdict.is_allowed:
-                    return _words(f"requests of this {kind}", limit, verdict.wait)
+                    return _message(f"requests of this {kind}", limit, verdict.wait)
         return None
 
     def check_failures(self, request: Request) -> None:
-        """429 for an address that has sent too many bad keys."""
-        if self.failures is not None and (wait := self.limiter.waits(f"failures {address_of(request)}")):
+        """429 for an address that has sent too many invalid keys."""
+        if self.failures is not None and (wait := self.limiter.wait_of(f"failures {address_of(request)}")):
             raise _too_many("requests with a bad key", self.failures, wait)
 
     async def count_failure(self, request: Request) -> None:
-        """Count a bad key of an address; 429 if there were too many."""
+        """Count an invalid key of an address; 429 if there were too many."""
         if self.failures is not None:
             verdict = await self._take(f"failures {address_of(request)}", self.failures)
             if not verdict.is_allowed:
@@ -178,10 +178,10 @@ def _name_of(caller: Caller) -> str | None:
 
 def _too_many(what: str, limit: RateLimit, wait: Micros) -> HttpError:
     retry = {"Retry-After": str(_seconds(wait))}
-    return HttpError(429, QuotaExceeded.code, _words(what, limit, wait), headers=retry)
+    return HttpError(429, QuotaExceeded.code, _message(what, limit, wait), headers=retry)
 
 
-def _words(what: str, limit: RateLimit, wait: Micros) -> str:
+def _message(what: str, limit: RateLimit, wait: Micros) -> str:
     allowed = f"{limit.quantity:,} per {limit.per // SECOND:,} s are allowed"
     return f"too many {what}: {allowed}; try again in {_seconds(wait)} s"
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import jwt
 
-from noonmark.core.api_key import MAX_NAME, Scope, granted, tenant_name
+from noonmark.core.api_key import MAX_NAME, Scope, expand_scopes, tenant_name
 from noonmark.core.errors import Unauthenticated
 from noonmark.core.instants import SECOND
 from noonmark.core.schedule import Owner
 from noonmark.operations.service import Caller
-from noonmark.server.access import SOURCE
+from noonmark.server.authentication import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ NOT_BEFORE_LEEWAY: Micros = 30 * SECOND
 """How far the clock of the issuer may be ahead."""
 SCOPE_PREFIX = "noonmark:"
 """A scope may have it, so that it is not mistaken for one of another service."""
-_NOT_GOOD = "the token is not good"
+_INVALID = "the token is not good"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +112,20 @@ def _key(number: int, entry: Any) -> VerificationKey:  # noqa: ANN401 - JSON
 
 
 class TokenVerifier:
-    """Checks tokens. The file of keys is read again when it changes."""
+    """Verifies tokens. The file of keys is read again when it changes."""
 
     def __init__(self, settings: TokenSettings, monotonic: Callable[[], Micros]) -> None:
         """A ValueError says what is wrong with the keys."""
         self._settings, self._monotonic = settings, monotonic
         self._keys = read_keys(settings.keys)
-        self._stamp, self._check_at, self._lock = self._changed(), monotonic() + SECOND, Lock()
+        self._stamp, self._check_at, self._lock = self._file_stamp(), monotonic() + SECOND, Lock()
 
     def caller(self, token: str, *, now: Micros) -> Caller:
-        """The caller that a token names; Unauthenticated if it is not good. Errors repeat nothing of it."""
+        """The caller that a token names; Unauthenticated if it is invalid. Errors repeat nothing of it."""
         claims = self._claims(token)
         expires, starts = _seconds(claims.get("exp")), _seconds(claims.get("nbf", 0))
         if expires is None or starts is None:
-            raise Unauthenticated(_NOT_GOOD)
+            raise Unauthenticated(_INVALID)
         if now >= expires * SECOND:
             raise Unauthenticated("the token has expired")
         if now + NOT_BEFORE_LEEWAY < starts * SECOND:
@@ -144,7 +144,7 @@ class TokenVerifier:
             owner=Owner(tenant=tenant, user=user),
             name=user,
             source=SOURCE,
-            scopes=granted(_scopes(_claim(claims, settings.scope_claim))),
+            scopes=expand_scopes(_scopes(_claim(claims, settings.scope_claim))),
             is_root=False,
             expires=int(expires * SECOND),
         )
@@ -155,7 +155,7 @@ class TokenVerifier:
             key = self._key(header.get("kid"))
             # The key decides which algorithm is good; the token must not choose another one.
             if key is None or header.get("alg") != key.algorithm or "crit" in header:
-                raise Unauthenticated(_NOT_GOOD)
+                raise Unauthenticated(_INVALID)
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key.key,
@@ -170,7 +170,7 @@ class TokenVerifier:
         except (jwt.InvalidAudienceError, jwt.InvalidIssuerError):
             raise Unauthenticated("the token is for another service, or from another issuer") from None
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-            raise Unauthenticated(_NOT_GOOD) from None
+            raise Unauthenticated(_INVALID) from None
         return claims
 
     def _key(self, kid: object) -> VerificationKey | None:
@@ -186,7 +186,7 @@ class TokenVerifier:
             return
         with self._lock:
             self._check_at = self._monotonic() + SECOND
-            if (stamp := self._changed()) == self._stamp:
+            if (stamp := self._file_stamp()) == self._stamp:
                 return
             self._stamp = stamp
             try:
@@ -194,7 +194,7 @@ class TokenVerifier:
             except ValueError as error:
                 logger.warning("the keys for tokens were not read again, the old ones stay: %s", error)
 
-    def _changed(self) -> tuple[int, int] | None:
+    def _file_stamp(self) -> tuple[int, int] | None:
         """When the file was last changed; None for a secret, or while there is no file."""
         if self._settings.keys.startswith(SECRET_PREFIX):
             return None

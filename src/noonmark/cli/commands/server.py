@@ -14,7 +14,7 @@ from noonmark.cli.output import print_errors, print_json, printable
 from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
 from noonmark.extras import require
-from noonmark.server.config import SETTINGS, Loaded, load
+from noonmark.server.config import SETTINGS, LoadedSettings, load
 
 if TYPE_CHECKING:
     import socket
@@ -119,7 +119,7 @@ class ServerOptions:
     max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None
     reload: Annotated[bool | None, _option("reload")] = None
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedSettings:
         """The effective settings."""
         given = {
             field.name: _joined(getattr(self, field.name), ";" if field.name.startswith("tenant_") else ",")
@@ -148,7 +148,7 @@ def serve(*, options: ServerOptions = ServerOptions()) -> int:
     return host(loaded, listener)
 
 
-def _reload(loaded: Loaded, listener: socket.socket) -> int:
+def _reload(loaded: LoadedSettings, listener: socket.socket) -> int:
     """Serve in another process, and restart it when a file changes."""
     from uvicorn import Config  # noqa: PLC0415 - only for --reload
     from uvicorn.supervisors import ChangeReload  # noqa: PLC0415 - likewise
@@ -161,7 +161,7 @@ def _reload(loaded: Loaded, listener: socket.socket) -> int:
     return 0
 
 
-def host_reloaded(loaded: Loaded, sockets: list[socket.socket]) -> None:
+def host_reloaded(loaded: LoadedSettings, sockets: list[socket.socket]) -> None:
     """Run a server in a process that is restarted when a file changes; an error is printed, and the process exits."""
     from noonmark.server.host import host  # noqa: PLC0415 - likewise
 

@@ -16,7 +16,7 @@ from noonmark.core.documents import present
 from noonmark.core.redaction import redact
 
 if TYPE_CHECKING:
-    from noonmark.server.config import Loaded
+    from noonmark.server.config import LoadedSettings
 
 SqliteStore = Annotated[str | None, Parameter(help="The store, a SQLite file; default: from the settings.")]
 ConfigFile = Annotated[str | None, Parameter(help="A TOML file with settings; default: noonmark.toml, if it exists.")]
@@ -34,7 +34,7 @@ def migrate(
     loaded = _load(store, config)
     url = loaded.settings.store
     if url == MEMORY:
-        raise loaded.refuse("store", "a store in memory has no schema; name a file or a database")
+        raise loaded.error("store", "a store in memory has no schema; name a file or a database")
     opened = make_store(url, SystemClock())
     try:
         opened.open()
@@ -90,18 +90,18 @@ def restore(
     return 0
 
 
-def _load(store: str | None, config: str | None) -> Loaded:
+def _load(store: str | None, config: str | None) -> LoadedSettings:
     from noonmark.server.config import load  # noqa: PLC0415 - likewise
 
     return load({"store": store}, os.environ, config)
 
 
-def _sqlite_path(loaded: Loaded, program: str) -> Path:
+def _sqlite_path(loaded: LoadedSettings, program: str) -> Path:
     from noonmark.wiring import file_of  # noqa: PLC0415 - likewise
 
     url = loaded.settings.store
     if (path := file_of(url)) is None:
-        raise loaded.refuse("store", f"{redact(url)} is not a SQLite file; for PostgreSQL, use {program}")
+        raise loaded.error("store", f"{redact(url)} is not a SQLite file; for PostgreSQL, use {program}")
     return path
 
 

@@ -37,7 +37,7 @@ class Hint:
 
 def at_fire(trigger: Trigger, nominal: Micros) -> Step:
     """What a change of the clock did to a time that the trigger names."""
-    change = _look(trigger, nominal)
+    change = _segment_of(trigger, nominal)
     if change is None:
         return NOTHING
     trigger, second, segment = change
@@ -55,7 +55,7 @@ def at_fire(trigger: Trigger, nominal: Micros) -> Step:
 
 def at_silence(trigger: Trigger, at: Micros) -> Hint | None:
     """Why nothing fires at an instant that the trigger does not name, if a change of the clock is the reason."""
-    change = _look(trigger, at)
+    change = _segment_of(trigger, at)
     if change is None or at % SECOND:
         return None
     trigger, second, segment = change
@@ -90,7 +90,7 @@ def _in_gap(trigger: CronTrigger | CalendarTrigger, second: int, segment: Segmen
     return Hint(step=step, words=words, moved_to=end)
 
 
-def _look(trigger: Trigger, at: Micros) -> tuple[CronTrigger | CalendarTrigger, int, Segment] | None:
+def _segment_of(trigger: Trigger, at: Micros) -> tuple[CronTrigger | CalendarTrigger, int, Segment] | None:
     """The stretch of even time in which an instant lies, where the trigger follows a wall clock."""
     second = at // SECOND
     # At the ends of time there is no wall clock to show.

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import NoonmarkError
 
 if TYPE_CHECKING:
-    from noonmark.server.config import Loaded
+    from noonmark.server.config import LoadedSettings
 
 BACKLOG = 2_048
 SEND_BUFFER = 131_072
 """Small, so that the amount of unsent data shows whether a client reads its answer."""
 
 
-def listen(loaded: Loaded) -> socket.socket:
+def listen(loaded: LoadedSettings) -> socket.socket:
     """Open the socket; connections wait in its backlog until the server accepts them."""
     settings = loaded.settings
     family, address = _address(loaded)
@@ -47,17 +47,17 @@ def is_loopback(listener: socket.socket) -> bool:
     return ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
-def _address(loaded: Loaded) -> tuple[socket.AddressFamily, str]:
+def _address(loaded: LoadedSettings) -> tuple[socket.AddressFamily, str]:
     """Resolve the host; beyond loopback only if keys do not travel in plain text."""
     host = loaded.settings.host
     try:
         infos = socket.getaddrinfo(host, loaded.settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise loaded.refuse("host", f"cannot resolve {host!r}; it must be 127.0.0.1, ::1 or localhost") from None
+        raise loaded.error("host", f"cannot resolve {host!r}; it must be 127.0.0.1, ::1 or localhost") from None
     addresses = [(family, str(where[0])) for family, _, _, _, where in infos]
     is_local = all(ip_address(address.partition("%")[0]).is_loopback for _, address in addresses)
     if not is_local and loaded.settings.tls_cert is None and not loaded.settings.behind_proxy:
-        raise loaded.refuse(
+        raise loaded.error(
             "host",
             f"{host!r} can be reached from other machines, and keys would travel in plain text: give --tls-cert and"
             " --tls-key, or --behind-proxy if a proxy speaks https for it; or listen on 127.0.0.1, ::1 or localhost",

@@ -16,11 +16,11 @@ class Certificate:
         """A ValueError says which file is wrong."""
         self._certificate, self._key = certificate, key
         self.context = self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
-        self._stamp = self._changed()
+        self._stamp = self._file_stamps()
 
     def reload(self) -> None:
         """Use the files for new connections if they have changed; invalid ones are reported, and the old pair stays."""
-        stamp = self._changed()
+        stamp = self._file_stamps()
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -45,11 +45,11 @@ class Certificate:
             raise ValueError(f"{self._certificate} and {self._key} cannot be read: {error.strerror}") from None
         return context
 
-    def _changed(self) -> tuple[object, ...]:
-        return tuple(_stamp(file) for file in (self._certificate, self._key))
+    def _file_stamps(self) -> tuple[object, ...]:
+        return tuple(_file_stamp(file) for file in (self._certificate, self._key))
 
 
-def _stamp(file: str) -> tuple[int, int] | None:
+def _file_stamp(file: str) -> tuple[int, int] | None:
     try:
         status = Path(file).stat()
     except OSError:

@@ -33,7 +33,7 @@ def count(folder: int, coming: int) -> Count:
     """The usage of a tenant's folder."""
     usage = _read(folder, coming)
     if usage is None:
-        usage = _look(folder)
+        usage = _count_files(folder)
         _write(usage, folder, coming)
     return usage
 
@@ -48,7 +48,7 @@ def changing(folder: int, coming: int, by: Count) -> Iterator[None]:
     _write(Count(before.files + by.files, before.size + by.size), folder, coming)
 
 
-def _look(folder: int) -> Count:
+def _count_files(folder: int) -> Count:
     sizes = []
     for name in folders.names(folder):
         with suppress(FileNotFoundError, NotADirectoryError), folders.opened(name, folder) as upload_folder:

@@ -114,7 +114,7 @@ class WaitQueues:
     def first(self) -> Entry[str] | None:
         """An entry with the earliest time."""
         while (head := self._heads.first()) is not None:
-            entry = self._look_at(head[2])
+            entry = self._refresh_head(head[2])
             if entry is not None and entry[0] == head[0]:
                 return entry
         return None
@@ -123,7 +123,7 @@ class WaitQueues:
         """The due indexes of the owners with something due by a time."""
         lines: dict[int, DueIndex[str]] = {}
         for owner in list(take([(self._heads, until)], sys.maxsize)):
-            entry = self._look_at(owner)
+            entry = self._refresh_head(owner)
             if entry is not None and entry[0] <= until:
                 lines[owner] = self._lines[owner]
         return lines
@@ -136,7 +136,7 @@ class WaitQueues:
         """The entries up to a time, in order."""
         return sorted(entry for line in self.due(time).values() for entry in line.until(time))
 
-    def _look_at(self, owner: int) -> Entry[str] | None:
+    def _refresh_head(self, owner: int) -> Entry[str] | None:
         """The first entry of an owner; updates the time of the owner, or removes an owner without entries."""
         entry = self._lines[owner].first()
         if entry is None:
@@ -147,11 +147,11 @@ class WaitQueues:
         return entry
 
 
-def take(agendas: Iterable[tuple[DueIndex[K], Micros]], limit: int) -> Iterator[K]:
+def take(indexes: Iterable[tuple[DueIndex[K], Micros]], limit: int) -> Iterator[K]:
     """Remove and yield the earliest keys of several due indexes, each up to a time of its own."""
     heads = [
         (head, number, due_index, until)
-        for number, (due_index, until) in enumerate(agendas)
+        for number, (due_index, until) in enumerate(indexes)
         if (head := due_index.first()) is not None and head[0] <= until
     ]
     heapify(heads)

@@ -10,11 +10,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.ids import TRIGGER
+from noonmark.core.instants import SECOND
 from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
-from noonmark.stores.sql import dependencies, events, nodes, rate_buckets, row_checks, schedule_documents, subscriptions
+from noonmark.stores.sql import dependencies, events, nodes, row_checks, schedule_documents, subscriptions
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.records import (
     KEY_COLUMNS,
@@ -80,6 +81,10 @@ _NAMED = """
     SELECT tenant, schedule_id, schedules.key FROM ROWS(text, text) AS j CROSS JOIN schedules
     ON tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1
 """
+_FULL_AT = "SELECT full_at FROM rate_buckets WHERE name = ?"
+"""A bucket that is full is like one that is not stored."""
+_FORGET_BUCKETS = "DELETE FROM rate_buckets WHERE full_at < ?"
+_BUCKETS_STORED_FOR: Micros = 3_600 * SECOND
 _TENANTS = "SELECT key, tenant FROM schedules WHERE key IN EACH(bigint)"
 COUNT_OF_OWNER = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
@@ -274,7 +279,13 @@ class UnitOfWork(rules.UnitOfWork):
         return int(self.session.query(query, *values, self.now())[0][0])
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
-        return rate_buckets.take(self.session, name, limit, wanted)
+        rows, now = self.session.query(_FULL_AT, name), self.session.now()
+        full_at = rows[0][0] if rows and isinstance(rows[0][0], int) else None  # a damaged bucket counts as full
+        taken = limit.take(full_at, wanted, now=now)
+        if taken.granted:
+            self.session.put("rate_buckets", ("name", "full_at"), [(name, taken.full_at)])
+            self.session.execute(_FORGET_BUCKETS, now - _BUCKETS_STORED_FOR)
+        return taken
 
     def next_schedule_key(self, count: int) -> int:
         return self._next_key("schedules", count)

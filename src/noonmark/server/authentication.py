@@ -1,4 +1,4 @@
-"""Access: who makes a request, by the key or the token in its Authorization header.
+"""Authentication: who makes a request, by the key or the token in its Authorization header.
 
 Without any key in the store, and without keys for tokens, every caller is the local administrator: then the server
 listens on loopback only. From the first key on, every call needs one; health checks and pings do not, and a receiver
@@ -18,12 +18,12 @@ from anyio import CapacityLimiter, to_thread
 from noonmark.core.api_key import (
     EVERY_TENANT,
     ApiKey,
+    KeyStatus,
     Scope,
-    Standing,
-    granted,
-    id_of,
-    is_same_key,
+    expand_scopes,
+    key_id_of,
     tenant_name,
+    verify_key,
 )
 from noonmark.core.errors import InvalidRequest, NotAllowed, Unauthenticated
 from noonmark.core.schedule import Owner
@@ -51,13 +51,13 @@ _REALM = 'Bearer realm="noonmark"'
 
 
 class Tokens(Protocol):
-    """Checks signed tokens of another issuer."""
+    """Verifies signed tokens of another issuer."""
 
     def caller(self, token: str, *, now: Micros) -> Caller:
-        """The caller that a token names; Unauthenticated if it is not good."""
+        """The caller that a token names; Unauthenticated if it is invalid."""
 
 
-class Access:
+class Authenticator:
     """Finds the caller of each request."""
 
     def __init__(
@@ -73,20 +73,20 @@ class Access:
         self._service, self._keys, self._tokens = service, keys, tokens
         self._sees_own_only, self._rates = sees_own_only, rates
 
-    async def caller(self, request: Request) -> Caller:
-        """The caller of a request; 401 if the request has no good key."""
+    async def authenticate(self, request: Request) -> Caller:
+        """The caller of a request; 401 if the request has no valid key."""
         rates = self._rates
         if rates is not None:
             await rates.check_address(request)
-        caller = await self._authenticate(request)
+        caller = await self._find_caller(request)
         if rates is not None:
             await rates.check_key(request, caller)
         if self._keys.is_write_due:
             await to_thread.run_sync(self._keys.write, limiter=_UNLIMITED)
         return self._for_tenant(caller, request.headers.getlist(TENANT_HEADER))
 
-    async def _authenticate(self, request: Request) -> Caller:
-        """Find the caller; an address that sends many bad keys is slowed down, but not its keys that are good."""
+    async def _find_caller(self, request: Request) -> Caller:
+        """Find the caller; an address that sends many invalid keys is slowed down, but not its valid keys."""
         credential, rates = _credential(request), self._rates
         try:
             caller = self._find_cached(credential)
@@ -116,9 +116,9 @@ class Access:
             await self._rates.check_address(request)
         return True
 
-    async def receiver(self, request: Request, body: bytes) -> Caller:
+    async def authenticate_receiver(self, request: Request, body: bytes) -> Caller:
         """The receiver that reports the end of its work; 401 unless it has the token of the delivery."""
-        return await to_thread.run_sync(self._receiver, request.scope["path"], body, limiter=_UNLIMITED)
+        return await to_thread.run_sync(self._find_receiver, request.scope["path"], body, limiter=_UNLIMITED)
 
     def _find_cached(self, credential: str | None) -> Caller | None:
         """The caller, if that needs no store."""
@@ -126,7 +126,7 @@ class Access:
             return None
         if self._is_open():
             return LOCAL
-        key_id = None if credential is None else id_of(credential)
+        key_id = None if credential is None else key_id_of(credential)
         key = None if key_id is None else self._keys.cached(key_id)
         return None if credential is None or key is None else self._check_key(credential, key)
 
@@ -135,7 +135,7 @@ class Access:
             return LOCAL
         if credential is None:
             raise unauthenticated("this server needs a key: send it as `Authorization: Bearer KEY`")
-        key_id = id_of(credential)
+        key_id = key_id_of(credential)
         if key_id is not None:
             return self._check_key(credential, self._keys.find(key_id))
         if self._tokens is None or credential.count(".") != 2:
@@ -149,11 +149,11 @@ class Access:
         return self._tokens is None and not self._keys.has_keys()
 
     def _check_key(self, credential: str, key: ApiKey | None) -> Caller:
-        if not is_same_key(credential, key) or key is None:
+        if not verify_key(credential, key) or key is None:
             _refuse()
         now = self._keys.now()
-        if (standing := key.standing(now)) is not Standing.ACTIVE:
-            raise unauthenticated(f"the key is {standing}", is_given=True)
+        if (status := key.status(now)) is not KeyStatus.ACTIVE:
+            raise unauthenticated(f"the key is {status}", is_given=True)
         self._keys.use(key.key_id, now)
         return self._limited(caller_of(key))
 
@@ -177,7 +177,7 @@ class Access:
             )
         return replace(caller, owner=replace(caller.owner, tenant=tenant))
 
-    def _receiver(self, path: str, body: bytes) -> Caller:
+    def _find_receiver(self, path: str, body: bytes) -> Caller:
         if self._is_open():
             return LOCAL
         token, match = _token_in(body), _CALLBACK.fullmatch(path)
@@ -202,7 +202,7 @@ def caller_of(key: ApiKey) -> Caller:
         owner=Owner(tenant=key.acts_for, user=key.user),
         name=key.user,
         source=SOURCE,
-        scopes=granted(key.scopes),
+        scopes=expand_scopes(key.scopes),
         is_root=key.tenant == EVERY_TENANT,
         key_id=key.key_id,
         expires=key.expires,
@@ -211,7 +211,7 @@ def caller_of(key: ApiKey) -> Caller:
 
 
 def unauthenticated(message: str, *, is_given: bool = False) -> HttpError:
-    """The answer to a request without a good key; it repeats nothing of the request."""
+    """The answer to a request without a valid key; it repeats nothing of the request."""
     challenge = f'{_REALM}, error="invalid_token"' if is_given else _REALM
     return HttpError(401, Unauthenticated.code, message, headers={"WWW-Authenticate": challenge})
 
