@@ -248,7 +248,7 @@ def test_no_answer_shows_a_secret():
             "body": {"password": BODY},
         }
     )
-    shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
+    shown = [repr(loaded), repr(loaded.settings), str(loaded.to_document()), repr(target)]
     shown.append(
         repr(HttpTargetSettings(egress=EgressPolicy(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING)))
     )

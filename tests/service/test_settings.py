@@ -219,7 +219,7 @@ def test_every_problem_is_reported_at_once(tmp_path):
 )
 def test_passwords_are_never_shown(url):
     loaded = load({"store": url}, {})
-    shown = loaded.shown()["store"]["value"]
+    shown = loaded.to_document()["store"]["value"]
     assert MARK not in shown
     assert "db.example.com/noonmark" in shown
     assert loaded.settings.store == url
@@ -290,6 +290,6 @@ def test_a_signing_key_is_never_shown_not_even_when_it_is_refused():
     chosen = "sesame, open sesame"
     loaded = load({}, {"NOONMARK_SIGNING_KEY": chosen})
     assert loaded.settings.signing_key == chosen
-    assert loaded.shown()["signing_key"]["value"] == "***"
+    assert loaded.to_document()["signing_key"]["value"] == "***"
     refused = "signing_key: must be 16 to 500 printable ASCII characters (from the variable NOONMARK_SIGNING_KEY)"
     assert problems(environment={"NOONMARK_SIGNING_KEY": "sesame"}) == [refused]

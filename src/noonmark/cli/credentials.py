@@ -31,23 +31,23 @@ def find_key(connection: Connection, server: str) -> str | None:
     if connection.key is not None and connection.key_file is not None:
         raise InvalidRequest("conflicts with --key: give one of them", field="--key-file")
     if connection.key is not None:
-        return _checked(connection.key, "--key")
+        return _check_key(connection.key, "--key")
     if connection.key_file is not None:
         return read_key(connection.key_file)
     if given := os.environ.get(KEY_VARIABLE, "").strip():
-        return _checked(given, KEY_VARIABLE)
+        return _check_key(given, KEY_VARIABLE)
     return _load().get(origin(server))
 
 
 def read_key(file: str | None) -> str:
     """Read a key from a file, or from standard input; on a terminal it is not shown."""
     if file is None and sys.stdin.isatty():
-        return _checked(getpass("Key: "), "standard input")
+        return _check_key(getpass("Key: "), "standard input")
     field = "standard input" if file is None else "--key-file"
-    return _checked(read_bytes(file, MAX_KEY + 1, field=field).decode("utf-8", errors="replace"), field)
+    return _check_key(read_bytes(file, MAX_KEY + 1, field=field).decode("utf-8", errors="replace"), field)
 
 
-def _checked(text: str, field: str) -> str:
+def _check_key(text: str, field: str) -> str:
     """A key without the blanks around it; the error does not repeat it."""
     key = text.strip()
     if not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:

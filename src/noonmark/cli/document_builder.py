@@ -345,10 +345,10 @@ def _misfire(options: PolicyOptions, before: object) -> dict[str, Any] | None:
     if named is None and limit is None and window is None:
         return None
     if limit is not None and (kind is None or kind in UNLIMITED_MISFIRES):
-        message = f"requires --misfire catch_up_all, catch_up_within or spread{_not(kind)}"
+        message = f"requires --misfire catch_up_all, catch_up_within or spread{_not_kind(kind)}"
         raise InvalidRequest(message, field="--catchup-limit")
     if window is not None and (kind is None or kind in WINDOWLESS_MISFIRES):
-        raise InvalidRequest(f"requires --misfire catch_up_within or spread{_not(kind)}", field="--catchup-window")
+        raise InvalidRequest(f"requires --misfire catch_up_within or spread{_not_kind(kind)}", field="--catchup-window")
     if kind != settings.get("type"):
         settings = {name: value for name, value in settings.items() if name == "grace_seconds"}
     if kind == "catch_up_within" and window is None and "window_seconds" not in settings:
@@ -359,7 +359,7 @@ def _misfire(options: PolicyOptions, before: object) -> dict[str, Any] | None:
     return settings | {"type": kind} | present(limit=limit, window_seconds=window)
 
 
-def _not(kind: str | None) -> str:
+def _not_kind(kind: str | None) -> str:
     return "" if kind is None else f", not {kind}"
 
 

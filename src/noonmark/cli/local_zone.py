@@ -38,14 +38,14 @@ _INSIDE = re.compile(r"zoneinfo(?:\.default)?/(?:posix/|right/)?(.+)$")
 def local_zone(environment: Mapping[str, str] = os.environ, *, link: Path = LINK, file: Path = FILE) -> str:
     """The zone of `TZ`, else of `/etc/localtime`, else of `/etc/timezone`, else UTC."""
     if variable := environment.get("TZ"):
-        return _known(variable.removeprefix(":")) or "UTC"
+        return _iana_name(variable.removeprefix(":")) or "UTC"
     return _from_link(link) or _from_file(file) or "UTC"
 
 
 def flag_zone() -> str:
     """The zone of cron expressions on the command line; warns if `TZ` names none that is known."""
     variable = os.environ.get("TZ")
-    if variable and _known(variable.removeprefix(":")) is None:
+    if variable and _iana_name(variable.removeprefix(":")) is None:
         print_warning(f"TZ is {shown(variable)}, not an IANA time zone: UTC is used instead; give --timezone")
     return local_zone()
 
@@ -67,19 +67,19 @@ def document_note(trigger: object) -> str | None:
 def _from_link(link: Path) -> str | None:
     try:
         # Not resolved further: in the database, a zone may be a link to another one.
-        return _known(str(link.readlink()))
+        return _iana_name(str(link.readlink()))
     except OSError:
         return None
 
 
 def _from_file(file: Path) -> str | None:
     try:
-        return _known(file.read_text("utf-8").strip())
+        return _iana_name(file.read_text("utf-8").strip())
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _known(name: str) -> str | None:
+def _iana_name(name: str) -> str | None:
     """The IANA name for a name or a path into the database."""
     if (inside := _INSIDE.search(name)) is not None:
         name = inside[1]

@@ -156,13 +156,13 @@ class FunctionCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words. The number of extra ones is an error; they are not repeated, since one may be a secret."""
-        words = args if ctx.resilient_parsing else list(self._checked(ctx, args))
+        words = args if ctx.resilient_parsing else list(self._expand_options(ctx, args))
         rest = super().parse_args(ctx, words)
         if rest and not ctx.resilient_parsing:
             raise ExtraArguments(rest, ctx)
         return rest
 
-    def _checked(self, ctx: click.Context, words: list[str]) -> Iterator[str]:
+    def _expand_options(self, ctx: click.Context, words: list[str]) -> Iterator[str]:
         """The words with one option for each value. A word that looks like an option is no value of another one."""
         options = {name: field for field in self.fields if not field.is_positional for name in field.names}
         remaining = list(words)

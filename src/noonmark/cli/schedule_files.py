@@ -48,18 +48,15 @@ class ScheduleFiles:
 
     def locate(self, index: int, problem: Problem) -> Problem:
         """A problem of a document with its file, line and path, and without secrets."""
-        return self._located(self._places[index], problem)
-
-    def refuse(self, problems: Sequence[tuple[int, Problem]]) -> InvalidSchedule:
-        """The error for problems of documents."""
-        return refusal([self.locate(index, problem) for index, problem in problems])
-
-    def _located(self, place: tuple[str, str, Mapping[str, int]], problem: Problem) -> Problem:
-        name, path, lines = place
+        name, path, lines = self._places[index]
         message = redact(problem.message)
         if Redactor(self.secrets).holds(message):
             message = "is not allowed; the value comes from a variable and is not shown"
         return Problem(_place(name, f"{path}.{problem.field}" if problem.field else path, lines), message, problem.code)
+
+    def refuse(self, problems: Sequence[tuple[int, Problem]]) -> InvalidSchedule:
+        """The error for problems of documents."""
+        return refusal([self.locate(index, problem) for index, problem in problems])
 
 
 def read_files(names: Sequence[str], environment: Mapping[str, str], *, managed_by: str | None = None) -> ScheduleFiles:

@@ -631,11 +631,11 @@ class Scheduler:
         """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
         from noonmark.embedded.answers import Explanation
         from noonmark.embedded.arguments import instant_or_text_argument
-        from noonmark.operations.explain import explained
+        from noonmark.operations.explain import explain_instant
 
         stored = self._find(job_id, deleted=True)
         instant = None if at is None else instant_or_text_argument("at", self._aware(at))
-        return Explanation.from_document(explained(self._store, stored, instant))
+        return Explanation.from_document(explain_instant(self._store, stored, instant))
 
     def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
         """The newest events, newest first, whether or not they fired anything; of all types, or of one."""
@@ -655,7 +655,7 @@ class Scheduler:
         from noonmark.embedded.answers import EventMatches
         from noonmark.embedded.declarations import OWNER
         from noonmark.embedded.jobs import Job
-        from noonmark.operations.events import matched
+        from noonmark.operations.events import find_matches
         from noonmark.operations.models.arguments import MatchRequest
 
         self._open()
@@ -664,7 +664,7 @@ class Scheduler:
         else:
             arguments = {"trigger": self._declarations.zoned(trigger_argument(wanted)).to_document()}
         request = MatchRequest.read({**arguments, "limit": limit})
-        return EventMatches.from_document(matched(self._store, OWNER.tenant, request))
+        return EventMatches.from_document(find_matches(self._store, OWNER.tenant, request))
 
     def occurrences(self, job_id: str | Job, limit: int | None = None) -> list[Occurrence]:
         """The occurrences of a schedule, past and planned, newest first; all of them, unless there is a limit."""

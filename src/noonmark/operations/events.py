@@ -96,10 +96,10 @@ def match_events(service: Service, caller: Caller, arguments: MatchRequest) -> d
     """Match the newest events, or a draft, against filters, a trigger or a schedule; each mismatch has its reason."""
     if arguments.schedule_id is not None:
         schedule_edits.find_for(caller, service.store, arguments.schedule_id)
-    return matched(service.store, caller.owner.tenant, arguments)
+    return find_matches(service.store, caller.owner.tenant, arguments)
 
 
-def matched(store: Store, tenant: str, arguments: MatchRequest) -> dict[str, Any]:
+def find_matches(store: Store, tenant: str, arguments: MatchRequest) -> dict[str, Any]:
     """Match the events of a tenant."""
     from noonmark.core.describe.words import mismatch  # noqa: PLC0415 - it loads what turns cron into words
 

@@ -54,10 +54,10 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
 def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
     """Explain what a schedule did, does or will do at an instant; without one, its last occurrence."""
     stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
-    return explained(service.store, stored, arguments.at, service.permissions)
+    return explain_instant(service.store, stored, arguments.at, service.permissions)
 
 
-def explained(
+def explain_instant(
     store: Store, stored: StoredSchedule, at: Micros | None, permissions: TargetPermissions | None = None
 ) -> dict[str, Any]:
     """Explain a schedule that was found."""

@@ -60,7 +60,7 @@ def create_key(service: Service, caller: Caller, arguments: NewKey) -> dict[str,
         expires=_expiry(arguments.expires_at_utc, arguments.expires_in_seconds, now),
     )
     for _ in range(MAX_TRIES):
-        key, secret = _drawn(terms)
+        key, secret = _draw_secret(terms)
         note = caller.audit(f"key {key.key_id}")(None, None, now=now)
         if service.store.keep_api_key(key, most=MAX_KEYS, note=note):
             return {"key": secret, **key_document(key, now=now)}
@@ -87,7 +87,7 @@ def _expiry(at: Micros | None, seconds: float | None, now: Micros) -> Micros | N
     return at if seconds is None else now + int(seconds * SECOND)
 
 
-def _drawn(terms: ApiKey) -> tuple[ApiKey, str]:
+def _draw_secret(terms: ApiKey) -> tuple[ApiKey, str]:
     """A new key on the same terms, and the key itself."""
     key_id, secret = write_key(token_bytes(DRAWN_BYTES))
     return replace(terms, key_id=key_id, digest=digest_of(secret)), secret
@@ -132,7 +132,7 @@ def rotate_key(service: Service, caller: Caller, arguments: KeyRotation) -> dict
     for _ in range(MAX_TRIES):
         if key.revoked is not None:
             raise Conflict(f"the key is revoked since {to_text(key.revoked)}; create another one", field="key_id")
-        successor, secret = _drawn(terms)
+        successor, secret = _draw_secret(terms)
         note = caller.audit(f"{_reason(key, arguments.reason)}, replaced by {successor.key_id}")(None, None, now=now)
         if service.store.revoke_api_key(key.key_id, at=ends, successor=successor, note=note) is not None:
             _forget(service, key)

@@ -64,7 +64,7 @@ def url_of(service: Service, schedule: Schedule) -> str | None:
 
 def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
     """Count a ping for the occurrence that expects it; NotFound if the token is unknown."""
-    schedule = _pinged(service, token)
+    schedule = _find_by_token(service, token)
     answer = _receive(service, schedule, ping)
     if schedule.declaration.expected_rate is not None and answer["verdict"] not in UNCOUNTED:
         _count_for_rate(service, schedule, ping)
@@ -97,7 +97,7 @@ def _receive(service: Service, schedule: Schedule, ping: Ping) -> dict[str, Any]
                 service.wake(None)
                 return _answer(schedule, Verdict.COUNTED, occurrence)
             continue  # it has just ended, or its node has just taken it over
-        answer = _keep(service, schedule, occurrence, ping, now=now)
+        answer = _store_early(service, schedule, occurrence, ping, now=now)
         seen = service.store.occurrence(occurrence.id)
         # A reader that opens it from now on finds the event; one that opened it before may not.
         if seen is None or not is_delivering(seen) or _count(service, schedule, seen, ping, now=now):
@@ -120,7 +120,9 @@ def _count(service: Service, schedule: Schedule, occurrence: Occurrence, ping: P
     return is_written
 
 
-def _keep(service: Service, schedule: Schedule, occurrence: Occurrence, ping: Ping, *, now: Micros) -> dict[str, Any]:
+def _store_early(
+    service: Service, schedule: Schedule, occurrence: Occurrence, ping: Ping, *, now: Micros
+) -> dict[str, Any]:
     """Store a ping for an occurrence that no node has opened yet."""
     key = early_ping_id(occurrence.id, is_start=ping.signal is Signal.START)
     event = of_ping(SystemEvent.PING_EARLY, schedule, key, ping_fields(ping, occurrence, now=now))
@@ -148,7 +150,7 @@ def _answer(schedule: Schedule, verdict: Verdict, occurrence: Occurrence | None)
     }
 
 
-def _pinged(service: Service, token: str) -> Schedule:
+def _find_by_token(service: Service, token: str) -> Schedule:
     """The schedule that a token was made for; the error does not repeat the token."""
     stored = service.store.find_uid(pinged_uid(token))
     schedule = None if stored is None else stored.schedule

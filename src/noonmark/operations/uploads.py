@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.uploads import Upload
     from noonmark.operations.models.arguments import PageQuery
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.uploads import Receiving, Uploads
+    from noonmark.ports.uploads import IncomingUpload, Uploads
 
 logger = logging.getLogger("noonmark.operations")
 MAX_KEY = 200
@@ -76,26 +76,26 @@ class Intake:
             reader.read("idempotency_key", text_of(1, MAX_KEY))
             reader.done()
             new_id = id_of_key(self._tenant, key)
-        self._receiving: Receiving = uploads.receive(self._tenant, new_id, expected=expected)
-        self.write, self.drop = self._receiving.write, self._receiving.drop
+        self._incoming: IncomingUpload = uploads.receive(self._tenant, new_id, expected=expected)
+        self.write, self.drop = self._incoming.write, self._incoming.drop
 
     def finish(self, fields: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
         """Store the file under the given `filename` and `path`, announce it, and return its document."""
-        filename, path = names(fields)
+        filename, path = read_names(fields)
         announce_pending(self._service, self._tenant)
         now = self._service.store.clock()
         kind = media_type(content_type)
         named = {"filename": filename, "path": path, "content_type": kind}
         event = Event(event_type=EVENT_TYPE, emitted=now, source=SOURCE, payload=named)
         behind = cause_of_event(self._service, self._caller, event)
-        upload = self._receiving.keep(filename=filename, path=path, content_type=kind, now=now)
+        upload = self._incoming.keep(filename=filename, path=path, content_type=kind, now=now)
         announce(self._service, self._tenant, upload, behind)
         if upload.created == now:  # else it was stored and recorded before
             record_audit_entry(self._service, self._caller, f"upload {upload.upload_id}")
         return upload.to_document()
 
 
-def names(fields: Mapping[str, Any]) -> tuple[str, str]:
+def read_names(fields: Mapping[str, Any]) -> tuple[str, str]:
     """Read the name and the path of a file; InvalidRequest lists what is wrong."""
     reader = ArgumentReader(fields)
     if fields.get("filename") == "":
@@ -134,7 +134,7 @@ def recover(service: Service) -> None:
             announce(service, tenant, upload)
 
 
-def content(service: Service, caller: Caller, upload_id: object) -> tuple[Upload, BinaryIO]:
+def open_content(service: Service, caller: Caller, upload_id: object) -> tuple[Upload, BinaryIO]:
     """Get an upload, and its file open for reading."""
     checked = _checked_id(OneUpload.read({"upload_id": upload_id}).upload_id)
     uploads = uploads_of(service)

@@ -15,7 +15,7 @@ Place: TypeAlias = tuple[int, str]
 """The position of an upload in a tenant's list: its time and its id."""
 
 
-class Receiving(Protocol):
+class IncomingUpload(Protocol):
     """An upload in progress. Always call `drop` in the end, whether or not it was stored.
 
     An upload that is neither stored nor dropped is deleted at the next start of a server.
@@ -44,7 +44,7 @@ class Uploads(Protocol):
     def usage(self, tenant: str) -> list[tuple[Quota, int]]:
         """The limits of a tenant's uploads, and how much of each is used."""
 
-    def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Receiving:
+    def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> IncomingUpload:
         """Begin an upload with an expected size; Conflict while another upload with that id is in progress."""
 
     def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:

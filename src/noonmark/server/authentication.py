@@ -141,7 +141,7 @@ class Authenticator:
         if self._tokens is None or credential.count(".") != 2:
             _refuse()
         try:
-            return self._limited(self._tokens.caller(credential, now=self._keys.now()))
+            return self._limit_visibility(self._tokens.caller(credential, now=self._keys.now()))
         except Unauthenticated as error:
             raise unauthenticated(error.message, is_given=True) from None
 
@@ -155,9 +155,9 @@ class Authenticator:
         if (status := key.status(now)) is not KeyStatus.ACTIVE:
             raise unauthenticated(f"the key is {status}", is_given=True)
         self._keys.use(key.key_id, now)
-        return self._limited(caller_of(key))
+        return self._limit_visibility(caller_of(key))
 
-    def _limited(self, caller: Caller) -> Caller:
+    def _limit_visibility(self, caller: Caller) -> Caller:
         """The caller as far as the setting for visibility lets it see."""
         if self._sees_own_only and not caller.is_admin and not caller.is_root:
             return replace(caller, sees_own_only=True)

@@ -676,10 +676,10 @@ class LoadedSettings:
     file: str | None
     """The file that was read, if any."""
 
-    def shown(self) -> dict[str, dict[str, Any]]:
+    def to_document(self) -> dict[str, dict[str, Any]]:
         """Each value with its source; secrets are masked."""
         return {
-            name: {"value": _shown(name, getattr(self.settings, name)), "source": self.sources[name]}
+            name: {"value": _display_value(name, getattr(self.settings, name)), "source": self.sources[name]}
             for name in SETTINGS
         }
 
@@ -766,7 +766,7 @@ def _origin(source: str) -> str:
     return f"{article[kind]} {name}" if kind in article else kind
 
 
-def _shown(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
+def _display_value(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
     if is_secret_name(name) and value:
         return MASK
     if isinstance(value, str):

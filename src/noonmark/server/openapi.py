@@ -10,14 +10,14 @@ from noonmark.core.api_key import Scope
 from noonmark.core.uploads import MAX_PATH
 from noonmark.operations.models import answers
 from noonmark.operations.models.arguments import MAX_KEY, OneRun
-from noonmark.operations.models.fields import Kind as FieldKind
+from noonmark.operations.models.fields import Kind
 from noonmark.operations.models.schemas import SchemaRegistry
 from noonmark.operations.table import OPERATIONS, Body
 from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
 from noonmark.server import jsonrpc, pings, uploads
 from noonmark.server.dialects import cron_service, models, tasks
 from noonmark.server.problems import PROBLEM
-from noonmark.server.requests import Kind
+from noonmark.server.requests import ParameterType
 from noonmark.server.routes import OUTPUT, ROUTES
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class DocumentedRoute:
     is_body_required: bool = False
     examples: Mapping[str, Any] = field(default_factory=dict)
     """Bodies by what they show."""
-    query: Mapping[str, Kind] = field(default_factory=dict)
+    query: Mapping[str, ParameterType] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     """Parameters that must be there."""
     longest_key: int = 0
@@ -197,11 +197,11 @@ _DIALECTS: dict[str, type] = {
 
 def documented_routes() -> list[DocumentedRoute]:
     """Every route that is served, but those of the description itself."""
-    ours = [_documented(route) for route in ROUTES]
-    return [*ours, *_UPLOADING, *_PINGING, *_WATCHING, *_LAUNCHING, *_tasks()]
+    ours = [_document_route(route) for route in ROUTES]
+    return [*ours, *_UPLOAD_ROUTES, *_PING_ROUTES, *_HEALTH_ROUTES, *_RPC_ROUTES, *_task_routes()]
 
 
-def _documented(route: Route) -> DocumentedRoute:
+def _document_route(route: Route) -> DocumentedRoute:
     operation, has_body = OPERATIONS[route.operation], route.body is not Body.NONE
     is_other = f"{route.method} {route.path}" == operation.other_route
     bodies = (operation.arguments, *([_DIALECTS[route.operation]] if route.operation in _DIALECTS else []))
@@ -229,12 +229,12 @@ def _documented(route: Route) -> DocumentedRoute:
 def _schema_of(arguments: type[Arguments] | None, name: str) -> Mapping[str, Any]:
     """The schema of an argument; empty if there is none, or it is not a plain value."""
     field = None if arguments is None else arguments.fields().get(name)
-    schema = field.kind.schema if field is not None and isinstance(field.kind, FieldKind) else {}
+    schema = field.kind.schema if field is not None and isinstance(field.kind, Kind) else {}
     return schema if "type" in schema else {}
 
 
 _FILE = {"type": "string", "contentMediaType": "application/octet-stream"}
-_UPLOADING = [
+_UPLOAD_ROUTES = [
     DocumentedRoute(
         method="POST",
         path=uploads.ALL,
@@ -267,7 +267,7 @@ _UPLOADING = [
     ),
 ]
 _OUTPUT = {"text/plain": {"type": "string"}}
-_PINGING = [
+_PING_ROUTES = [
     DocumentedRoute(
         method=method,
         path=path,
@@ -284,7 +284,7 @@ _PINGING = [
     )
     for method in pings.METHODS
 ]
-_WATCHING = [
+_HEALTH_ROUTES = [
     DocumentedRoute(
         method="GET",
         path=OUTPUT,
@@ -331,7 +331,7 @@ _WATCHING = [
         is_global=True,
     ),
 ]
-_LAUNCHING = [
+_RPC_ROUTES = [
     DocumentedRoute(
         method="POST",
         path=cron_service.LAUNCH,
@@ -356,8 +356,8 @@ _LAUNCHING = [
 ]
 
 
-def _tasks() -> list[DocumentedRoute]:
-    def one(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:  # noqa: ANN401 - of the description
+def _task_routes() -> list[DocumentedRoute]:
+    def route(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:  # noqa: ANN401 - of the description
         scope = Scope.READ if method == "GET" else Scope.WRITE
         return DocumentedRoute(
             method=method,
@@ -373,7 +373,7 @@ def _tasks() -> list[DocumentedRoute]:
     base, where = tasks.BASE, tasks.ONE
     why = {"bodies": (models.TaskAction,), "examples": {"with a reason": {"reason": "holidays"}}}
     return [
-        one(
+        route(
             "POST",
             base,
             "create",
@@ -385,9 +385,9 @@ def _tasks() -> list[DocumentedRoute]:
             examples={"a question every working day": TASK},
             longest_key=MAX_KEY,
         ),
-        one("GET", base, "list", "List task schedules, newest first.", models.TaskSchedulePage, query=tasks.LIST),
-        one("GET", where, "get", "Get a task schedule.", models.TaskSchedule),
-        one(
+        route("GET", base, "list", "List task schedules, newest first.", models.TaskSchedulePage, query=tasks.LIST),
+        route("GET", where, "get", "Get a task schedule.", models.TaskSchedule),
+        route(
             "PUT",
             where,
             "update",
@@ -397,10 +397,10 @@ def _tasks() -> list[DocumentedRoute]:
             is_body_required=True,
             examples={"another budget": {"max_budget_per_run_usd": 1}},
         ),
-        one("POST", f"{where}/pause", "pause", "Pause a task schedule.", models.TaskResult, **why),
-        one("POST", f"{where}/resume", "resume", "Resume a task schedule.", models.TaskResult, **why),
-        one("DELETE", where, "delete", "Delete a task schedule.", models.TaskResult, **why),
-        one(
+        route("POST", f"{where}/pause", "pause", "Pause a task schedule.", models.TaskResult, **why),
+        route("POST", f"{where}/resume", "resume", "Resume a task schedule.", models.TaskResult, **why),
+        route("DELETE", where, "delete", "Delete a task schedule.", models.TaskResult, **why),
+        route(
             "GET",
             f"{where}/runs",
             "runs",
@@ -413,14 +413,14 @@ def _tasks() -> list[DocumentedRoute]:
 
 SCHEME = "key"
 ID = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
-SCHEMAS: dict[Kind, dict[str, Any]] = {
-    Kind.TEXT: {"type": "string", "minLength": 1},
-    Kind.INTEGER: {"type": "integer"},
-    Kind.BOOLEAN: {"type": "boolean"},
-    Kind.INSTANT: {"type": "string", "format": "date-time"},
-    Kind.SEVERAL: {"type": "array", "items": {"type": "string", "minLength": 1}},
+SCHEMAS: dict[ParameterType, dict[str, Any]] = {
+    ParameterType.TEXT: {"type": "string", "minLength": 1},
+    ParameterType.INTEGER: {"type": "integer"},
+    ParameterType.BOOLEAN: {"type": "boolean"},
+    ParameterType.INSTANT: {"type": "string", "format": "date-time"},
+    ParameterType.SEVERAL: {"type": "array", "items": {"type": "string", "minLength": 1}},
 }
-REFUSALS = {
+ERROR_STATUSES = {
     400: "The body, a parameter or a header is invalid.",
     401: "There is no key, or none that is good.",
     403: "The key does not allow it, the Host is not allowed, or the request comes from a page of another site.",
@@ -455,8 +455,8 @@ def document(version: str) -> dict[str, Any]:
         "components": {
             "schemas": dict(sorted(registry.schemas.items())),
             "responses": {
-                f"Refused{status}": {"description": words, "content": {PROBLEM: {"schema": problem}}}
-                for status, words in REFUSALS.items()
+                f"Refused{status}": {"description": description, "content": {PROBLEM: {"schema": problem}}}
+                for status, description in ERROR_STATUSES.items()
             },
             "securitySchemes": {
                 SCHEME: {
@@ -474,7 +474,7 @@ def _operation(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, An
     responses: dict[str, Any] = {str(route.status): answer}
     if route.path == "/rpc":
         responses["204"] = {"description": "The body had only notifications."}
-    for status in REFUSALS:
+    for status in ERROR_STATUSES:
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Refused{status}"})
     if route.path == "/health/ready":
         responses["503"] = answer
@@ -507,8 +507,8 @@ def _answer(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
     }
 
 
-def _header(words: str) -> dict[str, Any]:
-    return {"description": words, "required": True, "schema": {"type": "string"}}
+def _header(description: str) -> dict[str, Any]:
+    return {"description": description, "required": True, "schema": {"type": "string"}}
 
 
 def _body(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
@@ -536,7 +536,7 @@ def _parameters(route: DocumentedRoute) -> list[dict[str, Any]]:
     ]
     for name, kind in route.query.items():
         schema = dict(SCHEMAS[kind])
-        if kind is not Kind.SEVERAL:
+        if kind is not ParameterType.SEVERAL:
             schema |= _schema_of(route.arguments, name)
         parameters.append({"name": name, "in": "query", "required": name in route.required, "schema": schema})
     if route.longest_key:

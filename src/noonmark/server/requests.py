@@ -58,7 +58,7 @@ class HttpSettings:
     """Time limit for receiving a body."""
 
 
-class Kind(StrEnum):
+class ParameterType(StrEnum):
     """The type of a query parameter."""
 
     TEXT = "text"
@@ -86,7 +86,7 @@ class ApiRequest:
         """Run an operation and return its answer."""
         return perform(self.service, self.caller, operation, arguments)
 
-    def query(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    def query(self, kinds: Mapping[str, ParameterType]) -> dict[str, Any]:
         """The query parameters, each of its type; unknown ones are rejected."""
         return read_query(self.query_string, kinds)
 
@@ -218,7 +218,7 @@ def _too_large(settings: HttpSettings) -> HttpError:
     )
 
 
-def read_query(query_string: bytes, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def read_query(query_string: bytes, kinds: Mapping[str, ParameterType]) -> dict[str, Any]:
     """Parse query parameters by type; unknown, invalid and repeated ones are rejected, all in one error."""
     try:
         pairs = parse_qsl(
@@ -239,7 +239,7 @@ def read_query(query_string: bytes, kinds: Mapping[str, Kind]) -> dict[str, Any]
     return parameters
 
 
-def _add_parameter(parameters: dict[str, Any], kinds: Mapping[str, Kind], name: str, text: str) -> str | None:
+def _add_parameter(parameters: dict[str, Any], kinds: Mapping[str, ParameterType], name: str, text: str) -> str | None:
     """Add one parameter; returns the message if it is invalid."""
     kind = kinds.get(name)
     if kind is None:
@@ -247,7 +247,7 @@ def _add_parameter(parameters: dict[str, Any], kinds: Mapping[str, Kind], name: 
         return f"unknown parameter; {allowed}"
     if (problem := text_problem(text)) is not None:
         return problem
-    if kind is Kind.SEVERAL:
+    if kind is ParameterType.SEVERAL:
         parameters.setdefault(name, []).append(text)
         return None
     if name in parameters:
@@ -259,16 +259,16 @@ def _add_parameter(parameters: dict[str, Any], kinds: Mapping[str, Kind], name: 
     return None
 
 
-def _parse_value(kind: Kind, text: str) -> object:
-    if kind is Kind.INTEGER:
+def _parse_value(kind: ParameterType, text: str) -> object:
+    if kind is ParameterType.INTEGER:
         if _INTEGER.fullmatch(text):
             return int(text)
         raise ValueError(f"must be a whole number, not {shown(text)}")
-    if kind is Kind.BOOLEAN:
+    if kind is ParameterType.BOOLEAN:
         if text in ("true", "false"):
             return text == "true"
         raise ValueError(f"must be true or false, not {shown(text)}")
-    if kind is Kind.INSTANT:
+    if kind is ParameterType.INSTANT:
         # URL decoding turns an unescaped plus sign into a blank.
         return _LOST_PLUS.sub(r"+\1", text)
     return text

@@ -13,7 +13,7 @@ from noonmark.operations.models import fields
 from noonmark.operations.models.answers import Schedule
 from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body, check_access
 from noonmark.server.problems import HttpError
-from noonmark.server.requests import ApiResponse, Kind, read_if_match
+from noonmark.server.requests import ApiResponse, ParameterType, read_if_match
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Route:
     method: str
     path: str
     status: int = 200
-    query: Mapping[str, Kind] = field(default_factory=dict)
+    query: Mapping[str, ParameterType] = field(default_factory=dict)
     body: Body = Body.NONE
     key: str | None = None
     """The argument that an Idempotency-Key header gives."""
@@ -62,24 +62,26 @@ def _route(operation: Operation, route: str) -> Route:
     )
 
 
-def _query(operation: Operation, path: str) -> dict[str, Kind]:
+def _query(operation: Operation, path: str) -> dict[str, ParameterType]:
     """The arguments that a query can give: all but those in the path, and objects."""
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ParameterType] = {}
     for name, argument in operation.arguments.fields().items():
         schema = argument.kind.schema if isinstance(argument.kind, fields.Kind) else {"type": "object"}
         if f"{{{name}}}" not in path and schema.get("type") != "object":
             kinds[name] = _kind(name, schema)
     if "owner" in kinds:
-        kinds["user_id"] = Kind.TEXT
+        kinds["user_id"] = ParameterType.TEXT
     return kinds
 
 
-def _kind(name: str, schema: Mapping[str, Any]) -> Kind:
+def _kind(name: str, schema: Mapping[str, Any]) -> ParameterType:
     if name == "label":
-        return Kind.SEVERAL
+        return ParameterType.SEVERAL
     if schema.get("format") == "date-time":
-        return Kind.INSTANT
-    return {"integer": Kind.INTEGER, "boolean": Kind.BOOLEAN}.get(schema.get("type", ""), Kind.TEXT)
+        return ParameterType.INSTANT
+    return {"integer": ParameterType.INTEGER, "boolean": ParameterType.BOOLEAN}.get(
+        schema.get("type", ""), ParameterType.TEXT
+    )
 
 
 OUTPUT = "/runs/{run_id}/output"

@@ -23,7 +23,14 @@ from noonmark.core.errors import InvalidRequest, NoonmarkError, PayloadTooLarge
 from noonmark.core.json_values import key_path
 from noonmark.operations import uploads
 from noonmark.server.problems import problem_response
-from noonmark.server.requests import DRAIN_SECONDS, MAX_DRAINED, Kind, body_timeout, check_encoding, declared_length
+from noonmark.server.requests import (
+    DRAIN_SECONDS,
+    MAX_DRAINED,
+    ParameterType,
+    body_timeout,
+    check_encoding,
+    declared_length,
+)
 from noonmark.server.strict_json import write_json
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from noonmark.server.requests import ApiRequest, HttpSettings
 
 ALL, ONE = "/uploads", "/uploads/{upload_id}"
-PARAMETERS = {"filename": Kind.TEXT, "path": Kind.TEXT}
+PARAMETERS = {"filename": ParameterType.TEXT, "path": ParameterType.TEXT}
 CHUNK = 262_144
 MIN_BYTES_PER_SECOND = 32_768
 """A body that arrives more slowly than this, beyond the time limit of any body, is aborted."""
@@ -132,7 +139,7 @@ class _Transfers:
         """Send a file back, with headers that keep a browser from showing it as a page of this server."""
         api_request.query({})
         upload, file = await self._run(
-            uploads.content, api_request.service, api_request.caller, api_request.path["upload_id"]
+            uploads.open_content, api_request.service, api_request.caller, api_request.path["upload_id"]
         )
         ascii_name = upload.filename.encode("ascii", "replace").decode().replace("?", "_")
         names = f"filename=\"{ascii_name}\"; filename*=UTF-8''{quote(upload.filename, safe='')}"
@@ -216,7 +223,7 @@ class _PlainBody:
     """A body that is the file itself; the parameters name it."""
 
     def __init__(self, fields: dict[str, Any], content_type: str | None) -> None:
-        uploads.names(fields)
+        uploads.read_names(fields)
         self.fields, self.content_type = fields, content_type
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -309,7 +316,7 @@ class Form:
             if b"filename" not in options:
                 raise InvalidRequest("is required: send a file, as in curl -F file=@report.csv", field="filename")
             self.fields["filename"] = _text(options[b"filename"], "filename")
-            uploads.names(self.fields)  # reject a bad name before the content arrives
+            uploads.read_names(self.fields)  # reject a bad name before the content arrives
             self.content_type = self._headers.get(b"content-type", b"").decode("latin-1")
         elif self._name in self.fields:
             raise InvalidRequest("is given twice", field=self._name)

@@ -269,7 +269,7 @@ def _read_stored(remote: Remote, desired: Iterable[Desired], owners: Iterable[st
         if schedule_id in stored or schedule_id in absent:
             continue
         try:
-            schedule = _stored(remote.call("schedule/get", {"schedule_id": schedule_id}))
+            schedule = _to_stored(remote.call("schedule/get", {"schedule_id": schedule_id}))
         except NotFound:
             absent.add(schedule_id)
             continue
@@ -284,7 +284,7 @@ def _list(remote: Remote, arguments: dict[str, Any]) -> list[Stored]:
     page = {**arguments, "limit": MAX_PAGE}
     while True:
         answer = remote.call("schedule/list", page)
-        schedules += [_stored(document) for document in answer["schedules"]]
+        schedules += [_to_stored(document) for document in answer["schedules"]]
         if answer["next_cursor"] is None:
             return schedules
         page["cursor"] = answer["next_cursor"]
@@ -297,7 +297,7 @@ def _id(desired: Desired) -> tuple[str, ...]:
         return ()
 
 
-def _stored(document: dict[str, Any]) -> Stored:
+def _to_stored(document: dict[str, Any]) -> Stored:
     from noonmark.operations.models.arguments import ScheduleFields  # noqa: PLC0415 - other commands need no models
 
     fields = ("schedule_id", *ScheduleFields.fields())
@@ -327,13 +327,13 @@ def _read_secrets(remote: Remote) -> dict[str, Secret]:
 
 
 def _show_plan(connection: Connection, changes: Changes, files: ScheduleFiles, checks: Checks) -> None:
-    from noonmark.cli.render.changes import changes_document, counted, show_changes  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.changes import changes_document, count_changes, show_changes  # noqa: PLC0415 - not for --json
 
     redactor = Redactor(files.secrets)
     if connection.as_json:
         print_json(changes_document(changes, redactor, checks.warnings, applied=False))
         return
-    counts = counted(changes)
+    counts = count_changes(changes)
     if not changes.steps:
         print_line(f"No changes: {counts['unchanged']} unchanged.")
         return

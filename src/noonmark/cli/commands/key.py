@@ -68,7 +68,7 @@ def revoke_key(key_id: KeyId, /, *, reason: Reason = None, connection: Connectio
     """Revoke an API key; every node refuses it within seconds."""
     with connect(connection) as remote:
         answer = remote.call("key/revoke", present(key_id=_id(key_id), reason=reason))
-    print_answer(answer, f"Revoked key {answer['key_id']} of {_whose(answer)}.", as_json=connection.as_json)
+    print_answer(answer, f"Revoked key {answer['key_id']} of {_owner(answer)}.", as_json=connection.as_json)
 
 
 def rotate_key(
@@ -152,7 +152,7 @@ def _id(given: str) -> str:
     return given
 
 
-def _whose(key: dict[str, str]) -> str:
+def _owner(key: dict[str, str]) -> str:
     return f"{key['user']} of tenant {key['tenant']}"
 
 
@@ -162,5 +162,5 @@ def _print_new(answer: dict[str, str], connection: Connection) -> None:
         return
     scopes = ", ".join(answer["scopes"])
     until = "" if not answer["expires_at_utc"] else f", until {answer['expires_at_utc']}"
-    print_line(f"Created key {answer['key_id']} for {_whose(answer)}: {scopes}{until}. It is not shown again:")
+    print_line(f"Created key {answer['key_id']} for {_owner(answer)}: {scopes}{until}. It is not shown again:")
     print_line(answer["key"])

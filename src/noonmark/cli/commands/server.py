@@ -122,14 +122,14 @@ class ServerOptions:
     def load(self) -> LoadedSettings:
         """The effective settings."""
         given = {
-            field.name: _joined(getattr(self, field.name), ";" if field.name.startswith("tenant_") else ",")
+            field.name: _join(getattr(self, field.name), ";" if field.name.startswith("tenant_") else ",")
             for field in fields(self)
             if field.name != "config"
         }
         return load(given, os.environ, self.config)
 
 
-def _joined(given: object, separator: str) -> object:
+def _join(given: object, separator: str) -> object:
     """A repeated option means the same as one with separators."""
     return separator.join(given) if isinstance(given, list) else given
 
@@ -176,12 +176,15 @@ def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False)
     """Show the effective settings and their sources; secrets are masked."""
     loaded = options.load()
     if as_json:
-        print_json({"settings": loaded.shown(), "file": loaded.file})
+        print_json({"settings": loaded.to_document(), "file": loaded.file})
         return 0
     from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - not for --json
 
     show_settings(
-        {name: (_value(setting["value"]), printable(setting["source"])) for name, setting in loaded.shown().items()}
+        {
+            name: (_value(setting["value"]), printable(setting["source"]))
+            for name, setting in loaded.to_document().items()
+        }
     )
     return 0
 

@@ -33,7 +33,7 @@ def show_changes(changes: Changes, redactor: Redactor) -> None:
                 console.print(Text(printable(f"    {_line(step, each, redactor)}")))
 
 
-def counted(changes: Changes) -> dict[str, int]:
+def count_changes(changes: Changes) -> dict[str, int]:
     """How many schedules each action concerns."""
     return {str(action): sum(step.action is action for step in changes.steps) for action in Action} | {
         "unchanged": changes.unchanged
@@ -53,8 +53,8 @@ def changes_document(
                 "fields": [
                     {
                         "field": each.field,
-                        "before": masked(each.before, each.field, redactor),
-                        "after": masked(each.after, each.field, redactor),
+                        "before": mask(each.before, each.field, redactor),
+                        "after": mask(each.after, each.field, redactor),
                     }
                     for each in step.fields
                 ],
@@ -62,17 +62,17 @@ def changes_document(
             }
             for step in changes.steps
         ],
-        "counts": counted(changes),
+        "counts": count_changes(changes),
         "applied": applied,
     }
 
 
-def masked(value: Any, path: str, redactor: Redactor) -> Any:  # noqa: ANN401 - JSON
+def mask(value: Any, path: str, redactor: Redactor) -> Any:  # noqa: ANN401 - JSON
     """A value without secrets: those of variables, those under secret names, passwords in URLs."""
     if isinstance(value, dict):
-        return {name: masked(each, f"{path}.{name}", redactor) for name, each in value.items()}
+        return {name: mask(each, f"{path}.{name}", redactor) for name, each in value.items()}
     if isinstance(value, list):
-        return [masked(each, path, redactor) for each in value]
+        return [mask(each, path, redactor) for each in value]
     parts = path.split(".")
     # A field of the document itself, such as concurrency_key, is none.
     if value is not None and len(parts) > 1 and is_secret_name(parts[-1]) and NAMES_ONLY not in parts:
@@ -81,7 +81,7 @@ def masked(value: Any, path: str, redactor: Redactor) -> Any:  # noqa: ANN401 - 
 
 
 def _line(step: Change, change: FieldChange, redactor: Redactor) -> str:
-    before, after = (_shown(value, change.field, redactor) for value in (change.before, change.after))
+    before, after = (_format_value(value, change.field, redactor) for value in (change.before, change.after))
     if step.action is Action.CREATE:
         return f"{change.field}: {after}"
     if before == after:  # both masked
@@ -89,7 +89,7 @@ def _line(step: Change, change: FieldChange, redactor: Redactor) -> str:
     return f"{change.field}: {before} -> {after}"
 
 
-def _shown(value: object, path: str, redactor: Redactor) -> str:
+def _format_value(value: object, path: str, redactor: Redactor) -> str:
     if value is None:
         return "none"
-    return shorten(json.dumps(masked(value, path, redactor), ensure_ascii=False), MAX_VALUE)
+    return shorten(json.dumps(mask(value, path, redactor), ensure_ascii=False), MAX_VALUE)

@@ -69,11 +69,11 @@ class Table:
             folded = [fold(cell.plain, columns) for cell, columns in zip(row, widths, strict=True)]
             for number in range(max(map(len, folded))):
                 yield [
-                    self._padded(parts[number] if number < len(parts) else "", cell.style, place, widths)
+                    self._pad(parts[number] if number < len(parts) else "", cell.style, place, widths)
                     for place, (cell, parts) in enumerate(zip(row, folded, strict=True))
                 ]
 
-    def _padded(self, part: str, style: str, place: int, widths: list[int]) -> Text:
+    def _pad(self, part: str, style: str, place: int, widths: list[int]) -> Text:
         blanks = " " * (widths[place] - text_width(part))
         gap = "" if place == len(widths) - 1 else " " * self.gap
         return Text(f"{blanks}{part}{gap}" if place == self.right else f"{part}{blanks}{gap}", style)
@@ -115,7 +115,7 @@ class Console:
     def print_line(self, line: Sequence[Text]) -> None:
         """Print one line as it is."""
         if self._has_styles:
-            sys.stdout.write("".join(map(_styled, line)) + "\n")
+            sys.stdout.write("".join(map(_style, line)) + "\n")
         else:
             sys.stdout.write("".join(text.plain for text in line).rstrip() + "\n")
 
@@ -129,7 +129,7 @@ def open_console(width: int | None = None) -> Iterator[Console]:
     yield Console(width=columns if is_terminal else width or columns, has_styles=has_styles)
 
 
-def _styled(text: Text) -> str:
+def _style(text: Text) -> str:
     codes = ";".join(CODES[word] for word in text.style.split())
     return f"\x1b[{codes}m{text.plain}\x1b[0m" if codes else text.plain
 

@@ -155,34 +155,34 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> l
         return [[Text("  none", "dim")]]
     cells = [[_short(cell, most) for cell in row[:-1]] + [one_line(row[-1])] for row in rows]
     widths = [max(map(text_width, column)) for column in zip(titles, *cells, strict=True)]
-    lines = [[Text("  " + GAP.join(_padded(*pair) for pair in zip(titles, widths, strict=True)), "dim")]]
+    lines = [[Text("  " + GAP.join(_pad(*pair) for pair in zip(titles, widths, strict=True)), "dim")]]
     lines += [
-        [Text(GAP + _padded(cell, size), STYLES.get(cell, "")) for cell, size in zip(row, widths, strict=True)]
+        [Text(GAP + _pad(cell, size), STYLES.get(cell, "")) for cell, size in zip(row, widths, strict=True)]
         for row in cells
     ]
     return lines
 
 
-def _padded(text: str, width: int) -> str:
+def _pad(text: str, width: int) -> str:
     return text + " " * (width - text_width(text))
 
 
 def _short(text: object, most: int) -> str:
     line = one_line(text)
-    return line if text_width(line) <= most else f"{_fitting(line, most - 1)}…"
+    return line if text_width(line) <= most else f"{_truncate(line, most - 1)}…"
 
 
 def _cut(line: Line, width: int) -> Line:
     """A line without what is beyond the width."""
     cut: Line = []
     for text in line:
-        plain = _fitting(text.plain, width)
+        plain = _truncate(text.plain, width)
         cut.append(Text(plain, text.style))
         width -= text_width(plain)
     return cut
 
 
-def _fitting(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     text = text[: max(0, width)]
     while text_width(text) > max(0, width):
         text = text[:-1]

@@ -12,7 +12,7 @@ from noonmark.core.json_values import boolean_value, key_path, number_value
 from noonmark.operations.table import OPERATIONS, check_access
 from noonmark.server.dialects.models import CronServiceSchedule
 from noonmark.server.problems import rename_fields
-from noonmark.server.requests import ApiResponse, Kind
+from noonmark.server.requests import ApiResponse, ParameterType
 from noonmark.server.routes import ROUTES, execute, handle, read_arguments
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ def to_document(schedule: Mapping[str, Any]) -> dict[str, Any] | None:
 
 LAUNCH = "/run-launcher/start"
 LAUNCHED = {
-    "workflow_id": Kind.TEXT,
-    "version": Kind.INTEGER,
-    "user_id": Kind.TEXT,
-    "scheduled_for": Kind.INSTANT,
-    "idempotency_key": Kind.TEXT,
+    "workflow_id": ParameterType.TEXT,
+    "version": ParameterType.INTEGER,
+    "user_id": ParameterType.TEXT,
+    "scheduled_for": ParameterType.INSTANT,
+    "idempotency_key": ParameterType.TEXT,
 }
 MAX_KEY = 200
 

@@ -19,7 +19,7 @@ from noonmark.core.json_values import boolean_value
 from noonmark.operations.table import check_scope
 from noonmark.server.dialects.models import NewTask, TaskChanges
 from noonmark.server.problems import rename_fields
-from noonmark.server.requests import ApiResponse, Kind
+from noonmark.server.requests import ApiResponse, ParameterType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,8 +75,8 @@ def to_changes(document: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[s
     if "cron_expression" in given or "timezone" in given:
         trigger = stored["trigger"] if stored["trigger"]["type"] == "cron" else {"type": "cron"}
         trigger = {name: value for name, value in trigger.items() if name != "crons" or "cron_expression" not in given}
-        changes["trigger"] = trigger | _renamed(given, expression="cron_expression", timezone="timezone")
-    target = stored["target"] | _renamed(given, query="task_query", context="task_context")
+        changes["trigger"] = trigger | _rename(given, expression="cron_expression", timezone="timezone")
+    target = stored["target"] | _rename(given, query="task_query", context="task_context")
     if _is_cleared(given.get("clear_task_context", False)) and "task_context" not in given:
         target.pop("context", None)
     if target != stored["target"]:
@@ -95,7 +95,7 @@ def _is_cleared(value: object) -> bool:
         raise InvalidRequest(str(error), field="clear_task_context") from None
 
 
-def _renamed(given: Mapping[str, Any], **names: str) -> dict[str, Any]:
+def _rename(given: Mapping[str, Any], **names: str) -> dict[str, Any]:
     return {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
 
 
@@ -178,8 +178,8 @@ def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
 
 BASE = "/api/v1/schedules"
 ONE = f"{BASE}/{{schedule_id}}"
-PAGES = {"page": Kind.INTEGER, "page_size": Kind.INTEGER}
-LIST = {**PAGES, "status": Kind.TEXT, "user_id": Kind.TEXT}
+PAGES = {"page": ParameterType.INTEGER, "page_size": ParameterType.INTEGER}
+LIST = {**PAGES, "status": ParameterType.TEXT, "user_id": ParameterType.TEXT}
 MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE, DEFAULT_RUNS_SIZE = 100, 50, 20
 MAX_TRIES = 10
 RUNS_PER_READ = 1_000
@@ -198,12 +198,12 @@ def handlers() -> dict[tuple[str, str], Handler]:
         ("GET", f"{ONE}/runs"): _runs,
     }
     return {
-        (method, path): partial(_with_their_names, handler, Scope.READ if method == "GET" else Scope.WRITE)
+        (method, path): partial(_translate_errors, handler, Scope.READ if method == "GET" else Scope.WRITE)
         for (method, path), handler in table.items()
     }
 
 
-def _with_their_names(handler: Callable[[ApiRequest], ApiResponse], scope: Scope, request: ApiRequest) -> ApiResponse:
+def _translate_errors(handler: Callable[[ApiRequest], ApiResponse], scope: Scope, request: ApiRequest) -> ApiResponse:
     check_scope("this route", scope, request.caller)
     # A change reads the schedule first, also for a key without the scope read.
     caller, limits = request.caller, request.service.task_limits

@@ -169,7 +169,7 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         """Stop writing: the client does not read fast enough."""
         super().pause_writing()
-        self.pool.sends(self, self.loop.time())
+        self.pool.track_send(self, self.loop.time())
 
     def _report_state(self) -> None:
         """Tell the pool what is expected next. The rest of an answered request is discarded until the next head."""
@@ -180,7 +180,7 @@ class Connection(H11Protocol):
         else:
             self.pool.expect_nothing(self)
         if self.unsent:
-            self.pool.sends(self, self.loop.time())
+            self.pool.track_send(self, self.loop.time())
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser has a better one
         """Reject a malformed request and close; without an answer if another one is being sent."""

@@ -164,7 +164,7 @@ class ConnectionPool:
         for group in self._groups(peer):
             group.idle.pop(peer, None)
 
-    def sends(self, peer: Peer, now: float) -> None:
+    def track_send(self, peer: Peer, now: float) -> None:
         """An answer is being sent, and the client has not read all of it."""
         if peer not in self._sending:
             sent = peer.produced - peer.unsent

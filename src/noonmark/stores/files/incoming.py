@@ -28,7 +28,7 @@ INCOMING, LOCKED, ABOUT = ".incoming", ".lock", ".upload.json"
 CONTENT, PART, GONE = "content", ".part", ".gone"
 
 
-class Home(Protocol):
+class CompleteFiles(Protocol):
     """The folder of complete files."""
 
     @property
@@ -54,14 +54,14 @@ class Home(Protocol):
 class Incoming:
     """A file that is being received."""
 
-    def __init__(self, home: Home, tenant: str, upload_id: str) -> None:
+    def __init__(self, complete_files: CompleteFiles, tenant: str, upload_id: str) -> None:
         """Start with an empty file; Conflict while another one is received under the same id."""
-        self._home, self._tenant, self._id = home, tenant, upload_id
+        self._complete_files, self._tenant, self._id = complete_files, tenant, upload_id
         self._size, self._hash, self._is_kept = 0, sha256(), False
         self._part = f"{upload_id}{PART}"
         with (
             folders.os_errors(),
-            home.of(tenant, makes=True) as folder,
+            complete_files.of(tenant, makes=True) as folder,
             folders.opened(INCOMING, folder, makes=True) as to,
         ):
             try:
@@ -74,9 +74,9 @@ class Incoming:
 
     def write(self, data: bytes) -> None:
         """Append, up to the limits."""
-        if self._size + len(data) > self._home.max_bytes:
-            raise PayloadTooLarge(f"the file is larger than {self._home.max_bytes:,} bytes", field="file")
-        self._home.reserve(self._tenant, len(data))
+        if self._size + len(data) > self._complete_files.max_bytes:
+            raise PayloadTooLarge(f"the file is larger than {self._complete_files.max_bytes:,} bytes", field="file")
+        self._complete_files.reserve(self._tenant, len(data))
         self._size += len(data)
         self._hash.update(data)
         left = memoryview(data)
@@ -96,22 +96,22 @@ class Incoming:
             created=now,
         )
         with folders.os_errors(), ExitStack() as stack:
-            folder = stack.enter_context(self._home.of(self._tenant))
+            folder = stack.enter_context(self._complete_files.of(self._tenant))
             coming = stack.enter_context(folders.opened(INCOMING, folder))
             self._complete(upload, coming)
             stack.enter_context(folders.locked(LOCKED, coming))
-            if (before := self._home.find(self._tenant, self._id)) is not None:
+            if (before := self._complete_files.find(self._tenant, self._id)) is not None:
                 if not before.is_same(upload):
                     raise KeyReused("was used for another file", field="idempotency_key")
                 return before
-            self._home.check_room(self._tenant, folder, coming, upload.size)
+            self._complete_files.check_room(self._tenant, folder, coming, upload.size)
             os.close(folders.open_regular(self._id, folders.LOCK, coming))
             with changing(folder, coming, Count(1, upload.size)):
                 os.rename(self._part, self._id, src_dir_fd=coming, dst_dir_fd=folder)
             os.fsync(coming)
             os.fsync(folder)
         self._is_kept = True
-        self._home.leave(self._tenant, self._size, is_kept=True)
+        self._complete_files.leave(self._tenant, self._size, is_kept=True)
         return upload
 
     def _complete(self, upload: Upload, coming: int) -> None:
@@ -135,9 +135,13 @@ class Incoming:
         if self._file is None:
             return
         if not self._is_kept:
-            with suppress(OSError), self._home.of(self._tenant) as folder, folders.opened(INCOMING, folder) as coming:
+            with (
+                suppress(OSError),
+                self._complete_files.of(self._tenant) as folder,
+                folders.opened(INCOMING, folder) as coming,
+            ):
                 folders.clear(self._part, coming)
-            self._home.leave(self._tenant, self._size, is_kept=False)
+            self._complete_files.leave(self._tenant, self._size, is_kept=False)
         os.close(self._file)
         self._file = None
 
