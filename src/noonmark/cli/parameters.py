@@ -163,7 +163,7 @@ class FunctionCommand(click.Command):
         return rest
 
     def _expand_options(self, ctx: click.Context, words: list[str]) -> Iterator[str]:
-        """The words with one option for each value. A word that looks like an option is no value of another one."""
+        """The words with one option for each value. A word that looks like an option is not the value of another."""
         options = {name: field for field in self.fields if not field.is_positional for name in field.names}
         remaining = list(words)
         while remaining:

@@ -64,7 +64,7 @@ def connect(connection: Connection, *, timeout: float | None = None) -> Iterator
     if connection.store is not None and connection.server is not None:
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
     if connection.store is not None and (connection.key is not None or connection.key_file is not None):
-        raise InvalidRequest("needs no key: whoever can open a store may do everything", field="--store")
+        raise InvalidRequest("needs no key: anyone who can open a store may do everything", field="--store")
     remote = (
         _server(connection, timeout)
         if connection.store is None

@@ -86,8 +86,8 @@ def error_document(error: errors.NoonmarkError) -> dict[str, object]:
         document["field"] = redact_keys(error.field)
     if isinstance(error, errors.InvalidSchedule) and len(error.problems) > 1:
         document["problems"] = [
-            {"field": redact_keys(one.field), "code": one.code, "detail": redact_keys(one.message)}
-            for one in error.problems[:MAX_PROBLEMS]
+            {"field": redact_keys(problem.field), "code": problem.code, "detail": redact_keys(problem.message)}
+            for problem in error.problems[:MAX_PROBLEMS]
         ]
     if isinstance(error, errors.QuotaExceeded) and error.limit is not None:
         document["limit"] = dict(error.limit)

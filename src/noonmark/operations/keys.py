@@ -72,7 +72,7 @@ def create_key(service: Service, caller: Caller, arguments: NewKey) -> dict[str,
 def _check_first(caller: Caller, arguments: NewKey, tenant: str) -> None:
     if not caller.opens_store:
         raise NotAllowed(
-            "the first key is created on the store itself, by whoever can open it: noonmark key create --store URL"
+            "the first key is created on the store itself, by anyone who can open it: noonmark key create --store URL"
             " --tenant '*' --scopes admin"
         )
     if (problem := first_key_problem(tenant, arguments.scopes)) is not None:

@@ -105,7 +105,7 @@ class Service:
     disks: Callable[[], Sequence[Disk]] = field(default=lambda: ())
     """Reads the space on the file systems that the store and the uploads use."""
     conflicts: Sequence[SettingConflict] | None = None
-    """Settings of this server that contradict each other; None if this is no server."""
+    """Settings of this server that contradict each other; None outside a server."""
     worker: Worker | None = None
     limits: Limits = UNLIMITED
     """The limits of callers, but for administrators of all tenants."""

@@ -64,7 +64,7 @@ def handlers() -> dict[tuple[str, str], TextHandler]:
     limiter = PingLimiter(SystemClock().monotonic)
 
     def receive(request: ApiRequest) -> ApiResponse:
-        """Let a ping count for the occurrence that expects it. Parameters are ignored: some clients add their own."""
+        """Count a ping for the occurrence that expects it. Parameters are ignored: some clients add their own."""
         limiter.take(request.path["token"])
         ping = parse_ping(request.path.get("action", ""), request.body)
         check_clock(request.service)

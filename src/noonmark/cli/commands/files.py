@@ -187,7 +187,7 @@ class Checks:
 
 
 def _check(remote: Remote, changes: Changes) -> Checks:
-    """Let the server judge what it would create and change: only it knows where requests may go and what nodes run."""
+    """Check the changes on the server: only it knows where requests may go and what nodes run."""
     checks = Checks()
     for steps in _batches([step for step in changes.steps if step.index is not None]):
         try:
@@ -321,8 +321,8 @@ def _read_secrets(remote: Remote) -> dict[str, Secret]:
     except NotFound:
         return {}
     return {
-        one["name"]: Secret(name=one["name"], hosts=tuple(one["hosts"]), sealed="", created=0, updated=0)
-        for one in answer["secrets"]
+        secret["name"]: Secret(name=secret["name"], hosts=tuple(secret["hosts"]), sealed="", created=0, updated=0)
+        for secret in answer["secrets"]
     }
 
 

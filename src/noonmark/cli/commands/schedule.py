@@ -372,8 +372,8 @@ def _change_phase(connection: Connection, operation: str, arguments: dict[str, A
     with connect(connection) as remote:
         document = remote.call(operation, arguments)
     until = (document.get("paused") or {}).get("until_utc")
-    said = "" if until is None else f" It resumes by itself at {until}."
-    print_answer(document, f"{verb} {display_name(document)}.{said}", as_json=connection.as_json)
+    sentence = "" if until is None else f" It resumes by itself at {until}."
+    print_answer(document, f"{verb} {display_name(document)}.{sentence}", as_json=connection.as_json)
 
 
 def delete(
@@ -416,19 +416,19 @@ def delete_schedule(
             return EXIT_FAILED
         arguments = present(schedule_id=schedule_id, reason=reason, stop_running=stop_running or None)
         deleted = remote.call("schedule/delete", arguments)
-    said = f"Deleted {display_name(deleted)}; its history is kept.{_runs_after_delete(deleted)}"
-    print_answer(deleted, said, as_json=connection.as_json)
+    sentence = f"Deleted {display_name(deleted)}; its history is kept.{_runs_after_delete(deleted)}"
+    print_answer(deleted, sentence, as_json=connection.as_json)
     return 0
 
 
 def _runs_after_delete(deleted: dict[str, Any]) -> str:
-    said = ""
+    sentence = ""
     if stopped := deleted.get("stopped_runs"):
-        said += f" Asked {_run_count(stopped)} to stop."
+        sentence += f" Asked {_run_count(stopped)} to stop."
     if unfinished := deleted.get("unfinished_runs"):
         command = f"noonmark schedule delete {deleted['schedule_id']} --stop-running"
-        said += f" Not ended: {_run_count(unfinished)}; `{command}` stops what runs."
-    return said
+        sentence += f" Not ended: {_run_count(unfinished)}; `{command}` stops what runs."
+    return sentence
 
 
 def _run_count(count: int) -> str:

@@ -100,7 +100,7 @@ def _screen() -> Iterator[Callable[[float], bool]]:
     """The alternate screen, with keys read one by one; yields what waits, and returns whether the user ends it."""
     sys.stdout.write(OPEN)
     try:
-        with _keys() as wait:
+        with _read_keys() as wait:
             yield wait
     except KeyboardInterrupt:
         pass
@@ -110,7 +110,7 @@ def _screen() -> Iterator[Callable[[float], bool]]:
 
 
 @contextmanager
-def _keys() -> Iterator[Callable[[float], bool]]:
+def _read_keys() -> Iterator[Callable[[float], bool]]:
     if os.name != "posix" or not sys.stdin.isatty():
         from threading import Event  # noqa: PLC0415 - where no key can be read, Ctrl-C ends it
 
@@ -126,13 +126,13 @@ def _keys() -> Iterator[Callable[[float], bool]]:
 
         def wait(seconds: float) -> bool:
             ready, _, _ = select.select([terminal], [], [], seconds)
-            return bool(ready) and _ends(os.read(terminal, 64))
+            return bool(ready) and _is_quit(os.read(terminal, 64))
 
         yield wait
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _ends(keys: bytes) -> bool:
+def _is_quit(keys: bytes) -> bool:
     """Whether the typed keys end the view; the end of the input does, too."""
     return not keys or b"q" in keys.lower()

@@ -56,8 +56,13 @@ def show_schedules(schedules: Sequence[dict[str, Any]], more: str) -> None:
 def show_selected(answer: dict[str, Any], verb: str) -> None:
     """Show the schedules of a selection, and what became of them."""
     rows = [
-        [one["schedule_id"], one["name"] or "-", one["phase"], one["problem"] or one["occurrence_id"] or "-"]
-        for one in answer["schedules"]
+        [
+            schedule["schedule_id"],
+            schedule["name"] or "-",
+            schedule["phase"],
+            schedule["problem"] or schedule["occurrence_id"] or "-",
+        ]
+        for schedule in answer["schedules"]
     ]
     count = f"{answer['count']:,} {'schedule' if answer['count'] == 1 else 'schedules'}"
     show_table(["Schedule", "Name", "Phase", "Run or problem"], rows, f"{verb} {count}{_runs_of_selection(answer)}")
@@ -68,10 +73,12 @@ def _runs_of_selection(answer: dict[str, Any]) -> str:
     stopped, unfinished = (
         sum(one[field] or 0 for one in answer["schedules"]) for field in ("stopped_runs", "unfinished_runs")
     )
-    said = f". Runs that were asked to stop: {stopped:,}" if stopped else ""
+    sentence = f". Runs that were asked to stop: {stopped:,}" if stopped else ""
     if unfinished:
-        said += f". Runs that go on: {unfinished:,}; `noonmark schedule delete ID --stop-running` stops those of one"
-    return said
+        sentence += (
+            f". Runs that go on: {unfinished:,}; `noonmark schedule delete ID --stop-running` stops those of one"
+        )
+    return sentence
 
 
 OCCURRENCE_OPTIONAL = ("UTC", "Origin")

@@ -76,9 +76,9 @@ class SchemaRegistry:
     def _fields(self, model: type) -> list[tuple[str, Schema, bool]]:
         hints = get_type_hints(model)
         return [
-            (one.name, self._of_hint(hints[one.name]), one.default is MISSING)
-            for one in fields(model)
-            if not one.metadata.get("is_whole")
+            (field.name, self._of_hint(hints[field.name]), field.default is MISSING)
+            for field in fields(model)
+            if not field.metadata.get("is_whole")
         ]
 
     def _of_hint(self, hint: Any) -> Schema:  # noqa: ANN401 - an annotation

@@ -122,7 +122,9 @@ def handlers() -> dict[tuple[str, str], Handler]:
         "schedule/delete": _delete,
     }
     translating = {
-        (one.method, one.path): partial(shared[one.operation], one) for one in ROUTES if one.operation in shared
+        (route.method, route.path): partial(shared[route.operation], route)
+        for route in ROUTES
+        if route.operation in shared
     }
     return {**translating, ("POST", LAUNCH): _launch}
 

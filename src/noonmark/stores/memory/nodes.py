@@ -66,8 +66,8 @@ class NodeRegister:
         """The nodes that were seen lately, and those whose loss is not reported yet, by name."""
         lately = [self.nodes[name] for name in sorted(self.nodes) if self.nodes[name].is_listed(now)]
         return [
-            node_record(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
-            for one in lately
+            node_record(node.beat, seen=node.seen, left=node.left, is_leader=self._leads(node.beat.node, now), now=now)
+            for node in lately
         ]
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:

@@ -60,9 +60,9 @@ _JUDGE = RowCheck("schedules", COLUMNS)
 _STATE = RowCheck("schedule_states", ("uid", "phase", "revision", "version", "updated"))
 _PHASES = {str(phase): phase for phase in SchedulePhase}
 _POLICIES = tuple(
-    one.name
-    for one in fields(Declaration)
-    if one.name not in {"target", "trigger", "schedule_id", "name", "description", "labels"}
+    field.name
+    for field in fields(Declaration)
+    if field.name not in {"target", "trigger", "schedule_id", "name", "description", "labels"}
 )
 _policies_of: Callable[[Declaration], tuple[Any, ...]] = attrgetter(*_POLICIES)
 _encode = json.JSONEncoder().encode

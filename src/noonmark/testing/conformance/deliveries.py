@@ -114,7 +114,7 @@ SAID = {"output": "one\n"}
 MORE = {"output": "one\ntwo \u00fc\n", "output_dropped": 3}
 
 
-def _said(occurrence: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa: ANN401 - JSON
+def _interim(occurrence: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa: ANN401 - JSON
     return interim(occurrence, RunInProgress(started=started, result=result), node="node-a")
 
 
@@ -122,7 +122,7 @@ def _said(occurrence: Occurrence, result: Any, started: int = NOW) -> Interim:  
 def a_delivery_in_progress_is_read_as_an_open_run(bench: Bench) -> None:
     schedule = bench.create_quiet()
     occurrence = bench.run(schedule, "a")
-    first, second = _said(occurrence, SAID, NOW + 1), _said(occurrence, MORE, NOW + 1)
+    first, second = _interim(occurrence, SAID, NOW + 1), _interim(occurrence, MORE, NOW + 1)
     for progress in (first, second):
         assert bench.store.progress([progress]) == [True]
         assert bench.store.runs(schedule.uid) == [progress.run]
@@ -138,7 +138,7 @@ def an_open_run_is_listed_once_in_pages(bench: Bench) -> None:
     occurrence = bench.run(schedule, "a")
     assert bench.retry(occurrence, bench.now)
     again = bench.start(bench.claim_one())
-    progress = _said(again, SAID, NOW + 5)
+    progress = _interim(again, SAID, NOW + 5)
     assert bench.store.progress([progress]) == [True]
     [newest] = bench.store.runs(schedule.uid, 1)
     assert newest == progress.run
@@ -150,12 +150,12 @@ def an_open_run_is_listed_once_in_pages(bench: Bench) -> None:
 def the_end_replaces_the_reported_progress(bench: Bench) -> None:
     schedule = bench.create_quiet()
     occurrence = bench.run(schedule, "a")
-    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
+    assert bench.store.progress([_interim(occurrence, SAID)]) == [True]
     settlement = bench.settlement(occurrence)
     ended = replace(settlement, run=replace(settlement.run, result={"exit_code": 0, **MORE}))
     assert bench.store.settle([ended]) == [True]
     assert bench.store.runs(schedule.uid) == [ended.run]
-    assert bench.store.progress([_said(occurrence, SAID)]) == [False]
+    assert bench.store.progress([_interim(occurrence, SAID)]) == [False]
     assert bench.store.runs(schedule.uid) == [ended.run]
 
 
@@ -163,7 +163,7 @@ def the_end_replaces_the_reported_progress(bench: Bench) -> None:
 def an_end_without_output_has_no_output(bench: Bench) -> None:
     schedule = bench.create_quiet()
     occurrence = bench.run(schedule, "a")
-    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
+    assert bench.store.progress([_interim(occurrence, SAID)]) == [True]
     assert bench.settle(occurrence)
     assert [run.result for run in bench.store.runs(schedule.uid)] == [None]
 
@@ -172,14 +172,14 @@ def an_end_without_output_has_no_output(bench: Bench) -> None:
 def a_lost_run_keeps_its_output(bench: Bench) -> None:
     schedule = bench.create_quiet()
     occurrence = bench.run(schedule, "a")
-    assert bench.store.progress([_said(occurrence, MORE)]) == [True]
+    assert bench.store.progress([_interim(occurrence, MORE)]) == [True]
     bench.advance(LEASE)
     claim = bench.claim_one("node-b")
     [lost] = bench.store.runs(schedule.uid)
     assert (lost.outcome, lost.result, lost.ended) == (Outcome.LEASE_LOST, MORE, bench.now)
-    assert bench.store.progress([_said(occurrence, SAID)]) == [False]
+    assert bench.store.progress([_interim(occurrence, SAID)]) == [False]
     current = bench.start(claim)
-    assert bench.store.progress([_said(occurrence, SAID), _said(current, SAID, bench.now)]) == [False, True]
+    assert bench.store.progress([_interim(occurrence, SAID), _interim(current, SAID, bench.now)]) == [False, True]
     assert [run.result for run in bench.store.runs(schedule.uid)] == [SAID, MORE]
 
 
@@ -187,12 +187,12 @@ def a_lost_run_keeps_its_output(bench: Bench) -> None:
 def a_run_that_was_handed_back_or_stopped_keeps_its_output(bench: Bench) -> None:
     schedule = bench.create_quiet()
     first = bench.run(schedule, "a")
-    assert bench.store.progress([_said(first, SAID)]) == [True]
+    assert bench.store.progress([_interim(first, SAID)]) == [True]
     back = bench.settlement(first, phase=Phase.PENDING, reason=Reason.LEASE_LOST, retry_at=bench.now)
     assert bench.store.settle([replace(back, run=replace(back.run, outcome=Outcome.LEASE_LOST))]) == [True]
     bench.advance(1)
     second = bench.start(bench.claim_one())
-    assert bench.store.progress([_said(second, MORE, bench.now)]) == [True]
+    assert bench.store.progress([_interim(second, MORE, bench.now)]) == [True]
     end = bench.settlement(second, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
     assert bench.store.settle([replace(end, run=replace(end.run, outcome=Outcome.CANCELLED))]) == [True]
     runs = bench.store.runs(schedule.uid)
@@ -205,7 +205,7 @@ def progress_of_many_runs_is_written_at_once_each_under_its_fence(bench: Bench) 
     ones = [bench.run(one, "a") for one in schedules]
     stale = replace(ones[1], fence=ones[1].fence + 1)
     unknown = replace(ones[1], id="occ_unknown")
-    progress = [_said(ones[0], SAID), _said(stale, SAID), _said(unknown, SAID), _said(ones[2], MORE)]
+    progress = [_interim(ones[0], SAID), _interim(stale, SAID), _interim(unknown, SAID), _interim(ones[2], MORE)]
     assert bench.store.progress(progress) == [True, False, False, True]
     assert bench.store.progress([]) == []
     results = [[run.result for run in bench.store.runs(one.uid)] for one in schedules]
@@ -216,13 +216,13 @@ def progress_of_many_runs_is_written_at_once_each_under_its_fence(bench: Bench) 
 def an_open_run_is_not_the_last_run(bench: Bench) -> None:
     schedule = bench.create_quiet()
     occurrence = bench.run(schedule, "a")
-    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
+    assert bench.store.progress([_interim(occurrence, SAID)]) == [True]
     assert bench.store.last_runs([occurrence.id]) == {}
     [activity] = bench.store.activities([schedule.uid])
     assert (activity.delivering, activity.last_run) == ((occurrence.id,), None)
     assert bench.retry(occurrence, bench.now)
     again = bench.start(bench.claim_one())
-    assert bench.store.progress([_said(again, SAID)]) == [True]
+    assert bench.store.progress([_interim(again, SAID)]) == [True]
     assert [run.attempt for run in bench.store.last_runs([occurrence.id]).values()] == [1]
 
 
@@ -231,14 +231,14 @@ def progress_is_not_written_before_the_start_or_while_awaiting_completion(bench:
     schedule = bench.create_quiet()
     bench.add(schedule, "a")
     claim = bench.claim_one()
-    assert bench.store.progress([_said(claim.occurrence, SAID)]) == [False]
+    assert bench.store.progress([_interim(claim.occurrence, SAID)]) == [False]
     occurrence = bench.start(claim)
     accepted = bench.settlement(
         occurrence, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=NOW + MINUTE
     )
     open_run = replace(accepted.run, ended=None, outcome=None)
     assert bench.store.settle([replace(accepted, run=open_run)]) == [True]
-    assert bench.store.progress([_said(occurrence, SAID)]) == [False]
+    assert bench.store.progress([_interim(occurrence, SAID)]) == [False]
     assert bench.store.runs(schedule.uid) == [open_run]
 
 
@@ -246,7 +246,7 @@ def progress_is_not_written_before_the_start_or_while_awaiting_completion(bench:
 def progress_is_pruned_with_its_occurrence(bench: Bench) -> None:
     schedule = bench.create_quiet()
     occurrence = bench.run(schedule, "a")
-    assert bench.store.progress([_said(occurrence, SAID)]) == [True]
+    assert bench.store.progress([_interim(occurrence, SAID)]) == [True]
     bench.advance(1)
     assert bench.settle(occurrence)
     bench.advance(MINUTE)
@@ -332,7 +332,7 @@ def a_delivery_is_accepted_once(bench: Bench) -> None:
     later = Accepted(started=NOW, accepted=NOW, deadline=NOW + 9 * MINUTE)
     assert bench.store.settle([settle(started, schedule, later, node="node-a")]) == [False]
     assert bench.row(row) == row
-    assert bench.settle(started)  # whoever has the fence may tell the end
+    assert bench.settle(started)  # the holder of the fence may report the end
 
 
 @case

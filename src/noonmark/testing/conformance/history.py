@@ -587,9 +587,9 @@ def a_search_continues_where_it_ended(bench: Bench) -> None:
     bench.add(schedule, "later", 60 * SECOND)
     for phases in (frozenset[Phase](), FAILURES, FINAL):
         fit = [
-            one
-            for one in bench.store.search("acme", OccurrenceFilter(), 10).occurrences
-            if one.phase in (phases or FINAL | LIVE)
+            occurrence
+            for occurrence in bench.store.search("acme", OccurrenceFilter(), 10).occurrences
+            if occurrence.phase in (phases or FINAL | LIVE)
         ]
         for size in (1, 2, 3):
             pages, after = [], None

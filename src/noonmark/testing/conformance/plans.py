@@ -169,8 +169,8 @@ def the_second_of_two_edits_of_texts_is_lost(bench: Bench) -> None:
         replace(schedule.declaration, description="of the night"),
     )
     labelled, described = (
-        Plan(snapshot=snapshot, watermark=snapshot.watermark, schedule=replace(schedule, declaration=one))
-        for one in declarations
+        Plan(snapshot=snapshot, watermark=snapshot.watermark, schedule=replace(schedule, declaration=declaration))
+        for declaration in declarations
     )
     assert bench.commit(labelled)
     _writes_nothing(bench, schedule, described)

@@ -30,9 +30,9 @@ def _create(bench: Bench, rate: ExpectedRate = RATE) -> Schedule:
 
 def _planned(bench: Bench) -> list[Plan]:
     return [
-        edits.plan_or_resume(one, now=bench.now, lookahead=LOOKAHEAD)
-        for one in bench.store.plannable(bench.now, 9)
-        if one.schedule.declaration.expected_rate is not None
+        edits.plan_or_resume(snapshot, now=bench.now, lookahead=LOOKAHEAD)
+        for snapshot in bench.store.plannable(bench.now, 9)
+        if snapshot.schedule.declaration.expected_rate is not None
     ]
 
 
