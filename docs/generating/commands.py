@@ -84,12 +84,12 @@ def _command(path: tuple[str, ...], arguments: Sequence[Field]) -> str:
 
 
 def _options(arguments: Iterable[Field]) -> str:
-    rows = [f"| {names(one.names)} | {one.says.help} {_default(one)}|" for one in arguments]
+    rows = [f"| {names(one.names)} | {one.parameter.help} {_default(one)}|" for one in arguments]
     return "| argument | meaning |\n| --- | --- |\n" + "\n".join(rows) + "\n"
 
 
 def _default(argument: Field) -> str:
     """The default, as `--help` shows it."""
-    if argument.says.show_default is False or argument.default in (MISSING, None, "", (), False):
+    if argument.parameter.show_default is False or argument.default in (MISSING, None, "", (), False):
         return ""
     return f"Default: `{argument.default}`. "

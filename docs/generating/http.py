@@ -173,5 +173,5 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
 
 def _errors() -> Iterator[str]:
     yield "\n| status | when | codes |\n| --- | --- | --- |\n"
-    for status, words in openapi.REFUSALS.items():
+    for status, words in openapi.ERROR_STATUSES.items():
         yield f"| {status} | {words} | {names(code for code, row in STATUS.items() if row.http == status)} |\n"
