@@ -20,6 +20,7 @@ from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.secret import Secret
 from noonmark.core.settlement import Accepted
 from noonmark.core.triggers import EventTrigger, OnceTrigger
+from noonmark.ports.bundles import Bundle
 from noonmark.ports.records import Heartbeat
 from noonmark.testing.factories import MINUTE, NOW
 from tests.driver.rig import ROUTE, Rig
@@ -96,6 +97,22 @@ def populate(make_store):
             scopes = frozenset({Scope.READ})
             store.keep_api_key(
                 ApiKey(key_id=key_id, digest="", tenant=tenant, user="ada", scopes=scopes, created=now), most=9
+            )
+            store.add_bundle_chunk(tenant, f"content-{number}", 0, b"zip")
+            store.keep_bundle(
+                Bundle(
+                    tenant=tenant,
+                    bundle_id=f"bundle-{number}",
+                    digest="0f" * 32,
+                    manifest={},
+                    size=3,
+                    files=1,
+                    content_id=f"content-{number}",
+                    user="ada",
+                    source="rest",
+                    created=now,
+                    pushed=now,
+                )
             )
             store.take_tokens(f"key {key_id}", RateLimit(10, SECOND, 5), 1)
     store.own_key()

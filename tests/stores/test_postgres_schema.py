@@ -38,6 +38,7 @@ KINDS = {
     "bigint": ("BigInteger", "Integer", "SmallInteger"),
     "double precision": ("Double",),
     "text": ("Text", "String"),
+    "bytea": ("LargeBinary",),
 }
 NEXT = f"{int(VERSION) + 1:04}"
 NEXT_MIGRATION = """

@@ -50,6 +50,8 @@ class Resource(StrEnum):
     """Occurrences that are due or were requested, and have not started."""
     UPLOADS = "uploads"
     UPLOAD_BYTES = "upload_bytes"
+    BUNDLE_BYTES = "bundle_bytes"
+    """Of all stored bundles, older ones and unfinished pushes included."""
 
 
 _WORDS = {
@@ -59,6 +61,7 @@ _WORDS = {
     Resource.QUEUED: ("waiting occurrence", "waiting occurrences", "try again when some have started"),
     Resource.UPLOADS: ("upload", "uploads", "delete some"),
     Resource.UPLOAD_BYTES: ("byte of uploads", "bytes of uploads", "delete some"),
+    Resource.BUNDLE_BYTES: ("byte of bundles", "bytes of bundles", "delete some"),
 }
 """What a refusal calls one and several of a resource, and what it advises."""
 

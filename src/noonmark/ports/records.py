@@ -42,6 +42,8 @@ NODE_LISTED: Micros = 24 * 3600 * SECOND
 """How long a node that has left, or is reported lost, stays in lists after it was last seen."""
 NODE_KEPT: Micros = 30 * NODE_LISTED
 """How long an unreported node is stored: all others may have been silent too, until one of them leads."""
+PUSH_LIFETIME: Micros = 24 * 3600 * SECOND
+"""How long an archive may take to arrive."""
 KEY_LIFETIME: Micros = 24 * 3600 * SECOND
 """How long an idempotency key is remembered."""
 

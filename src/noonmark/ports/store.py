@@ -35,6 +35,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.ports.bundles import BundleStore
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -345,7 +347,7 @@ class ClockRepair(Protocol):
         """
 
 
-class Store(Reads, AuditLog, SecretStore, ApiKeyStore, RateBuckets, Inspection, ClockRepair, Protocol):
+class Store(Reads, AuditLog, SecretStore, ApiKeyStore, BundleStore, RateBuckets, Inspection, ClockRepair, Protocol):
     """Every `now` is the store's time, as `clock` returns it; verbs without one read that clock themselves."""
 
     @property

@@ -24,7 +24,7 @@ from noonmark.driver.steps.heartbeat import beat_once, still_leads
 from noonmark.driver.steps.plan import commit
 from noonmark.driver.steps.reports import PruneReport, ReapReport, RewindReport
 from noonmark.ports.events import Ended, Planned, Pruned, Settled
-from noonmark.ports.records import KEY_LIFETIME, Admitted, Lease
+from noonmark.ports.records import KEY_LIFETIME, PUSH_LIFETIME, Admitted, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("noonmark.driver")
 
+MAX_PRUNED_BUNDLES = 10
+"""How many archives are deleted at a time: each may have thousands of large rows."""
 INSPECTED = 500
 """How many rows the leader inspects in each pass, over and over, to report damaged ones."""
 ATTENDED = 32
@@ -86,10 +88,20 @@ async def prune_once(node: Node) -> PruneReport:
     events = await node.executor.call(node.store.prune_events, before=before, keep=timing.keep_events, limit=limit)
     notes = await node.executor.call(node.store.prune_audit_entries, before=before, limit=limit)
     keys = await node.executor.call(node.store.prune_keys, before=node.now - KEY_LIFETIME, limit=limit)
+    unfinished = node.now - PUSH_LIFETIME
+    bundles = await node.executor.call(
+        node.store.prune_bundles, before=before, unfinished_before=unfinished, limit=MAX_PRUNED_BUNDLES
+    )
     counts = (forgotten, events, notes, keys)
     if any(counts):
         node.report([Pruned(*counts)])
-    return PruneReport(forgotten=forgotten, events=events, notes=notes, keys=keys, more=limit in counts)
+    return PruneReport(
+        forgotten=forgotten,
+        events=events,
+        notes=notes,
+        keys=keys,
+        more=limit in counts or bundles == MAX_PRUNED_BUNDLES,
+    )
 
 
 async def rewind_once(node: Node) -> RewindReport:

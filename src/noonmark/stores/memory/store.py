@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
+    from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
         Admitted,
@@ -521,6 +522,49 @@ class MemoryStore:
     @atomic
     def use_api_keys(self, used: Mapping[str, Micros]) -> None:
         self._uow.api_keys.use(used)
+
+    @atomic
+    def add_bundle_chunk(
+        self, tenant: str, content_id: str, number: int, data: bytes, *, limits: Sequence[Quota] = ()
+    ) -> None:
+        self._uow.bundles.add_chunk(tenant, content_id, number, data, limits, self._uow.now())
+
+    @atomic
+    def bundle_chunk(self, tenant: str, content_id: str, number: int) -> bytes | None:
+        return self._uow.bundles.chunk(tenant, content_id, number)
+
+    @atomic
+    def keep_bundle(self, bundle: Bundle, *, note: AuditEntry | None = None) -> Bundle | None:
+        return self._noted(bundle.tenant, self._uow.bundles.keep(bundle, self._uow.now()), note)
+
+    @atomic
+    def drop_bundle_push(self, tenant: str, content_id: str) -> None:
+        self._uow.bundles.drop(tenant, content_id)
+
+    @atomic
+    def find_bundle(self, tenant: str, bundle_id: str | None = None, *, digest: str | None = None) -> Bundle | None:
+        return self._uow.bundles.find(tenant, bundle_id, digest)
+
+    @atomic
+    def bundles(self, tenant: str, limit: int, *, after: str | None = None) -> list[Bundle]:
+        return self._uow.bundles.page(tenant, limit, after)
+
+    @atomic
+    def bundle_versions(self, tenant: str, bundle_id: str, limit: int) -> list[Bundle]:
+        return self._uow.bundles.versions(tenant, bundle_id)[:limit]
+
+    @atomic
+    def delete_bundle(self, tenant: str, bundle_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        used = self._uow.bundles.delete(tenant, bundle_id)
+        return self._noted(tenant, used, note) if used == [] else used
+
+    @atomic
+    def bundle_bytes(self, tenant: str) -> int:
+        return self._uow.bundles.bytes(tenant)
+
+    @atomic
+    def prune_bundles(self, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
+        return self._uow.bundles.prune(before=before, unfinished_before=unfinished_before, limit=limit)
 
     def _noted(self, tenant: str, changed: T | None, note: AuditEntry | None) -> T | None:
         """Add an audit entry, if a secret or a key was changed."""

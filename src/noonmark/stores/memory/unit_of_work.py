@@ -20,6 +20,7 @@ from noonmark.core.run import in_place_of
 from noonmark.stores import own_key
 from noonmark.stores.memory.api_keys import ApiKeys
 from noonmark.stores.memory.audit_log import AuditLog
+from noonmark.stores.memory.bundles import Bundles
 from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
 from noonmark.stores.memory.nodes import NodeRegister
@@ -28,7 +29,7 @@ from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import DELIVERING, LEASED, PHASES, ConcurrencyKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
@@ -131,6 +132,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.audit_log = AuditLog()
         self.secrets = SecretStore()
         self.api_keys = ApiKeys()
+        self.bundles = Bundles(self._targets)
         self._followers: defaultdict[Identity, set[int]] = defaultdict(set)
         """The schedules that depend on a schedule."""
         self._graph_versions: defaultdict[str, int] = defaultdict(int)
@@ -156,6 +158,12 @@ class UnitOfWork(rules.UnitOfWork):
         return stored
 
     # Rows
+
+    def _targets(self, tenant: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The ids of a tenant's schedules that are not deleted, with the documents of their targets."""
+        for (owner, schedule_id), uid in self.ids.items():
+            if owner == tenant:
+                yield schedule_id, self.entries[uid].schedule.declaration.target.to_document()
 
     def load_rows(self, ids: Iterable[str]) -> None:
         """All of them are loaded."""

@@ -20,6 +20,27 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_creation ON api_keys (created, key_id);
 CREATE UNIQUE INDEX api_keys_by_id ON api_keys (key_id);
 CREATE INDEX api_keys_of_tenant ON api_keys (tenant, created, key_id);
+CREATE TABLE bundles (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    content_id TEXT COLLATE "C" NOT NULL,
+    bundle_id TEXT COLLATE "C",
+    digest TEXT COLLATE "C",
+    manifest TEXT COLLATE "C",
+    size BIGINT NOT NULL,
+    files INTEGER DEFAULT 0 NOT NULL,
+    username TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    source TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    created BIGINT NOT NULL,
+    pushed BIGINT,
+    workflow_version INTEGER,
+    PRIMARY KEY (key)
+);
+CREATE UNIQUE INDEX bundles_by_content ON bundles (tenant, content_id);
+CREATE INDEX bundles_by_digest ON bundles (tenant, digest) WHERE pushed IS NOT NULL;
+CREATE UNIQUE INDEX bundles_by_id ON bundles (tenant, bundle_id, pushed) WHERE pushed IS NOT NULL;
+CREATE INDEX bundles_by_push ON bundles (pushed) WHERE pushed IS NOT NULL;
+CREATE INDEX bundles_unfinished ON bundles (created) WHERE pushed IS NULL;
 CREATE TABLE concurrency_keys (
     key BIGSERIAL NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,
@@ -153,6 +174,7 @@ CREATE TABLE secrets (
     sealed TEXT COLLATE "C" NOT NULL,
     created BIGINT NOT NULL,
     updated BIGINT NOT NULL,
+    programs TEXT COLLATE "C" DEFAULT '[]' NOT NULL,
     PRIMARY KEY (key)
 );
 CREATE UNIQUE INDEX secrets_by_name ON secrets (tenant, name);
@@ -160,6 +182,12 @@ CREATE TABLE served_routes (
     route TEXT COLLATE "C" NOT NULL,
     seen BIGINT NOT NULL,
     PRIMARY KEY (route)
+);
+CREATE TABLE bundle_chunks (
+    bundle BIGINT NOT NULL,
+    number INTEGER NOT NULL,
+    data BYTEA NOT NULL,
+    PRIMARY KEY (bundle, number)
 );
 CREATE TABLE dependencies (
     schedule BIGINT NOT NULL,

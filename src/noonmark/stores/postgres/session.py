@@ -31,7 +31,7 @@ _COLLATED = {"text": ' COLLATE "C"'}
 """Text is compared as the columns compare theirs."""
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.DOTALL)
 _COLUMN = re.compile(r"^    (?P<name>[a-z_]+) (?P<type>[A-Z]+)", re.MULTILINE)
-_SENT_AS = {"TEXT": "text", "VARCHAR": "text", "DOUBLE": "double precision"}
+_SENT_AS = {"TEXT": "text", "VARCHAR": "text", "DOUBLE": "double precision", "BYTEA": "bytea"}
 """Other types are integers."""
 
 

@@ -171,7 +171,15 @@ _WRITTEN = {
         revision_after:count? reason:text? request_id:text? key_id:text?
     """,
     "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
-    "secrets": "key:key tenant:text name:text hosts:array sealed:text created:instant updated:instant",
+    "secrets": """
+        key:key tenant:text name:text hosts:array sealed:text created:instant updated:instant programs:array
+    """,
+    "bundles": """
+        key:key tenant:text content_id:text bundle_id:text? digest:text? manifest:object? size:number files:count
+        username:text source:text created:instant pushed:instant? workflow_version:count?
+    """,
+    # Without the data: to read all of them takes long.
+    "bundle_chunks": "bundle:key number:count",
     "api_keys": """
         key:key key_id:text digest:text tenant:text username:text scopes:array name:text? is_agent:flag created:instant
         expires:instant? revoked:instant? used:instant?

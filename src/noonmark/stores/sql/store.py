@@ -13,7 +13,7 @@ from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
-from noonmark.stores.sql import api_keys, audit_log, claims, clock_repair, fast_path, nodes, secret_store
+from noonmark.stores.sql import api_keys, audit_log, bundles, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql.dependencies import graph
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
+    from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
         BackfillChange,
@@ -485,6 +486,49 @@ class SqlStore(ABC):
 
     def use_api_keys(self, used: Mapping[str, Micros]) -> None:
         self._write_unlocked(lambda uow: api_keys.use(uow.session, used))
+
+    def add_bundle_chunk(
+        self, tenant: str, content_id: str, number: int, data: bytes, *, limits: Sequence[Quota] = ()
+    ) -> None:
+        self._write_locked(
+            {tenant}, lambda uow: bundles.add_chunk(uow.session, tenant, content_id, number, data, limits)
+        )
+
+    def bundle_chunk(self, tenant: str, content_id: str, number: int) -> bytes | None:
+        return self._autocommit(lambda uow: bundles.chunk(uow.session, tenant, content_id, number))
+
+    def keep_bundle(self, bundle: Bundle, *, note: AuditEntry | None = None) -> Bundle | None:
+        def keep(uow: UnitOfWork) -> Bundle | None:
+            return _noted(uow, bundle.tenant, bundles.keep(uow.session, bundle), note)
+
+        return self._write_locked({bundle.tenant}, keep)
+
+    def drop_bundle_push(self, tenant: str, content_id: str) -> None:
+        self._write_locked({tenant}, lambda uow: bundles.drop(uow.session, tenant, content_id))
+
+    def find_bundle(self, tenant: str, bundle_id: str | None = None, *, digest: str | None = None) -> Bundle | None:
+        return self._autocommit(lambda uow: bundles.find(uow.session, tenant, bundle_id, digest))
+
+    def bundles(self, tenant: str, limit: int, *, after: str | None = None) -> list[Bundle]:
+        return self._read(lambda uow: bundles.page(uow.session, tenant, limit, after))
+
+    def bundle_versions(self, tenant: str, bundle_id: str, limit: int) -> list[Bundle]:
+        return self._read(lambda uow: bundles.versions(uow.session, tenant, bundle_id, limit))
+
+    def delete_bundle(self, tenant: str, bundle_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        def delete(uow: UnitOfWork) -> list[str] | None:
+            used = bundles.delete(uow.session, tenant, bundle_id)
+            return _noted(uow, tenant, used, note) if used == [] else used
+
+        return self._write_locked({tenant}, delete)
+
+    def bundle_bytes(self, tenant: str) -> int:
+        return self._autocommit(lambda uow: bundles.stored_bytes(uow.session, tenant))
+
+    def prune_bundles(self, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
+        return self._write_unlocked(
+            lambda uow: bundles.prune(uow.session, before=before, unfinished_before=unfinished_before, limit=limit)
+        )
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
         return self._write_locked({f"bucket {name}"}, lambda uow: uow.take_tokens(name, limit, wanted))

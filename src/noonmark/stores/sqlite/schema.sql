@@ -20,6 +20,27 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_creation ON api_keys (created, key_id);
 CREATE UNIQUE INDEX api_keys_by_id ON api_keys (key_id);
 CREATE INDEX api_keys_of_tenant ON api_keys (tenant, created, key_id);
+CREATE TABLE bundles (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    content_id TEXT NOT NULL,
+    bundle_id TEXT,
+    digest TEXT,
+    manifest TEXT,
+    size BIGINT NOT NULL,
+    files INTEGER DEFAULT 0 NOT NULL,
+    username TEXT DEFAULT '' NOT NULL,
+    source TEXT DEFAULT '' NOT NULL,
+    created BIGINT NOT NULL,
+    pushed BIGINT,
+    workflow_version INTEGER,
+    PRIMARY KEY ("key")
+);
+CREATE UNIQUE INDEX bundles_by_content ON bundles (tenant, content_id);
+CREATE INDEX bundles_by_digest ON bundles (tenant, digest) WHERE pushed IS NOT NULL;
+CREATE UNIQUE INDEX bundles_by_id ON bundles (tenant, bundle_id, pushed) WHERE pushed IS NOT NULL;
+CREATE INDEX bundles_by_push ON bundles (pushed) WHERE pushed IS NOT NULL;
+CREATE INDEX bundles_unfinished ON bundles (created) WHERE pushed IS NULL;
 CREATE TABLE concurrency_keys (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,
@@ -153,6 +174,7 @@ CREATE TABLE secrets (
     sealed TEXT NOT NULL,
     created BIGINT NOT NULL,
     updated BIGINT NOT NULL,
+    programs TEXT DEFAULT '[]' NOT NULL,
     PRIMARY KEY ("key")
 );
 CREATE UNIQUE INDEX secrets_by_name ON secrets (tenant, name);
@@ -160,6 +182,13 @@ CREATE TABLE served_routes (
     route TEXT NOT NULL,
     seen BIGINT NOT NULL,
     PRIMARY KEY (route)
+);
+CREATE TABLE bundle_chunks (
+    bundle BIGINT NOT NULL,
+    number INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (bundle, number),
+    FOREIGN KEY(bundle) REFERENCES bundles ("key")
 );
 CREATE TABLE dependencies (
     schedule BIGINT NOT NULL,

@@ -30,6 +30,8 @@ PRIMARY = {
     "idempotency_keys": ("key",),
     "secrets": ("key",),
     "api_keys": ("key",),
+    "bundles": ("key",),
+    "bundle_chunks": ("bundle", "number"),
     "rate_buckets": ("name",),
     "nodes": ("name",),
     "leadership": ("key",),

@@ -17,6 +17,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     SmallInteger,
@@ -387,6 +388,7 @@ secrets = Table(
     Column("sealed", Text, nullable=False),
     instant("created", required=True),
     instant("updated", required=True),
+    Column("programs", Text, nullable=False, server_default=text("'[]'")),
 )
 index("secrets_by_name", secrets, "tenant, name", unique=True)
 
@@ -409,6 +411,38 @@ api_keys = Table(
 index("api_keys_by_id", api_keys, "key_id", unique=True)
 index("api_keys_of_tenant", api_keys, "tenant, created, key_id")
 index("api_keys_by_creation", api_keys, "created, key_id")
+
+# An archive without a time of its push is not complete yet, and has neither an id nor a digest.
+bundles = Table(
+    "bundles",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("content_id", Text, nullable=False),
+    Column("bundle_id", Text),
+    Column("digest", Text),
+    Column("manifest", Text),
+    Column("size", BigInteger, nullable=False),
+    count("files"),
+    Column("username", Text, nullable=False, server_default=text("''")),
+    Column("source", Text, nullable=False, server_default=text("''")),
+    instant("created", required=True),
+    instant("pushed"),
+    Column("workflow_version", Integer),
+)
+index("bundles_by_content", bundles, "tenant, content_id", unique=True)
+index("bundles_by_id", bundles, "tenant, bundle_id, pushed", "pushed IS NOT NULL", unique=True)
+index("bundles_by_digest", bundles, "tenant, digest", "pushed IS NOT NULL")
+index("bundles_unfinished", bundles, "created", "pushed IS NULL")
+index("bundles_by_push", bundles, "pushed", "pushed IS NOT NULL")
+
+bundle_chunks = Table(
+    "bundle_chunks",
+    metadata,
+    Column("bundle", BigInteger, ForeignKey("bundles.key"), primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
 
 # When each bucket of tokens is full again. One that is full is like one that is not here.
 rate_buckets = Table(
