@@ -393,7 +393,7 @@ target_documents = st.one_of(
         env=st.dictionaries(st.text(string.ascii_uppercase, min_size=1), _prose, max_size=3),
         cwd=_words,
     ),
-    _objects(_kind("workflow", workflow_id=_words), version=st.integers(0, 10**6), inputs=json_objects),
+    _objects(_kind("workflow", workflow_id=_ids), version=st.integers(1, 10**6), inputs=json_objects),
     _objects(_kind("bundle", bundle_id=_words), inputs=json_objects),
     _objects(_kind("event", event_type=_ids), payload=json_values),
     _objects(_kind("task", query=_prose), context=json_objects),

@@ -78,6 +78,7 @@ def test_a_full_document_keeps_every_field(name):
         {"target_kind": "command", "argv": ["true"]},
         {"target_kind": "workflow", "workflow_id": "w"},
         {"target_kind": "bundle", "bundle_id": "b"},
+        {"target_kind": "bundle", "digest": "0f" * 32},
         {"target_kind": "event", "event_type": "e", "payload": {}},
         {"target_kind": "task", "query": "q"},
         session(),
@@ -278,11 +279,18 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(
             {"target_kind": "workflow", "workflow_id": "w", "version": "3"}, "target.version", "whole", id="version"
         ),
+        pytest.param({"target_kind": "workflow", "workflow_id": "a b"}, "target.workflow_id", "1 to 128", id="blank"),
+        pytest.param(
+            {"target_kind": "workflow", "workflow_id": "w", "version": 0}, "target.version", "from 1", id="version 0"
+        ),
         pytest.param({"target_kind": "bundle", "bundle_id": None}, "target.bundle_id", "required", id="bundle"),
         pytest.param(
             {"target_kind": "bundle", "bundle_id": "b", "digest": "0" * 64}, "target.bundle_id", "one of", id="both"
         ),
         pytest.param({"target_kind": "bundle", "digest": "0f"}, "target.digest", "64 hexadecimal", id="digest"),
+        pytest.param(http(literal="yes"), "target.literal", "true or false", id="literal"),
+        pytest.param(http(literal=True, url="https://{{payload.x}}/"), "target.url", "placeholder", id="literal host"),
+        pytest.param(http(literal=True, headers={"X": "a\nb"}), "target.headers.X", "line break", id="literal header"),
         pytest.param({"target_kind": "event", "event_type": "a b"}, "target.event_type", "160", id="event type"),
         pytest.param({"target_kind": "event", "event_type": "é"}, "target.event_type", "160", id="event type letters"),
         pytest.param({"target_kind": "task", "query": ""}, "target.query", "200,000", id="query"),
@@ -602,3 +610,16 @@ def test_thousands_of_unknown_fields_are_counted():
     found = problems_of({"target_kind": "task", "query": "q", **{f"k{index}": 1 for index in range(100_000)}})
     assert len(found) == 21
     assert found[-1] == ("target", "has 99,980 more unknown fields")
+
+
+def test_the_digest_of_a_bundle_may_say_how_it_was_made():
+    target = parse_target({"target_kind": "bundle", "digest": f"sha256:{'0f' * 32}"})
+    assert target.to_document() == {"target_kind": "bundle", "digest": "0f" * 32}
+
+
+def test_a_literal_request_has_braces_and_no_placeholders():
+    fields = {"url": "https://a/{{x", "headers": {"X": "{{ who }}"}, "body": ["{{", "{{event}}"], "literal": True}
+    target = parse_target(http(**fields))
+    assert target.to_document().items() >= fields.items()
+    assert list(target.unfillable(has_event=False)) == []
+    assert len(parse_target(http(url="https://a/" + "x" * 16_374, literal=True)).url) == 16_384

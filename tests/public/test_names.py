@@ -65,6 +65,7 @@ CODES = {
     "QuotaExceeded": ("quota_exceeded", NoonmarkError),
     "StoreUnavailable": ("store_unavailable", NoonmarkError),
     "InvalidRequest": ("invalid_request", ValueError),
+    "InvalidWorkflow": ("invalid_workflow", ValueError),
     "KeyReused": ("idempotency_key_reused", NoonmarkError),
     "MethodNotFound": ("method_not_found", LookupError),
     "NotAllowed": ("not_allowed", NoonmarkError),
@@ -118,6 +119,7 @@ def test_error_families():
     [
         (["trigger_never_fires"], "TriggerNeverFires"),
         (["trigger_never_fires", "invalid_trigger"], "InvalidTrigger"),
+        (["invalid_workflow", "invalid_workflow"], "InvalidWorkflow"),
         (["invalid_trigger", "invalid_schedule"], "InvalidSchedule"),
     ],
 )

@@ -5,7 +5,8 @@ NoonmarkError
 │   ├── InvalidTrigger       invalid_trigger
 │   │   └── TriggerNeverFires    trigger_never_fires
 │   ├── InvalidBundle        invalid_bundle
-│   └── InvalidRequest       invalid_request
+│   ├── InvalidRequest       invalid_request
+│   └── InvalidWorkflow      invalid_workflow
 ├── NotFound                 not_found             (also LookupError)
 │   └── MethodNotFound       method_not_found
 ├── Conflict                 conflict
@@ -111,12 +112,20 @@ class InvalidRequest(InvalidSchedule):
     code = "invalid_request"
 
 
+class InvalidWorkflow(InvalidSchedule):
+    """A definition of a workflow that is refused; `problems` lists everything wrong with it."""
+
+    code = "invalid_workflow"
+
+
 def refusal(problems: Sequence[Problem]) -> InvalidSchedule:
     """The error for everything found wrong: as narrow a kind as all the problems share."""
     codes = {problem.code for problem in problems}
     kind: type[InvalidSchedule] = InvalidSchedule
     if codes == {InvalidRequest.code}:
         kind = InvalidRequest
+    elif codes == {InvalidWorkflow.code}:
+        kind = InvalidWorkflow
     elif codes == {TriggerNeverFires.code}:
         kind = TriggerNeverFires
     elif codes <= {InvalidTrigger.code, TriggerNeverFires.code}:

@@ -24,7 +24,14 @@ _EVENT_TYPE = re.compile(r"[A-Za-z0-9._:-]{1,160}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-TOO_LARGE = f"is larger than {MAX_JSON_BYTES // 1024} KiB as JSON"
+
+
+def too_large(high: int) -> str:
+    """The problem of a value that has more bytes."""
+    return f"is larger than {high // 1024:,} KiB as JSON"
+
+
+TOO_LARGE = too_large(MAX_JSON_BYTES)
 
 _IN_PYTHON = {
     "must be an object": "must be a mapping",
@@ -76,8 +83,11 @@ def key_path(key: object) -> str:
     return key[:MAX_ECHO] if isinstance(key, str) and text_problem(key) is None else shown(key)
 
 
-def json_problem(value: object) -> str | None:
-    """Why this value is not JSON that every store and client can hold, if it is not. Never recurses."""
+def json_problem(value: object, *, high: int = MAX_JSON_BYTES) -> str | None:
+    """Why this value is not JSON that every store and client can hold, if it is not. Never recurses.
+
+    `high` is the most bytes that it may have.
+    """
     pending: list[tuple[object, int]] = [(value, 1)]
     # Counted on the way: lists that share their members are short, yet can be worth billions of bytes.
     least_bytes = 1
@@ -85,8 +95,8 @@ def json_problem(value: object) -> str | None:
     while pending:
         item, depth = pending.pop()
         least_bytes += _least_bytes(item)
-        if least_bytes > MAX_JSON_BYTES:
-            return TOO_LARGE
+        if least_bytes > high:
+            return too_large(high)
         if depth > MAX_JSON_DEPTH:
             problem = f"is nested more than {MAX_JSON_DEPTH} levels deep"
         elif isinstance(item, dict):
@@ -96,8 +106,8 @@ def json_problem(value: object) -> str | None:
             pending.extend((member, depth + 1) for member in item)
         else:
             problem = problem or _scalar_problem(item)
-    if problem is None and len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MAX_JSON_BYTES:
-        return TOO_LARGE
+    if problem is None and len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > high:
+        return too_large(high)
     return problem
 
 

@@ -94,6 +94,13 @@ def test_placeholders_use_the_event(caller, receiver):
     assert sent(receiver)[3] == ["file", "/x"]
 
 
+def test_literal_request_is_sent_with_its_braces(caller, receiver):
+    fields = {"headers": {"X-A": " {{attempt}} "}, "body": ["{{payload.missing}}", "{{"], "literal": True}
+    assert caller.call(f"{receiver.url}/{{{{attempt}}}}", **fields).outcome is Outcome.COMPLETED
+    (_, path, headers, body) = sent(receiver)
+    assert (path, headers["X-A"], body) == ("/%7B%7Battempt%7D%7D", "{{attempt}}", ["{{payload.missing}}", "{{"])
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [

@@ -13,6 +13,7 @@ from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
 from noonmark.core.targets.command import CommandTarget, read_command
 from noonmark.core.targets.ping import PingTarget, read_ping
+from noonmark.core.targets.placeholders import is_fact
 from noonmark.core.targets.work import (
     BundleTarget,
     EventTarget,
@@ -28,6 +29,8 @@ from noonmark.core.targets.work import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noonmark.core.targets.http import HttpTarget
     from noonmark.core.targets.mob import MobTarget
     from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget
@@ -89,13 +92,16 @@ def parse_target(document: object) -> Target:
     return target
 
 
-def read_target(reader: Reader, name: str) -> Target | None:
-    """Read the target in a field of a document; None when there is anything wrong with it."""
+def read_target(reader: Reader, name: str, *, is_known: Callable[[str], bool] = is_fact) -> Target | None:
+    """Read the target in a field of a document; None when there is anything wrong with it.
+
+    `is_known` says which names the placeholders of a request may have.
+    """
     before = len(reader.problems)
     fields = reader.part(name)
     if fields is None or (kind := fields.variant("target_kind", _KINDS)) is None:
         return None
-    target = _read_kind(fields, kind)
+    target = _read_kind(fields, kind, is_known)
     return target if len(reader.problems) == before else None
 
 
@@ -106,7 +112,7 @@ def note_unfillable(reader: Reader, name: str, target: Target, *, has_event: boo
             reader.problem(f"{name}.{field}", problem)
 
 
-def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:
+def _read_kind(fields: Reader, kind: TargetKind, is_known: Callable[[str], bool]) -> Target | None:
     target: Target
     match kind:
         case TargetKind.FUNCTION:
@@ -114,7 +120,7 @@ def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:
         case TargetKind.HTTP:
             from noonmark.core.targets.http import read_http
 
-            target = read_http(fields)
+            target = read_http(fields, is_known=is_known)
         case TargetKind.COMMAND:
             target = read_command(fields)
         case TargetKind.WORKFLOW:

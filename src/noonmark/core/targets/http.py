@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.json_values import number_value, shown, text_of
 from noonmark.core.secret import header_place, secret_name
-from noonmark.core.targets.placeholders import check_json, normalize_placeholders, unfillable
+from noonmark.core.targets.placeholders import check_json, is_fact, normalize_placeholders, unfillable
 from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from noonmark.core.urls import Url
 
 MAX_URL = 4_096
+MAX_FILLED_URL = 16_384
+"""Characters of a URL whose placeholders are filled in."""
 MAX_HEADERS = 100
 MAX_HEADER = 8_192
 MAX_STATUSES = 100
@@ -44,6 +48,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CLASS = re.compile(r"[1-5]xx")
 _BREAKS_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _url_text = text_of(1, MAX_URL)
+_literal_url_text = text_of(1, MAX_FILLED_URL)
 _header_text = text_of(0, MAX_HEADER, multiline=True)
 
 
@@ -83,6 +88,8 @@ class HttpTarget:
     timeout: Micros | None = None
     completion_timeout: Micros | None = None
     """How long a receiver that answers 202 has to report the end; None for a day."""
+    literal: bool = False
+    """Send the URL, the headers and the body as they are: nothing is filled in."""
 
     @property
     def address(self) -> Url:
@@ -99,6 +106,8 @@ class HttpTarget:
 
     def unfillable(self, *, has_event: bool) -> Iterator[tuple[str, str]]:
         """What in it can never be filled in, with the field; `has_event` where events set it off."""
+        if self.literal:
+            return
         texts = {"url": self.url, "body": self.body}
         texts |= {f"headers{header_place(name, self.headers)}": text for name, text in self.headers.items()}
         for field_name, value in texts.items():
@@ -120,6 +129,7 @@ class HttpTarget:
             completion_timeout_seconds=(
                 None if self.completion_timeout is None else micros_to_seconds(self.completion_timeout)
             ),
+            literal=self.literal or None,
         )
 
 
@@ -127,11 +137,13 @@ def _is_among(status: int, statuses: tuple[int | str, ...]) -> bool:
     return status in statuses or f"{status // 100}xx" in statuses
 
 
-def read_http(reader: Reader) -> HttpTarget:
-    """Read the request, noting what is wrong with it."""
+def read_http(reader: Reader, *, is_known: Callable[[str], bool] = is_fact) -> HttpTarget:
+    """Read the request, noting what is wrong with it; `is_known` says which names its placeholders may have."""
     method = reader.choice("method", _METHODS, Method.POST)
-    url = reader.read("url", _url)
-    headers = _read_headers(reader, "headers", _header_value)
+    literal = reader.boolean("literal", default=False)
+    url = reader.read("url", _literal_url if literal else partial(_url, is_known=is_known))
+    header_value = _literal_header if literal else partial(_header_value, is_known=is_known)
+    headers = _read_headers(reader, "headers", header_value)
     secret_headers = _read_headers(reader, "secret_headers", secret_name)
     for name in secret_headers:
         if name.lower() in {one.lower() for one in headers}:
@@ -145,11 +157,12 @@ def read_http(reader: Reader) -> HttpTarget:
         url=url,
         headers=headers,
         secret_headers=secret_headers,
-        body=_read_body(reader),
+        body=reader.json("body") if literal else _read_body(reader, is_known),
         expected_statuses=expected,
         retry_statuses=_read_statuses(reader, "retry_statuses"),
         timeout=reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
         completion_timeout=reader.seconds("completion_timeout_seconds", None, low=1, high=MAX_COMPLETION_SECONDS),
+        literal=literal,
     )
 
 
@@ -164,10 +177,10 @@ def _read_headers(reader: Reader, field: str, value: Callable[[object], str]) ->
     return headers
 
 
-def _read_body(reader: Reader) -> Any:  # noqa: ANN401 - JSON
+def _read_body(reader: Reader, is_known: Callable[[str], bool]) -> Any:  # noqa: ANN401 - JSON
     body = reader.json("body")
     try:
-        check_json(body)
+        check_json(body, is_known=is_known)
     except ValueError as error:
         reader.problem("body", str(error))
     return body
@@ -185,8 +198,14 @@ def _status(value: object) -> int | str:
     return int(number_value(value, 100, 599, whole=True))
 
 
-def _url(value: object) -> str:
-    url = normalize_placeholders(_url_text(_text(value)), repeats=False)
+def _url(value: object, *, is_known: Callable[[str], bool]) -> str:
+    url = normalize_placeholders(_url_text(_text(value)), repeats=False, is_known=is_known)
+    parse_url(url)
+    return url
+
+
+def _literal_url(value: object) -> str:
+    url = _literal_url_text(_text(value))
     parse_url(url)
     return url
 
@@ -202,8 +221,12 @@ def _header_name(value: object) -> str:
     raise ValueError("must be letters, digits and !#$%&'*+-.^_`|~ only")
 
 
-def _header_value(value: object) -> str:
-    return check_header(normalize_placeholders(_header_text(_text(value)), repeats=False))
+def _header_value(value: object, *, is_known: Callable[[str], bool]) -> str:
+    return check_header(normalize_placeholders(_header_text(_text(value)), repeats=False, is_known=is_known))
+
+
+def _literal_header(value: object) -> str:
+    return check_header(_header_text(_text(value)))
 
 
 def _text(value: object) -> object:
@@ -218,3 +241,10 @@ def check_header(text: str) -> str:
     if _BREAKS_HEADER.search(text):
         raise ValueError("contains a line break or another control character, which would break the request")
     return text
+
+
+def quote_for_url(value: str) -> str:
+    """Quote a value as one segment of a path or a query; neither slashes nor dots can leave it."""
+    if value in (".", ".."):
+        raise ValueError(f"{value!r} cannot be filled into a URL: it would change the path")
+    return quote(value, safe="")

@@ -1,8 +1,10 @@
-"""Placeholders: `{{ name }}` in a request stands for a fact of the occurrence. The list is closed; no code runs.
+"""Placeholders: `{{ name }}` stands for a fact of the occurrence. The list is closed; no code runs.
 
 `payload` and `event` are JSON, and a dotted path leads into them, as in filters: a field whose name has dots itself
 wins, and what an event does not have itself is looked for in its payload. A text that is nothing but one placeholder
 becomes the value itself inside JSON; anywhere else, a placeholder becomes text.
+
+The request of a schedule knows the facts alone. A step of a workflow also knows `inputs`, `steps`, `item` and `index`.
 """
 
 from __future__ import annotations
@@ -28,35 +30,72 @@ ALIASES = {
 EVENT_ALIASES = {"id": "event_id", "type": "event_type"}
 """Other names of what an event has itself."""
 MAX_FILLED = 1_048_576
-"""Characters that a request may have when everything is filled in."""
+"""Characters that may be filled in altogether."""
+SKIPPED = "skipped"
+"""The phase of a step that did not run: whatever is asked of its result is null."""
+
+NOT_CLOSED = "has {{ without its }}; a placeholder is written as {{payload.name}}"
+"""The problem of a text that `is_open`."""
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]{0,300})\}\}")
-_PATH = re.compile(r"(?:payload|event)(?:\.[^.\s{}]{1,100}){0,20}")
-_ALLOWED = ", ".join((*FACTS, "payload, payload.<field>", "event and event.<field>"))
+_PATH = re.compile(r"[a-z]+(?:\.[^.\s{}]{1,100}){0,20}")
+FACTS_IN_WORDS = ", ".join((*FACTS, "payload, payload.<field>", "event and event.<field>"))
 
 
-def normalize_placeholders(text: str, *, repeats: bool = True) -> str:
+def is_fact(name: str) -> bool:
+    """Whether every occurrence has something of this name."""
+    return name in FACTS or name in ALIASES or path_of(name)[:1] in (["payload"], ["event"])
+
+
+def path_of(name: str) -> list[str]:
+    """The parts of a dotted name, the first of which is a word; empty if it is not such a name."""
+    return name.split(".") if _PATH.fullmatch(name) else []
+
+
+def names_in(text: str) -> Iterator[str]:
+    """The names in the placeholders of a text."""
+    return (found[1].strip() for found in _PLACEHOLDER.finditer(text))
+
+
+def is_one_placeholder(text: str) -> bool:
+    """Whether a text is nothing but one placeholder."""
+    return _PLACEHOLDER.fullmatch(text) is not None
+
+
+def is_open(text: str) -> bool:
+    """Whether a placeholder begins in the text and does not end."""
+    # What stands between two placeholders: braces there begin one that does not end.
+    return any("{{" in piece for piece in _PLACEHOLDER.split(text)[::2])
+
+
+def normalize_placeholders(text: str, *, repeats: bool = True, is_known: Callable[[str], bool] = is_fact) -> str:
     """The text with every placeholder written without blanks; a ValueError names one that there is not.
 
     It is not repeated from a text that may hold a password.
     """
-    return _PLACEHOLDER.sub(lambda found: "{{" + _known(found[1], repeats=repeats) + "}}", text)
+
+    def normal(found: re.Match[str]) -> str:
+        name = found[1].strip()
+        if not is_known(name):
+            which = f" {shown(name)}" if repeats else ""
+            raise ValueError(f"has an unknown placeholder{which}; allowed are {FACTS_IN_WORDS}")
+        return "{{" + name + "}}"
+
+    return _PLACEHOLDER.sub(normal, text)
 
 
-def check_json(value: Any) -> None:  # noqa: ANN401 - JSON
+def check_json(value: Any, *, is_known: Callable[[str], bool] = is_fact) -> None:  # noqa: ANN401 - JSON
     """A ValueError names a placeholder in this JSON that there is not; the names of fields have none."""
     for text in _texts(value):
-        normalize_placeholders(text)
+        normalize_placeholders(text, is_known=is_known)
 
 
 def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - JSON
     """Why what this JSON asks for can never be filled in, if it cannot; `has_event` where events set it off."""
     for text in _texts(value):
-        # What stands between two placeholders: braces there begin one that does not end.
-        if any("{{" in piece for piece in _PLACEHOLDER.split(text)[::2]):
-            return "has {{ without its }}; a placeholder is written as {{payload.name}}"
-        for match in _PLACEHOLDER.finditer(text):
-            name = match[1].strip()
+        if is_open(text):
+            return NOT_CLOSED
+        for name in names_in(text):
             if name.partition(".")[0] == "event" and not has_event:
                 return f"asks for {{{{{name}}}}}, and only a schedule with an event trigger has an event"
     return None
@@ -75,11 +114,14 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
 
 
 class Filling:
-    """The facts of one occurrence, put where the placeholders of its request are. What is too much is a ValueError."""
+    """The facts of one occurrence, put where the placeholders are. What is too much, or not there, is a ValueError."""
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
-        """`facts` has a value for each of the names; None for an event where there is none."""
-        self._facts = facts
+    def __init__(self, facts: Mapping[str, Any], *, is_step: bool = False) -> None:
+        """`facts` has a value for each of the names; None for an event where there is none.
+
+        A step of a workflow, which may be started by an event or not, has null where there is none.
+        """
+        self._facts, self._is_step = facts, is_step
         self._left = MAX_FILLED
         self._known: dict[str, tuple[Any, str]] = {}
 
@@ -102,24 +144,36 @@ class Filling:
         """The value, and the same as text."""
         name = name.strip()
         if name not in self._known:
-            value = self._look_up(name)
+            value = self._required(name)
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
             self._known[name] = value, text
         self._left -= len(self._known[name][1])
         if self._left < 0:
-            raise ValueError(f"the request is larger than {MAX_FILLED:,} characters when it is filled in")
+            raise ValueError(f"{self._asker} is larger than {MAX_FILLED:,} characters when it is filled in")
         return self._known[name]
 
-    def _look_up(self, name: str) -> Any:  # noqa: ANN401 - JSON
+    @property
+    def _asker(self) -> str:
+        return "the step" if self._is_step else "the request"
+
+    def _required(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        if name.partition(".")[0] == "event" and self._facts["event"] is None and not self._is_step:
+            raise ValueError(f"{self._asker} asks for {{{{{name}}}}}, and no event set this occurrence off")
+        try:
+            return self.look_up(name)
+        except LookupError as missing:
+            why = f"{self._asker} asks for {{{{{name}}}}}, and there is no {shown(missing.args[0])}"
+            raise ValueError(why) from None
+
+    def look_up(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """The value of a name; a LookupError has the part of it that there is not."""
         first, *path = ALIASES.get(name, name).split(".")
         value = self._facts[first]
-        if first == "event" and value is None:
-            raise ValueError(f"the request asks for {{{{{name}}}}}, and no event set this occurrence off")
-        try:
-            return _in_event(value, path) if first == "event" else _within(value, path)
-        except LookupError as missing:
-            why = f"the request asks for {{{{{name}}}}}, and there is no {shown(missing.args[0])}"
-            raise ValueError(why) from None
+        if first == "event":
+            return None if value is None else _in_event(value, path)
+        if first == "steps" and path[1:2] == ["result"] and value[path[0]]["phase"] == SKIPPED:
+            return None
+        return _within(value, path)
 
 
 def _in_event(event: Mapping[str, Any], path: list[str]) -> Any:  # noqa: ANN401 - JSON
@@ -144,11 +198,3 @@ def _within(value: Any, path: list[str]) -> Any:  # noqa: ANN401 - JSON
         else:
             raise LookupError(part)
     return value
-
-
-def _known(name: str, *, repeats: bool) -> str:
-    placeholder = name.strip()
-    if placeholder in FACTS or placeholder in ALIASES or _PATH.fullmatch(placeholder):
-        return placeholder
-    which = f" {shown(placeholder)}" if repeats else ""
-    raise ValueError(f"has an unknown placeholder{which}; allowed are {_ALLOWED}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.core.json_values import event_type, shown, text_of
+from noonmark.core.json_values import event_type, identifier, shown, text_of
 from noonmark.core.targets.content import read_prompt
 
 if TYPE_CHECKING:
@@ -192,8 +192,11 @@ def read_function(reader: Reader) -> FunctionTarget:
 
 def read_workflow(reader: Reader) -> WorkflowTarget:
     """Read the workflow, its version and its input."""
-    version = reader.integer("version", None)
-    return WorkflowTarget(workflow_id=reader.text("workflow_id"), version=version, inputs=reader.json_object("inputs"))
+    return WorkflowTarget(
+        workflow_id=reader.read("workflow_id", identifier),
+        version=reader.integer("version", None, low=1),
+        inputs=reader.json_object("inputs"),
+    )
 
 
 def read_bundle(reader: Reader) -> BundleTarget:

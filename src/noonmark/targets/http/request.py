@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.settlement import run_id
 from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
-from noonmark.core.targets.http import check_header
+from noonmark.core.targets.http import MAX_FILLED_URL, check_header, quote_for_url
 from noonmark.core.targets.placeholders import Filling
 from noonmark.core.trace_context import traceparent
 from noonmark.core.urls import parse_url
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 USER_AGENT = "Noonmark"
 TOKEN = "Noonmark-Callback-Token"  # noqa: S105 - the name of a header
-MAX_FILLED_URL = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +73,10 @@ def make_request(
     now: Micros,
 ) -> Request:
     """Return the request of an occurrence; ValueError says what in it is invalid. Without keys it is not signed."""
-    filling = Filling(_placeholders(schedule, occurrence))
-    filled = filling.text(target.url, _quote_for_url)
-    if len(filled) > MAX_FILLED_URL:
-        raise ValueError(f"the filled-in URL has more than {MAX_FILLED_URL:,} characters")
-    url = _parse(filled)
-    declared = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
-    body, content_type = _encode_body(filling.json(target.body))
+    filled = target if target.literal else _fill(target, Filling(_placeholders(schedule, occurrence)))
+    url = _parse(filled.url)
+    declared = {name: check_header(value).strip(" \t") for name, value in filled.headers.items()}
+    body, content_type = _encode_body(filled.body)
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | content_type
     own, callback = _occurrence_headers(occurrence), {}
     if keys is not None:
@@ -92,6 +87,14 @@ def make_request(
     headers = _merge(headers, declared | own | callback)
     callback_url = callback.get("Noonmark-Callback")
     return Request(method=str(target.method), url=url, headers=headers, body=body, callback=callback_url)
+
+
+def _fill(target: HttpTarget, filling: Filling) -> HttpTarget:
+    url = filling.text(target.url, quote_for_url)
+    if len(url) > MAX_FILLED_URL:
+        raise ValueError(f"the filled-in URL has more than {MAX_FILLED_URL:,} characters")
+    headers = {name: filling.text(value) for name, value in target.headers.items()}
+    return replace(target, url=url, headers=headers, body=filling.json(target.body))
 
 
 def _parse(filled: str) -> Url:
@@ -154,10 +157,3 @@ def _encode_body(body: Any) -> tuple[bytes | None, dict[str, str]]:  # noqa: ANN
         return body.encode(), {"Content-Type": "text/plain; charset=utf-8"}
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return text.encode(), {"Content-Type": "application/json"}
-
-
-def _quote_for_url(value: str) -> str:
-    """Quote a value as one segment of a path or a query; neither slashes nor dots can leave it."""
-    if value in (".", ".."):
-        raise ValueError(f"{value!r} cannot be filled into a URL: it would change the path")
-    return quote(value, safe="")
