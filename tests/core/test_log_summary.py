@@ -1,12 +1,17 @@
 """What a log says of a failed run, and what it does not say."""
 
+from dataclasses import replace
+
 import pytest
 
+from noonmark.core.frozen import evolve
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
-from noonmark.core.interruption import failure_line, log_name, log_summary
+from noonmark.core.interruption import failure_line, log_name, log_summary, pause_line
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
+from noonmark.core.schedule import BY_ITSELF, Pause
 from noonmark.core.targets.command import end_of_program
 from noonmark.testing import factories
 from noonmark.testing.factories import NOW
@@ -73,6 +78,26 @@ def test_a_failure_says_what_follows_or_where_to_read_more(retry_at, error, expe
     run = Run(id="o-1", occurrence_id="o", attempt=1, node="n", started=1, outcome=Outcome.FAILED, error=error)
     line = failure_line(schedule, occurrence, run, Reason.FAILED, retry_at=retry_at)
     assert line == f"tick: the run of 2030-03-17T17:47:00Z {expected.replace('OCCURRENCE', occurrence.id)}"
+
+
+PAUSE = Pause(at=NOW, by=BY_ITSELF, reason="too many failures")
+
+
+@pytest.mark.parametrize(
+    ("pause", "ended", "is_told"),
+    [
+        (PAUSE, NOW, True),
+        (PAUSE, NOW + 1, False),  # it was paused before
+        (PAUSE, None, False),
+        (replace(PAUSE, by="ada"), NOW, False),
+        (None, NOW, False),
+    ],
+)
+def test_a_pause_because_of_a_failure_is_told_once(pause, ended, is_told):
+    schedule = evolve(factories.schedule(schedule_id="s-1", name="tick"), phase=SchedulePhase.PAUSED, pause=pause)
+    run = Run(id="o-1", occurrence_id="o", attempt=1, node="n", started=1, ended=ended, outcome=Outcome.FAILED)
+    line = "tick is paused: too many failures; `noonmark schedule resume s-1` resumes it"
+    assert pause_line(schedule, run) == (line if is_told else None)
 
 
 def test_a_schedule_without_a_name_is_called_by_its_id_and_route():

@@ -62,11 +62,15 @@ def test_retries_may_have_a_backoff(kit):
     assert phases(kit.scheduler, job) == ["failed"]
 
 
-def test_a_job_that_fails_again_and_again_is_paused(kit):
+def test_a_job_that_fails_again_and_again_is_paused(kit, caplog):
     job = kit.scheduler.schedule(fail, trigger=IntervalTrigger(10), pause_on_failure=3)
     kit.run_for(100)
     assert str(kit.scheduler.get_job(job).status) == "paused"
     assert phases(kit.scheduler, job) == ["failed"] * 3
+    [line] = [record for record in caplog.records if " is paused: " in record.getMessage()]
+    reason = "pause_on_failure is 3, and 3 in a row did not complete"
+    assert line.getMessage().endswith(f" is paused: {reason}; `noonmark schedule resume {job}` resumes it")
+    assert line.levelname == "WARNING"
 
 
 def test_jobs_that_share_a_key_take_turns():

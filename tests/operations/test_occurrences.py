@@ -280,6 +280,12 @@ class TestEnding:
         failed = harness("occurrence/fail", occurrence_id=one, error="no paper")
         assert (failed["phase"], failed["due_at_utc"] > "2026-03-01T12:00:00Z") == ("pending", True)
 
+    def test_a_failure_that_pauses_the_schedule_is_logged(self, harness, caplog):
+        made = harness.create(name="printer", pause_on_failure=2)
+        for paused in (False, True):
+            harness("occurrence/fail", occurrence_id=accepted(harness, made), error="no paper")
+            assert ("printer is paused: pause_on_failure is 2" in caplog.text) is paused
+
     def test_nothing_else_can_be_told_to_be_done(self, harness):
         made = harness.create()
         one = harness("schedule/run", schedule_id=made["schedule_id"])["occurrence_id"]

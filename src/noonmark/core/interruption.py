@@ -13,6 +13,7 @@ from noonmark.core.occurrence import kept_facts
 from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import BY_ITSELF
 from noonmark.core.targets.command import end_of_program
 
 if TYPE_CHECKING:
@@ -181,6 +182,15 @@ def rate_line(schedule: Schedule, alert: RateAlert) -> str:
     """The line about a schedule that starts too often, or succeeds too rarely."""
     words = "too often" if alert.problem is RateProblem.TOO_OFTEN else "too rarely"
     return f"{log_name(schedule)} runs {words}: {alert.to_sentence()}"
+
+
+def pause_line(schedule: Schedule, run: Run) -> str | None:
+    """The line about a schedule that Noonmark paused because a run of it failed; None if it did not."""
+    pause = schedule.pause
+    if pause is None or pause.by != BY_ITSELF or run.ended is None or pause.at < run.ended:
+        return None
+    resume = f"`noonmark schedule resume {schedule.schedule_id}` resumes it"
+    return f"{log_name(schedule)} is paused: {pause.reason}; {resume}"
 
 
 def more_about(some_id: str) -> str:

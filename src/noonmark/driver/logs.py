@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
-from noonmark.core.interruption import failure_line, log_name, more_about, rate_line
+from noonmark.core.interruption import failure_line, log_name, more_about, pause_line, rate_line
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
 from noonmark.core.run import Outcome
@@ -122,6 +122,12 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
     )
     level = logging.ERROR if settlement.retry_at is None else logging.WARNING
     jobs.log(level, "%s", line, extra=_ids(settlement.occurrence) | {"run_id": run.id})
+
+
+def paused(schedule: Schedule, settlement: Settlement) -> None:
+    """A schedule was paused because its last run failed; nothing if it was not, or not for that."""
+    if (line := pause_line(schedule, settlement.run)) is not None:
+        logger.warning("%s", line, extra={"schedule_id": schedule.schedule_id})
 
 
 def leader(node: str, leads: str | None, term: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,8 +16,8 @@ from noonmark.core.causation import (
     why_not_emitted,
     why_not_requested,
 )
-from noonmark.core.errors import Conflict, NotAllowed, StoreUnavailable
-from noonmark.core.interruption import failure_line, rate_line
+from noonmark.core.errors import Conflict, NoonmarkError, NotAllowed, StoreUnavailable
+from noonmark.core.interruption import failure_line, pause_line, rate_line
 from noonmark.core.quotas import UNLIMITED, Resource, check_declaration
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
@@ -148,12 +149,23 @@ class Service:
             level = logging.ERROR if settlement.is_failure else logging.WARNING
             ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
             logger.log(level, "%s", line, extra=ids)
+            self._log_pause(settlement)
         if self.traces is not None:
             self.traces.settled(Settled(occurrence, settlement.phase, settlement.reason, run, settlement.retry_at))
         if self.pinger is not None and schedule.declaration.ping_urls is not None:
             moment = MOMENTS.get(settlement.phase)
             if moment is not None:
                 self.pinger.ping(schedule, occurrence, moment)
+
+    def _log_pause(self, settlement: Settlement) -> None:
+        """Log that a schedule is paused now because of a failure."""
+        if not settlement.is_failure or settlement.pause_after is None:
+            return
+        with suppress(NoonmarkError):  # the end is written; only a line is missing
+            stored = self.store.find_uid(settlement.occurrence.uid)
+            line = None if stored is None else pause_line(stored.schedule, settlement.run)
+            if line is not None:
+                logger.warning("%s", line, extra={"schedule_id": settlement.occurrence.schedule_id})
 
     def report_rate(self, schedule: Schedule, alert: RateAlert) -> None:
         """Log and count that a job which pings runs too often."""

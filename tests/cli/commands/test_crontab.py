@@ -46,6 +46,17 @@ def test_a_bad_line_refuses_all_unless_it_is_skipped(store, tmp_path):
     ]
 
 
+def test_a_dry_run_shows_what_would_change_and_changes_nothing(store, tmp_path):
+    path = tmp_path / "crontab"
+    path.write_text(CRONTAB)
+    assert call("import", "crontab", path, "--apply", "--store", store).code == 0
+    path.write_text("")
+    planned = call("import", "crontab", path, "--prune", "--dry-run", "--store", store)
+    assert (planned.code, planned.err) == (0, "")
+    assert "Plan: 0 to create, 0 to change, 2 to delete" in planned.out
+    assert len(call("schedule", "list", "--store", store, "--json").json["schedules"]) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(("nowhere",), 3), (("-", "--prune"), 2), (("-", "--managed-by", ""), 2), (("--bad", "x"), 2)],

@@ -370,7 +370,7 @@ def test_commands_on_a_selection(cli):
     ids = [cli.create("--cron", "0 0 1 1 *", "--label", "batch=x") for _ in range(2)]
     shown = cli("schedule", "pause", "--label", "batch=x", "--dry-run")
     assert all(one in shown for one in ids)
-    assert shown.splitlines()[-1] == "Would have paused 2 schedules"
+    assert shown.splitlines()[-1] == "Would pause 2 schedules"
     assert cli("schedule", "pause", "--label", "batch=x").splitlines()[-1] == "Paused 2 schedules"
     assert cli.json("schedule", "resume", "--label", "batch=x", "--status", "paused")["count"] == 2
     assert cli.json("schedule", "run-now", "--label", "batch=x")["schedules"][0]["occurrence_id"].startswith("occ_")

@@ -37,13 +37,16 @@ def import_crontab(  # noqa: PLR0913 - one per option
         Parameter(negative=(), show_default=False, help="Create and change the schedules, as noonmark apply does."),
     ] = False,
     prune: Prune = False,
+    dry_run: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Only show what --apply would change.")
+    ] = False,
     managed_by: Annotated[str, Parameter(help="The owner of the schedules.")] = USUAL_OWNER,
     connection: Connection = Connection(),
 ) -> int:
     """Print the schedules of a crontab as a file for noonmark apply, or apply them. Imported again, nothing changes."""
     if file.startswith("--"):
         raise InvalidRequest(f"unknown option {file}")
-    if prune and not apply:
+    if prune and not apply and not dry_run:
         raise InvalidRequest("needs --apply", field="--prune")
     try:
         owner_name(managed_by)
@@ -56,14 +59,14 @@ def import_crontab(  # noqa: PLR0913 - one per option
         raise refusal([*problems, Problem(name, "nothing is imported; --skip-bad imports the other lines")])
     _print_notes(name, "note", crontab.notes)
     _print_notes(name, "skipped", crontab.problems)
-    if not apply:
+    if not apply and not dry_run:
         document = {"managed_by": managed_by, "schedules": escape_variables(crontab.documents)}
         print_file(document, as_json=connection.as_json)
         return 0
     files = ScheduleFiles(owners={managed_by})
     for document, line in zip(crontab.documents, crontab.lines, strict=True):
         files.add(document, managed_by, (f"{name}:{line}", document["name"], {}))
-    return apply_files(connection, files, prune=prune)
+    return apply_files(connection, files, prune=prune, dry_run=dry_run)
 
 
 def _read(file: str, name: str) -> str:

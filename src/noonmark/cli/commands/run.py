@@ -146,7 +146,7 @@ def run_now(  # noqa: PLR0913 - one argument per option
     if is_selection(schedule_id, selection):
         if wait:
             raise InvalidRequest("waits for one run; give the id of a schedule", field="--wait")
-        return act_on_selection(connection, "selection/run", selection, arguments, "Requested")
+        return act_on_selection(connection, "selection/run", selection, arguments, ("Requested a run of", "Would run"))
     with connect(connection) as remote:
         occurrence = remote.call("schedule/run", arguments)
         occurrence_id = occurrence["occurrence_id"]

@@ -297,7 +297,7 @@ def pause(
     """
     more = present(reason=reason, until=parse_future(until, "--until"))
     if is_selection(schedule_id, selection):
-        return act_on_selection(connection, "selection/pause", selection, more, "Paused")
+        return act_on_selection(connection, "selection/pause", selection, more, ("Paused", "Would pause"))
     _change_phase(connection, "schedule/pause", {"schedule_id": schedule_id, **more}, "Paused")
     return 0
 
@@ -313,7 +313,7 @@ def resume(
     """Resume a paused schedule, or all that a selection finds, from now on."""
     more = present(reason=reason)
     if is_selection(schedule_id, selection):
-        return act_on_selection(connection, "selection/resume", selection, more, "Resumed")
+        return act_on_selection(connection, "selection/resume", selection, more, ("Resumed", "Would resume"))
     _change_phase(connection, "schedule/resume", {"schedule_id": schedule_id, **more}, "Resumed")
     return 0
 
@@ -335,7 +335,7 @@ def label(
         return 0
     changes = dict(parse_pair(pair, "=", "--set") for pair in labels)
     more = {"set_labels": changes, **present(reason=reason)}
-    return act_on_selection(connection, "selection/label", selection, more, "Labelled")
+    return act_on_selection(connection, "selection/label", selection, more, ("Labelled", "Would label"))
 
 
 def is_selection(schedule_id: str | None, selection: ScheduleSelection) -> bool:
@@ -349,9 +349,16 @@ def is_selection(schedule_id: str | None, selection: ScheduleSelection) -> bool:
 
 
 def act_on_selection(
-    connection: Connection, operation: str, selection: ScheduleSelection, more: dict[str, Any], verb: str
+    connection: Connection,
+    operation: str,
+    selection: ScheduleSelection,
+    more: dict[str, Any],
+    words: tuple[str, str],
 ) -> int:
-    """Act on all schedules that a selection finds, and show them; returns the exit code."""
+    """Act on all schedules that a selection finds, and show them; returns the exit code.
+
+    `words` say what was done, and what a dry run would have done.
+    """
     arguments = _selection_filter(selection) | {"limit": selection.limit, "dry_run": selection.dry_run} | more
     with connect(connection) as remote:
         answer = remote.call(operation, arguments)
@@ -360,7 +367,7 @@ def act_on_selection(
     else:
         from noonmark.cli.render.tables import show_selected  # noqa: PLC0415 - not for --json
 
-        show_selected(answer, f"Would have {verb.lower()}" if selection.dry_run else verb)
+        show_selected(answer, words[selection.dry_run])
     return EXIT_FAILED if answer["count"] < len(answer["schedules"]) else 0
 
 
@@ -392,7 +399,7 @@ def delete(
     if confirm and not selection.dry_run and not is_confirmed("Delete all schedules of the selection?"):
         return EXIT_FAILED
     more = present(reason=reason, stop_running=stop_running or None)
-    return act_on_selection(connection, "selection/delete", selection, more, "Deleted")
+    return act_on_selection(connection, "selection/delete", selection, more, ("Deleted", "Would delete"))
 
 
 def delete_schedule(

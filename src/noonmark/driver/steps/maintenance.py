@@ -23,6 +23,7 @@ from noonmark.driver import logs
 from noonmark.driver.steps.heartbeat import beat_once, still_leads
 from noonmark.driver.steps.plan import commit
 from noonmark.driver.steps.reports import PruneReport, ReapReport, RewindReport
+from noonmark.driver.steps.settle import log_pauses
 from noonmark.ports.events import Ended, Planned, Pruned, Settled
 from noonmark.ports.records import KEY_LIFETIME, PUSH_LIFETIME, Admitted, Lease
 
@@ -190,6 +191,7 @@ async def _end_overdue(node: Node) -> int:
     node.report(
         [Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended if not one.is_overdue]
     )
+    await log_pauses(node, ended)
     return len(ended)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
@@ -115,8 +116,19 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             driver_events.append(Abandoned(occurrence, assignment.abandoned))
     logs.completed(completed)
     node.report(driver_events)
+    await log_pauses(node, [one for one, done in zip(settlements, written, strict=True) if done])
     settled = sum(written)
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
+
+
+async def log_pauses(node: Node, ended: Sequence[Settlement]) -> None:
+    """Log which schedules are paused now because of these ends."""
+    for settlement in ended:
+        if settlement.is_failure and settlement.pause_after is not None:
+            with suppress(NoonmarkError):  # the ends are written; only a line is missing
+                stored = await node.executor.call(node.store.find_uid, settlement.occurrence.uid)
+                if stored is not None:
+                    logs.paused(stored.schedule, settlement)
 
 
 async def _write_alone(node: Node, end: End) -> SettleReport:
