@@ -1,5 +1,6 @@
 """Two nodes do whatever they like with a memory store; what must always hold, holds after every step."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 
@@ -27,6 +28,7 @@ from noonmark.core.planner import first_plan, is_used_up, owed, plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.quotas import UNLIMITED, Limits, Resource, Scope, inflight_keys
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
@@ -35,16 +37,26 @@ from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.ports.records import Admitted, Heartbeat, Lease, Shares
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.rules import dependencies, snapshots
+from noonmark.stores.rules.records import read_other_keys
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import NOW
 from tests.soak import SCALE
 
+KEY_REASONS = (Reason.CONCURRENCY_LIMIT, Reason.INFLIGHT_LIMIT, Reason.TENANT_INFLIGHT_LIMIT)
 UIDS = ("uid-1", "uid-2", "uid-3")
 OWNERS = (Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob"))
 SHARES = (Shares(each=1, after=OWNERS[0]), Shares(each=2, besides=frozenset(OWNERS[:1])))
 LIMIT = Concurrency(key="db", limit=1)
+
+
+def inflight(per_user, per_tenant):
+    limits = ({} if limit is None else {Resource.IN_FLIGHT: {"*": limit}} for limit in (per_user, per_tenant))
+    return Limits(per_user=next(limits), per_tenant=next(limits))
+
+
+limits_in_flight = st.sampled_from([UNLIMITED, inflight(1, None), inflight(None, 2), inflight(1, 1), inflight(2, 3)])
 overlaps = st.sampled_from(
     [overlap.Skip(), overlap.Queue(queue_limit=2), overlap.QueueOne(), overlap.Allow(), overlap.CancelRunning()]
 )
@@ -79,9 +91,11 @@ class TwoNodes(RuleBasedStateMachine):
         self.over = {}
         self.unnamed = dict.fromkeys(UIDS, 0)
         self.depends_on = {}
+        self.limits = UNLIMITED
 
     @initialize(data=st.data())
     def create(self, data):
+        self.limits = data.draw(limits_in_flight)
         for number, uid in enumerate(UIDS):
             every = IntervalTrigger(10, start_at=from_micros(NOW + 5 * SECOND))
             named = data.draw(st.lists(st.sampled_from(UIDS[:number]), unique=True)) if number else []
@@ -212,7 +226,8 @@ class TwoNodes(RuleBasedStateMachine):
         due = [claim for claim in self.claims[node] if claim.occurrence.due <= self.now()][:count]
         for claim in due:
             self.claims[node].remove(claim)
-            decision = admit(claim, now=self.now(), lease=LEASE)
+            keys = inflight_keys(self.limits, claim.schedule.owner)
+            decision = admit(claim, now=self.now(), lease=LEASE, keys=keys)
             if isinstance(decision, Start) and depends_on_others(claim):
                 [standings] = self.store.upstreams([claim])
                 decision = after_upstreams(claim, standings, now=self.now()) or decision
@@ -226,7 +241,7 @@ class TwoNodes(RuleBasedStateMachine):
         for decision in decisions:
             [answer] = self.store.admit([decision], now=self.now(), lease=LEASE)
             if isinstance(answer, Busy):
-                self.decisions[node].append(refused(decision.claim, answer))
+                self.decisions[node].append(refused(decision.claim, answer, decision.keys))
             elif not forget:  # a node that was told, and asks again
                 self.decisions[node].append(decision)
             self.hear(node, decision, answer)
@@ -382,13 +397,32 @@ class TwoNodes(RuleBasedStateMachine):
 
     @invariant()
     def places_under_a_key_are_counted_and_handed_on(self):
+        limits = {key.name: key.limit for owner in OWNERS for key in inflight_keys(self.limits, owner)}
+        held = Counter(chain.from_iterable(self.held_keys(row) for row in self.uow.rows.values()))
         for key in self.uow.keys.values():
-            assert key.taken == sum(row.place == key.key for row in self.uow.rows.values())
-            assert key.taken <= LIMIT.limit
+            limit = limits.get(key.name, LIMIT.limit)
+            assert key.taken == held[key.key]
+            assert key.taken <= limit
             waiting = [row for row in self.uow.rows.values() if row.wanted == key.key]
             assert key.waiting == len(waiting)
             if any(not self.uow.state_of(row).holds_back(row) for row in waiting):
-                assert key.taken == LIMIT.limit
+                assert key.taken == limit
+
+    def held_keys(self, row):
+        others = read_other_keys(row, self.uow.unpack)
+        return [] if row.place is None else [row.place, *(one.key for one in others)]
+
+    @invariant()
+    def no_more_are_in_flight_than_the_limits_allow(self):
+        running = [
+            entry.schedule.owner
+            for entry in self.uow.entries.values()
+            for row in entry.live.values()
+            if row.phase in (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
+        ]
+        for quota in self.limits.quotas("acme", Resource.IN_FLIGHT):
+            counts = Counter(running) if quota.scope is Scope.USER else {"acme": len(running)}
+            assert max(counts.values(), default=0) <= quota.limit
 
     @invariant()
     def whatever_is_live_has_an_owner_a_time_or_something_it_waits_for(self):
@@ -416,7 +450,7 @@ class TwoNodes(RuleBasedStateMachine):
                     assert ready == (row.ready, row.nominal, one)
                 elif row.waiting_for == Reason.QUEUED:
                     assert self.uow.slot_lines[row.schedule]._entries[one] == row.turn
-                elif row.waiting_for == Reason.CONCURRENCY_LIMIT:
+                elif row.waiting_for in KEY_REASONS:
                     assert self.uow.key_lines[row.wanted]._entries[one] == row.turn
                 else:
                     assert self.store.plannable(self.now(), 10)

@@ -29,8 +29,10 @@ COUNTED = """
     FROM schedule_states AS s
 """
 PLACES = """
-    SELECT taken, waiting, (SELECT count(*) FROM occurrences WHERE place = k.key),
-        (SELECT count(*) FROM occurrences WHERE wanted = k.key)
+    SELECT taken, waiting, (
+            SELECT count(*) FROM occurrences
+            WHERE place = k.key OR (place IS NOT NULL AND other_keys LIKE '%[' || k.key || ',%')
+        ), (SELECT count(*) FROM occurrences WHERE wanted = k.key)
     FROM concurrency_keys AS k
 """
 
@@ -191,7 +193,7 @@ class TwoNodesAndATwin(TwoNodes):
         answers = self.store.admit(decisions, now=self.now(), lease=LEASE)
         for decision, answer in zip(decisions, answers, strict=True):
             if isinstance(answer, Busy):
-                self.decisions[node].append(refused(decision.claim, answer))
+                self.decisions[node].append(refused(decision.claim, answer, decision.keys))
             self.hear(node, decision, answer)
 
     @precondition(lambda self: any(self.started.values()))

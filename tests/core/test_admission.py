@@ -11,7 +11,7 @@ from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import occurrence
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, patience
-from noonmark.core.policies.limits import Concurrency
+from noonmark.core.policies.limits import Concurrency, KeyLimit
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne, Terminate
 from noonmark.core.policies.overlap import Skip as SkipOverlap
@@ -443,6 +443,13 @@ def test_a_full_queue_tells_its_limit():
 def test_without_a_place_under_the_key_it_waits():
     claim = claimed(policies={"concurrency": Concurrency(key="db")})
     assert refused(claim, Busy(place=Place.CONCURRENCY)) == Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT)
+
+
+def test_without_a_place_under_another_key_it_waits_for_that_one():
+    claim, keys = claimed(), (KeyLimit("inflight\nada", 2, Reason.INFLIGHT_LIMIT),)
+    assert admit(claim, now=claim.claimed, lease=LEASE, keys=keys) == Start(claim=claim, takes_slot=True, keys=keys)
+    waits = Wait(claim=claim, waiting_for=Reason.INFLIGHT_LIMIT, keys=keys)
+    assert refused(claim, Busy(place=Place.CONCURRENCY, key=keys[0]), keys) == waits
 
 
 def test_when_the_runs_are_used_up_it_is_skipped():

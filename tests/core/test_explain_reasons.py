@@ -114,6 +114,34 @@ TOLD = {
             "It has not run yet: it waits because its concurrency key has no free place.",
         ),
     ],
+    Reason.INFLIGHT_LIMIT: [
+        (
+            {},
+            {"waiting_for": Reason.INFLIGHT_LIMIT, "wanted_limit": 2},
+            [],
+            "It has not run yet: it waits because as many occurrences of the user `u` are in flight as the limit of 2 per user allows.",  # noqa: E501
+        ),
+        (
+            {},
+            {"waiting_for": Reason.INFLIGHT_LIMIT},
+            [],
+            "It has not run yet: it waits because as many occurrences of the user `u` are in flight as allowed.",
+        ),
+    ],
+    Reason.TENANT_INFLIGHT_LIMIT: [
+        (
+            {},
+            {"waiting_for": Reason.TENANT_INFLIGHT_LIMIT, "wanted_limit": 5},
+            [],
+            "It has not run yet: it waits because as many occurrences of the tenant `t` are in flight as the limit of 5 per tenant allows.",  # noqa: E501
+        ),
+        (
+            {},
+            {"waiting_for": Reason.TENANT_INFLIGHT_LIMIT},
+            [],
+            "It has not run yet: it waits because as many occurrences of the tenant `t` are in flight as allowed.",
+        ),
+    ],
     Reason.DEPENDENCY_PENDING: [
         (
             UPSTREAM,

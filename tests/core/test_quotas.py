@@ -6,7 +6,10 @@ from noonmark import IntervalTrigger
 from noonmark.core.errors import InvalidSchedule, QuotaExceeded
 from noonmark.core.instants import SECOND
 from noonmark.core.policies import Budget
-from noonmark.core.quotas import UNLIMITED, Limits, Quota, Resource, Scope, check_declaration
+from noonmark.core.policies.limits import Concurrency, KeyLimit
+from noonmark.core.quotas import UNLIMITED, Limits, Quota, Resource, Scope, check_declaration, inflight_keys
+from noonmark.core.reasons import Reason
+from noonmark.core.schedule import Owner
 from noonmark.testing import factories
 
 LIMITS = Limits(
@@ -22,6 +25,20 @@ def test_a_tenant_has_its_own_quotas_or_those_of_every_other():
     assert [(one.scope, one.limit) for one in mine] == [(Scope.USER, 5), (Scope.TENANT, 50)]
     assert [(one.scope, one.limit) for one in theirs] == [(Scope.USER, 2)]
     assert UNLIMITED.quotas("acme", *Resource) == ()
+
+
+def test_what_is_in_flight_counts_under_a_key_of_the_user_and_one_of_the_tenant():
+    limits = Limits(per_user={Resource.IN_FLIGHT: {"*": 2}}, per_tenant={Resource.IN_FLIGHT: {"acme": 5}})
+    ada = Owner(tenant="acme", user="ada")
+    assert inflight_keys(limits, ada) == (
+        KeyLimit("inflight\nada", 2, Reason.INFLIGHT_LIMIT),
+        KeyLimit("inflight\n", 5, Reason.TENANT_INFLIGHT_LIMIT),
+    )
+    assert len(inflight_keys(limits, Owner(tenant="other", user="ada"))) == 1
+    assert inflight_keys(UNLIMITED, ada) == ()
+    for key in inflight_keys(limits, ada):  # no schedule can name such a key
+        with pytest.raises(InvalidSchedule):
+            Concurrency(key=key.name)
 
 
 def test_a_refusal_names_the_limit_its_value_and_its_use():

@@ -17,6 +17,8 @@ UNDERWAY = {
     "caught_up",
     "queued",
     "concurrency_limit",
+    "inflight_limit",
+    "tenant_inflight_limit",
     "dependency_pending",
     "resources_short",
     "window_open",

@@ -17,8 +17,13 @@ from noonmark.stores.memory import MemoryStore
 from noonmark.testing.conformance import HandClock
 
 LIMITS = Limits(
-    per_user={Resource.SCHEDULES: {"*": 2}, Resource.EVENTS: {"acme": 2}, Resource.QUEUED: {"*": 2}},
-    per_tenant={Resource.SCHEDULES: {"acme": 3}, Resource.EVENTS: {"none": 0}},
+    per_user={
+        Resource.SCHEDULES: {"*": 2},
+        Resource.EVENTS: {"acme": 2},
+        Resource.QUEUED: {"*": 2},
+        Resource.IN_FLIGHT: {"acme": 1},
+    },
+    per_tenant={Resource.SCHEDULES: {"acme": 3}, Resource.EVENTS: {"none": 0}, Resource.IN_FLIGHT: {"acme": 4}},
     min_interval=60 * SECOND,
     max_budget_usd=5,
 )
@@ -185,6 +190,8 @@ def test_all_limits_of_a_caller_are_listed(service):
         {"name": "schedules", "scope": "tenant", "value": 3, "used": 0},
         {"name": "events_per_minute", "scope": "user", "value": 2, "used": 0},
         {"name": "queued", "scope": "user", "value": 2, "used": 0},
+        {"name": "inflight", "scope": "user", "value": 1, "used": 0},
+        {"name": "inflight", "scope": "tenant", "value": 4, "used": 0},
         {"name": "min_interval_seconds", "scope": "schedule", "value": 60, "used": None},
         {"name": "max_budget_usd", "scope": "schedule", "value": 5, "used": None},
     ]

@@ -26,6 +26,7 @@ from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.quotas import Limits, Resource, inflight_keys
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
@@ -46,6 +47,7 @@ MOST_STEPS = 5 * STEPS
 """What the nodes find to do depends on who comes first: they go on until each verb has had an effect."""
 TENANTS = ("acme", "umbrella")
 OVERLAPS = (overlap.Skip(), overlap.Queue(queue_limit=3), overlap.QueueOne(), overlap.Allow(), overlap.CancelRunning())
+IN_FLIGHT = Limits(per_user={Resource.IN_FLIGHT: {"*": 3}}, per_tenant={Resource.IN_FLIGHT: {"*": 5}})
 LIMITS = (None, Concurrency(key="db", limit=2), Concurrency(key="net", limit=1))
 COUNTED = """
     SELECT s.uid, live, history, queued, holder,
@@ -57,7 +59,10 @@ COUNTED = """
     FROM schedule_states AS s
 """
 PLACES = """
-    SELECT name, taken, waiting, (SELECT count(*) FROM occurrences WHERE place = k.key),
+    SELECT name, taken, waiting, (
+            SELECT count(*) FROM occurrences
+            WHERE place = k.key OR (place IS NOT NULL AND other_keys LIKE '%[' || k.key || ',%')
+        ),
         (SELECT count(*) FROM occurrences WHERE wanted = k.key),
         (SELECT min(wanted_limit) FROM occurrences WHERE wanted = k.key AND held = 0)
     FROM concurrency_keys AS k
@@ -258,7 +263,7 @@ class Node:
     def decide(self):
         due = self.some(self.claims, 6)
         for claim in due:
-            decision = admit(claim, now=self.now(), lease=LEASE)
+            decision = admit(claim, now=self.now(), lease=LEASE, keys=inflight_keys(IN_FLIGHT, claim.schedule.owner))
             if isinstance(decision, Start) and depends_on_others(claim):
                 [standings] = self.store.upstreams([claim])
                 decision = after_upstreams(claim, standings, now=self.now()) or decision
@@ -270,7 +275,7 @@ class Node:
         answers = self.store.admit(decisions, now=self.now(), lease=LEASE) if decisions else []
         for decision, answer in zip(decisions, answers, strict=True):
             if isinstance(answer, Busy):
-                self.decisions.append(refused(decision.claim, answer))
+                self.decisions.append(refused(decision.claim, answer, decision.keys))
             elif isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
                 self.started.append((answer.occurrence, decision.claim.schedule))
         return answers

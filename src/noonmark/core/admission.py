@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.policies.limits import Concurrency
+    from noonmark.core.policies.limits import Concurrency, KeyLimit
     from noonmark.core.schedule import Schedule
 
 MAX_LOSSES = 5
@@ -67,6 +67,8 @@ class Start:
     is_in_line: bool = False
     """It waits for every earlier fire of its trigger that was late too and has not ended."""
     concurrency: Concurrency | None = None
+    keys: tuple[KeyLimit, ...] = ()
+    """The keys that it needs besides. It gets all of them or none."""
     max_runs: int | None = None
 
 
@@ -90,6 +92,8 @@ class Wait:
 
     claim: Claim
     waiting_for: Reason
+    keys: tuple[KeyLimit, ...] = ()
+    """The keys that it needs besides that of its schedule."""
     replaces: bool = False
     """Of those in line for the slot by trigger or event, only the newest stays; others end as `skipped/replaced`."""
     joins_line: bool = False
@@ -124,21 +128,23 @@ class Busy:
     """What the store saw when a place was taken."""
 
     place: Place
+    key: KeyLimit | None = None
+    """The concurrency key without a free place, if it is not that of the schedule."""
     waiting: int = 0
     """How many occurrences of the schedule wait for the slot already."""
     holder: str | None = field(default=None, compare=False)
     """The id of the occurrence in the slot, for explanations."""
 
 
-def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
-    """Decide at the due time; `now` is not before it."""
+def admit(claim: Claim, *, now: Micros, lease: Micros, keys: tuple[KeyLimit, ...] = ()) -> Admission:
+    """Decide at the due time; `now` is not before it. `keys` are those that it needs besides that of its schedule."""
     claim = _under_own_terms(claim)
     return (
         _after_loss(claim)
         or _stopped(claim)
         or _outside_window(claim, now)
         or _misfire(claim, lease=lease)
-        or _start(claim)
+        or _start(claim, keys)
     )
 
 
@@ -200,8 +206,8 @@ def unserved(claim: Claim) -> End:
     return End(claim=claim, phase=phase, reason=Reason.TARGET_MISSING, facts=facts, pause_after=pause_after)
 
 
-def refused(claim: Claim, busy: Busy) -> Admission:
-    """Decide what it means that a place was taken."""
+def refused(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...] = ()) -> Admission:
+    """Decide what it means that a place was taken; `keys` are those of the start."""
     match busy.place:
         case Place.TURN:
             return Wait(claim=claim, waiting_for=Reason.QUEUED, joins_line=True)
@@ -209,13 +215,14 @@ def refused(claim: Claim, busy: Busy) -> Admission:
             limit = claim.schedule.declaration.max_runs or 0
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.MAX_RUNS_REACHED, facts={"max_runs": limit})
         case Place.CONCURRENCY:
-            return Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT)
+            reason = Reason.CONCURRENCY_LIMIT if busy.key is None else busy.key.reason
+            return Wait(claim=claim, waiting_for=reason, keys=keys)
         case Place.SLOT:
-            return _overlapping(claim, busy)
+            return _overlapping(claim, busy, keys)
     assert_never(busy.place)
 
 
-def _start(claim: Claim) -> Start:
+def _start(claim: Claim, keys: tuple[KeyLimit, ...]) -> Start:
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
     limit = declaration.max_runs
     is_counted = limit is not None and _is_regular(occurrence) and not occurrence.has_begun
@@ -225,6 +232,7 @@ def _start(claim: Claim) -> Start:
         takes_slot=takes_slot,
         is_in_line=takes_slot and _may_have_fires_before(claim),
         concurrency=declaration.concurrency,
+        keys=keys,
         max_runs=limit if is_counted else None,
     )
 
@@ -241,7 +249,7 @@ def _may_have_fires_before(claim: Claim) -> bool:
     return occurrence.caught_up is not None or was_missed
 
 
-def _overlapping(claim: Claim, busy: Busy) -> Admission:
+def _overlapping(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...]) -> Admission:
     policy = claim.schedule.declaration.overlap_policy
     if not isinstance(policy, overlap.Allow) and _keeps_its_place(claim.occurrence):
         if isinstance(policy, _ONE_WAITS) and _was_replaced(claim.occurrence, busy):
@@ -249,7 +257,7 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
         return Wait(claim=claim, waiting_for=Reason.QUEUED)
     match policy:
         case overlap.Allow():  # the holder took the slot under another policy
-            return _start(claim)
+            return _start(claim, keys)
         case overlap.Skip():
             facts = no_facts() if busy.holder is None else {"in_flight": busy.holder}
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.OVERLAP, facts=facts)

@@ -120,6 +120,8 @@ class Occurrence:
     payload: Any = field(default=None, hash=False)
     overrides: Overrides | None = None
     ended: Micros | None = None
+    wanted_limit: int | None = None
+    """The limit of the concurrency key that it waits for, while it waits for a place under one."""
 
     def __repr__(self) -> str:
         return brief(

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import InvalidSchedule, QuotaExceeded
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.limits import KeyLimit
 from noonmark.core.rate_limit import RateLimit
+from noonmark.core.reasons import Reason
 from noonmark.core.triggers.shortest_gap import shortest_gap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
-    from noonmark.core.schedule import Declaration
+    from noonmark.core.schedule import Declaration, Owner
 
 COUNTED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
 """The phases of schedules that count."""
@@ -48,6 +50,8 @@ class Resource(StrEnum):
     """Events that callers emit: a bucket of tokens, which is full after a minute without events."""
     QUEUED = "queued"
     """Occurrences that are due or were requested, and have not started."""
+    IN_FLIGHT = "inflight"
+    """Occurrences that have started and have not ended. One too many is not refused: it waits."""
     UPLOADS = "uploads"
     UPLOAD_BYTES = "upload_bytes"
     BUNDLE_BYTES = "bundle_bytes"
@@ -122,6 +126,18 @@ class Limits:
                 if limit is not None:
                     quotas.append(Quota(resource, scope, limit))
         return tuple(quotas)
+
+
+def inflight_keys(limits: Limits, owner: Owner) -> tuple[KeyLimit, ...]:
+    """The concurrency keys that count what is in flight of an owner, that of the user first."""
+    return tuple(inflight_key(quota, owner) for quota in limits.quotas(owner.tenant, Resource.IN_FLIGHT))
+
+
+def inflight_key(quota: Quota, owner: Owner) -> KeyLimit:
+    """The concurrency key of a quota of occurrences in flight."""
+    if quota.scope is Scope.USER:
+        return KeyLimit(f"inflight\n{owner.user}", quota.limit, Reason.INFLIGHT_LIMIT)
+    return KeyLimit("inflight\n", quota.limit, Reason.TENANT_INFLIGHT_LIMIT)
 
 
 UNLIMITED = Limits(per_user={}, per_tenant={})

@@ -45,6 +45,11 @@ class Reason(Explained):
     # What an occurrence waits for
     QUEUED = "queued", "It waits for its turn behind another occurrence of the same schedule."
     CONCURRENCY_LIMIT = "concurrency_limit", "It waits because its concurrency key has no free place."
+    INFLIGHT_LIMIT = "inflight_limit", "It waits because its user has as many occurrences in flight as allowed."
+    TENANT_INFLIGHT_LIMIT = (
+        "tenant_inflight_limit",
+        "It waits because its tenant has as many occurrences in flight as allowed.",
+    )
     DEPENDENCY_PENDING = "dependency_pending", "It waits for the schedules it depends on."
     RESOURCES_SHORT = "resources_short", "It waits because no node has the resources it asks for."
     STEP_PENDING = "step_pending", "It waits for a step of its workflow: a time, an event or work that runs elsewhere."

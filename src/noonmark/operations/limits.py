@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.core.quotas import COUNTED, TASK_ROUTE, Resource, Scope
+from noonmark.core.quotas import COUNTED, TASK_ROUTE, Resource, Scope, inflight_key
 from noonmark.operations.service import has_key_rate, limits_of
 from noonmark.ports.records import ScheduleFilter
 
@@ -23,6 +23,7 @@ def get_limits(service: Service, caller: Caller, arguments: NoArguments) -> dict
     for limits in limits_of(service, caller):
         quotas += limits.quotas(caller.owner.tenant, Resource.SCHEDULES, Resource.EVENTS, Resource.QUEUED)
         found += _fixed(limits, "")
+    quotas += service.limits.quotas(caller.owner.tenant, Resource.IN_FLIGHT)
     found += _fixed(service.task_limits, "task_")
     found += [_rate(of, limit) for of, limit in service.rates.items() if of != "key" or has_key_rate(caller)]
     usage = [(quota, _used(service, caller, quota)) for quota in quotas]
@@ -42,6 +43,8 @@ def _used(service: Service, caller: Caller, quota: Quota) -> int:
     user = caller.owner.user if quota.scope is Scope.USER else None
     if quota.resource is Resource.QUEUED:
         return service.store.count_waiting(caller.owner.tenant, user)
+    if quota.resource is Resource.IN_FLIGHT:
+        return service.store.count_places(caller.owner.tenant, inflight_key(quota, caller.owner).name)
     wanted = ScheduleFilter(
         user=user,
         phases=COUNTED,

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.quotas import UNLIMITED
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.quotas import Limits
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.ping import Moment
     from noonmark.ports.clock import Clock
@@ -84,3 +86,5 @@ class Runtime:
     zone_data: str = ""
     """The version of the time zone data, as shown to other nodes."""
     timing: Timing = field(default_factory=Timing)
+    limits: Limits = UNLIMITED
+    """How many occurrences of a user and of a tenant are in flight at once, on all nodes."""

@@ -128,6 +128,9 @@ class Reads(Protocol):
         They are due, or did not come from the trigger and were not tried yet.
         """
 
+    def count_places(self, tenant: str, key: str) -> int:
+        """How many occurrences of a tenant hold a place under a concurrency key: they run, or are about to start."""
+
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence."""
 

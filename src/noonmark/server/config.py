@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from noonmark.core.api_key import EVERY_TENANT, tenant_or_all
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.instants import SECOND
+from noonmark.core.policies.limits import MAX_CONCURRENCY
 from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
@@ -231,6 +232,14 @@ def counts_by_tenant(value: object) -> dict[str, int]:
         return {tenant_or_all(tenant): read(count) for tenant, count in counts.items()}
     except ValueError:
         raise ValueError(_message(allowed, value)) from None
+
+
+def places_by_tenant(value: object) -> dict[str, int]:
+    """The same for a number of places: with none, nothing would ever start."""
+    found = counts_by_tenant(value)
+    if not all(1 <= count <= MAX_CONCURRENCY for count in found.values()):
+        raise ValueError(_message(f"1 to {MAX_CONCURRENCY:,}, or such numbers by tenant as TENANT=N", value))
+    return found
 
 
 def duration(value: object) -> int:
@@ -564,6 +573,15 @@ class Settings:
     )
     tenant_limit_queued: Mapping[str, int] = _setting(
         counts_by_tenant, "the same for all users of a tenant together", default={}
+    )
+    limit_inflight: Mapping[str, int] = _setting(
+        places_by_tenant,
+        "maximum number of occurrences of each user that are in flight at once, on all nodes together; others wait. Or"
+        " by tenant, as TENANT=N,*=N. It counts by the owner of the schedule, with and without keys",
+        default={},
+    )
+    tenant_limit_inflight: Mapping[str, int] = _setting(
+        places_by_tenant, "the same for all users of a tenant together", default={}
     )
     min_interval: int | None = _setting(
         duration,

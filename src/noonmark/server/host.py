@@ -18,7 +18,7 @@ from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.json_values import shown
-from noonmark.core.quotas import EVERY_OTHER, Limits, Resource
+from noonmark.core.quotas import EVERY_OTHER, UNLIMITED, Limits, Resource
 from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
@@ -303,6 +303,7 @@ def _create_worker(
         version=__version__,
         zone_data=zone_data_version(),
         timing=timing,
+        limits=_limits(settings) if settings.limit_inflight or settings.tenant_limit_inflight else UNLIMITED,
     )
     return Worker(
         runtime,
@@ -387,11 +388,13 @@ def _limits(settings: Settings) -> Limits:
             Resource.SCHEDULES: settings.limit_schedules,
             Resource.EVENTS: settings.limit_events,
             Resource.QUEUED: settings.limit_queued,
+            Resource.IN_FLIGHT: settings.limit_inflight,
         },
         per_tenant={
             Resource.SCHEDULES: settings.tenant_limit_schedules,
             Resource.EVENTS: settings.tenant_limit_events,
             Resource.QUEUED: settings.tenant_limit_queued,
+            Resource.IN_FLIGHT: settings.tenant_limit_inflight,
         },
         min_interval=settings.min_interval,
         max_budget_usd=settings.limit_budget,

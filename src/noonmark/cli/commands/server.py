@@ -109,6 +109,8 @@ class ServerOptions:
     tenant_limit_events: Annotated[list[str] | None, _list_option("tenant_limit_events")] = None
     limit_queued: Annotated[list[str] | None, _list_option("limit_queued")] = None
     tenant_limit_queued: Annotated[list[str] | None, _list_option("tenant_limit_queued")] = None
+    limit_inflight: Annotated[list[str] | None, _list_option("limit_inflight")] = None
+    tenant_limit_inflight: Annotated[list[str] | None, _list_option("tenant_limit_inflight")] = None
     min_interval: Annotated[str | None, _option("min_interval")] = None
     limit_budget: Annotated[str | None, _option("limit_budget")] = None
     rate_limit: Annotated[str | None, _option("rate_limit")] = None

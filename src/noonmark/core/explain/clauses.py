@@ -180,6 +180,18 @@ def _concurrency(case: Case) -> str:
     return f"it waits because all places under the concurrency key `{concurrency.key}` ({concurrency.limit}) are taken"
 
 
+def _inflight(case: Case) -> str:
+    user, limit = case.schedule.owner.user, case.occurrence.wanted_limit
+    allowed = "allowed" if limit is None else f"the limit of {limit:,} per user allows"
+    return f"it waits because as many occurrences of the user `{user}` are in flight as {allowed}"
+
+
+def _tenant_inflight(case: Case) -> str:
+    tenant, limit = case.schedule.owner.tenant, case.occurrence.wanted_limit
+    allowed = "allowed" if limit is None else f"the limit of {limit:,} per tenant allows"
+    return f"it waits because as many occurrences of the tenant `{tenant}` are in flight as {allowed}"
+
+
 def _pending_upstreams(case: Case) -> str:
     names = listed([one.schedule_id for one in case.declaration.depends_on])
     return f"it waits for what it depends on ({names})" if names else plain(Reason.DEPENDENCY_PENDING)
@@ -371,6 +383,8 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.CATCH_UP_LIMIT: _catch_up_limit,
         Reason.QUEUED: _alone(Reason.QUEUED),
         Reason.CONCURRENCY_LIMIT: _concurrency,
+        Reason.INFLIGHT_LIMIT: _inflight,
+        Reason.TENANT_INFLIGHT_LIMIT: _tenant_inflight,
         Reason.DEPENDENCY_PENDING: _pending_upstreams,
         Reason.RESOURCES_SHORT: _alone(Reason.RESOURCES_SHORT),
         Reason.STEP_PENDING: _alone(Reason.STEP_PENDING),

@@ -39,6 +39,8 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.CATCH_UP_LIMIT: Rule.MISFIRE,
         Reason.QUEUED: Rule.OVERLAP,
         Reason.CONCURRENCY_LIMIT: Rule.LIMITS,
+        Reason.INFLIGHT_LIMIT: Rule.LIMITS,
+        Reason.TENANT_INFLIGHT_LIMIT: Rule.LIMITS,
         Reason.DEPENDENCY_PENDING: Rule.DEPENDENCIES,
         Reason.RESOURCES_SHORT: Rule.LIMITS,
         Reason.STEP_PENDING: Rule.RUNS,

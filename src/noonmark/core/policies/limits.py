@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.documents import Reader
+    from noonmark.core.reasons import Reason
 
 MAX_CONCURRENCY = 100_000
 MAX_KEY = 200
@@ -39,6 +40,17 @@ class Concurrency:
     def to_document(self) -> dict[str, Any]:
         """The two fields of the schedule document."""
         return {"concurrency_key": self.key, "concurrency_limit": self.limit}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimit:
+    """A concurrency key beside that of the schedule: at most `limit` occurrences of the tenant hold it at once."""
+
+    name: str
+    """With a line break, so that no schedule can name it."""
+    limit: int
+    reason: Reason
+    """What an occurrence waits for while the key has no free place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

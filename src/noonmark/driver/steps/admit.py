@@ -27,6 +27,7 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import MAX_INSTANT
 from noonmark.core.lifecycle import FINAL, Phase
+from noonmark.core.quotas import UNLIMITED, inflight_keys
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.system_events import is_late
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.limits import Dependency
+    from noonmark.core.quotas import Limits
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.driver.node import Node
@@ -134,7 +136,8 @@ async def admit_once(node: Node) -> AdmitReport:
         return AdmitReport()
     now, lease = node.now, node.timing.lease
     due = node.take_due(node.batch)
-    decisions = [_decide(one, now=now, lease=lease) for one in due]
+    limits = node.runtime.limits
+    decisions = [_decide(one, limits, now=now, lease=lease) for one in due]
     counts = _Counts()
     try:
         decisions = _in_time(node, await _look_upstream(node, decisions), counts)
@@ -172,10 +175,11 @@ async def _admit(node: Node, decisions: Sequence[Admission]) -> list[Answer]:
     return answers
 
 
-def _decide(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
+def _decide(claim: Claim, limits: Limits, *, now: Micros, lease: Micros) -> Admission:
     """Decide one claim. A record that cannot be decided ends, so that it does not block the others."""
     try:
-        return admit(claim, now=max(now, claim.occurrence.due), lease=lease)
+        keys = () if limits is UNLIMITED else inflight_keys(limits, claim.schedule.owner)
+        return admit(claim, now=max(now, claim.occurrence.due), lease=lease, keys=keys)
     except Exception as error:
         logger.exception("could not decide occurrence %s", claim.occurrence.id)
         facts = {"problem": repr(error)}
@@ -264,7 +268,7 @@ async def _carry_out(
                     node.decide_at(claim, claim.occurrence.due)
                     counts.postponed += 1
                 else:
-                    again.append(refused(claim, answer))
+                    again.append(refused(claim, answer, decision.keys if isinstance(decision, Start) else ()))
             case _:
                 node.drop(claim)
                 lost.append(Lease(occurrence_id=claim.occurrence.id, fence=claim.occurrence.fence))

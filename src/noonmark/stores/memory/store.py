@@ -386,6 +386,10 @@ class MemoryStore:
     def count_waiting(self, tenant: str, user: str | None = None) -> int:
         return self._uow.count_waiting(tenant, user)
 
+    def count_places(self, tenant: str, key: str) -> int:
+        found = self._uow.keys.get((tenant, key))
+        return 0 if found is None else found.taken
+
     @atomic
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         row = self._uow.rows.get(occurrence_id)

@@ -77,7 +77,7 @@ def release(uow: UnitOfWork, leases: Sequence[Lease]) -> None:
             row.phase = Phase.PENDING
             row.lease_end = row.node = None
             uow.changed(row)
-            slots.free_key_if_held(uow, row)
+            slots.free_keys_if_held(uow, row)
 
 
 def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
@@ -273,7 +273,7 @@ def _retry(uow: UnitOfWork, row: Row, settlement: Settlement, retry_at: Micros) 
     row.give_back()
     row.due = row.ready = retry_at
     uow.changed(row)
-    slots.free_key(uow, row)
+    slots.free_keys(uow, row)
     if settlement.reason is Reason.RETRY_SCHEDULED:
         state = uow.state_of(row)
         uow.facts.append(Fact(event=SystemEvent.RETRYING, state=state, row=row, run=settlement.run))

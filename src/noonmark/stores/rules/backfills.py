@@ -122,9 +122,7 @@ def _release(uow: UnitOfWork, state: ScheduleState, rows: list[Row]) -> int:
             row.detail = to_detail(facts)
         uow.changed(row)
     slots.hand_over_slot(uow, state)
-    for number in dict.fromkeys(row.wanted for row in rows):
-        if number is not None and (key := uow.concurrency_key_of(number)) is not None:
-            slots.hand_over_key(uow, key)
+    slots.hand_over_keys(uow, [row.wanted for row in rows])
     uow.wakes_nodes = True
     return len(rows)
 

@@ -86,7 +86,7 @@ def _hold_rows(uow: UnitOfWork, state: ScheduleState) -> None:
     rows = [row for row in uow.live_rows(state) if row.is_own]
     slots.hold(uow, rows)
     for row in rows:  # once all of them are held: none may get what another one gives back
-        slots.free_key_if_held(uow, row)
+        slots.free_keys_if_held(uow, row)
 
 
 def _release_rows(uow: UnitOfWork, state: ScheduleState) -> None:
@@ -96,9 +96,7 @@ def _release_rows(uow: UnitOfWork, state: ScheduleState) -> None:
         row.held = 0
         uow.changed(row)
     slots.hand_over_slot(uow, state)
-    for number in dict.fromkeys(row.wanted for row in rows):
-        if number is not None and (key := uow.concurrency_key_of(number)) is not None:
-            slots.hand_over_key(uow, key)
+    slots.hand_over_keys(uow, [row.wanted for row in rows])
 
 
 def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:

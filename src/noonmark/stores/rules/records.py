@@ -7,7 +7,7 @@ Values that may be large (payloads, overrides, causation chains) are in the form
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.event import read_chain
 from noonmark.core.frozen import construct
@@ -79,7 +79,7 @@ class Row:
     stop: str | None
     deadline: Micros | None
     place: int | None
-    """The concurrency key under which it holds a place."""
+    """The concurrency key under which it holds a place; the first of them, if it holds several."""
     wanted: int | None
     """The concurrency key it waits for."""
     wanted_limit: int | None
@@ -90,6 +90,8 @@ class Row:
     """The number of the owner of its schedule."""
     behind: Any
     """The causation chain that led to it through its upstreams, packed. Not in `own`: older nodes read that."""
+    other_keys: Any
+    """The further keys that it holds beside `place`, or needs beside `wanted`: a packed list of `OtherKey`."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
     """The columns as the database has them; None for a row that is not written yet."""
     damage: str | None = field(default=None, init=False)
@@ -161,6 +163,15 @@ class Row:
     def give_back(self) -> None:
         """End the lease, and any request to stop."""
         self.lease_end = self.node = self.started = self.stop = self.deadline = None
+
+
+class OtherKey(NamedTuple):
+    """A concurrency key that a row holds or needs beside its first one."""
+
+    key: int
+    limit: int
+    reason: str
+    """What the row waits for while this key has no free place."""
 
 
 @dataclass(slots=True, eq=False)
@@ -256,6 +267,7 @@ def new_row(occurrence: Occurrence, *, key: int, state: ScheduleState, pack: Pac
         occurrence.missed_last, occurrence.caught_up, occurrence.losses, occurrence.waiting_for,
         int(occurrence.holds_slot), pack(occurrence.payload), own, occurrence.due, 0, occurrence.node, None,
         occurrence.started, occurrence.stop, occurrence.deadline, None, None, None, None, None, state.owner, behind,
+        None,
     )  # fmt: skip
 
 
@@ -292,9 +304,30 @@ def to_occurrence(row: Row, uid: str, schedule_id: str, payload: object, unpack:
             payload=payload,
             overrides=unpack_overrides(row.own, row.behind, unpack),
             ended=row.ended,
+            wanted_limit=row.wanted_limit,
         )
     except KeyError as error:
         raise Unreadable(f"{error} is not a phase or reason") from None
+
+
+def read_other_keys(row: Row, unpack: Unpack) -> list[OtherKey]:
+    """The further concurrency keys of a row; damaged ones are dropped."""
+    if row.other_keys is None:
+        return []
+    try:
+        stored = unpack(row.other_keys, "other_keys")
+    except Unreadable:
+        return []
+    entries = stored if isinstance(stored, list) else []
+    return [OtherKey(*one) for one in entries if _is_other_key(one)]
+
+
+def _is_other_key(entry: object) -> bool:
+    match entry:
+        case [int(), int(), str(reason)]:
+            return reason in REASONS
+        case _:
+            return False
 
 
 def to_projection(row: Row) -> Projection:

@@ -1,7 +1,10 @@
-"""Slots: the slot of a schedule, the places under a concurrency key, and the runs that `max_runs` allows.
+"""Slots: the slot of a schedule, the places under concurrency keys, and the runs that `max_runs` allows.
 
 A row that cannot have what it needs waits in line, and whatever becomes free is handed to the first in line at once. So
 nothing is free while a row that may run waits for it, no row overtakes the line, and no wake-up is lost.
+
+A row may need several concurrency keys. It gets all of them at once, and holds none while it waits: it is in the line
+of one that has no free place, and moves to another line when that one has a place for it and another has none.
 """
 
 from __future__ import annotations
@@ -11,11 +14,14 @@ from typing import TYPE_CHECKING
 from noonmark.core.admission import Busy, Place
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
+from noonmark.stores.rules.records import OtherKey, read_other_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from noonmark.core.admission import Start, Wait
+    from noonmark.core.policies.limits import Concurrency, KeyLimit
+    from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
     from noonmark.stores.rules.unit_of_work import UnitOfWork
 
@@ -29,15 +35,10 @@ def take(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
         return Busy(place=Place.TURN, waiting=state.queued, holder=before.id)
     if start.takes_slot and (holder := slot_holder(uow, state)) is not None and holder is not row:
         return Busy(place=Place.SLOT, waiting=state.queued, holder=holder.id)
-    key = None
-    if start.concurrency is not None:
-        key = uow.concurrency_key(start.claim.schedule.owner.tenant, start.concurrency.key)
-        if key.key != row.place and _is_full(uow, key, start.concurrency.limit):
-            return Busy(place=Place.CONCURRENCY)
-    if row.place is not None and (key is None or key.key != row.place):
-        free_key(uow, row)
-    if key is not None and row.place is None:
-        _give_key(uow, row, key)
+    if start.concurrency is not None or start.keys or row.place is not None:
+        busy = _take_keys(uow, row, start)
+        if busy is not None:
+            return busy
     if start.takes_slot:
         _give_slot(uow, state, row)
     if row.is_own and not row.has_begun:
@@ -64,18 +65,16 @@ def wait(uow: UnitOfWork, row: Row, decided: Wait) -> None:
     row.phase, row.waiting_for = Phase.PENDING, decided.waiting_for
     uow.changed(row)
     # It must not keep others from what it cannot use itself.
-    free_key(uow, row)
-    concurrency = schedule.declaration.concurrency
+    free_keys(uow, row)
     if decided.waiting_for is Reason.QUEUED:
         state.queued += 1
         uow.changed_state(state)
-    elif decided.waiting_for is Reason.CONCURRENCY_LIMIT and concurrency is not None:
-        key = uow.concurrency_key(schedule.owner.tenant, concurrency.key)
-        row.wanted, row.wanted_limit = key.key, concurrency.limit
-        key.waiting += 1
-        uow.changed(row)
-        uow.changed_key(key)
-        hand_over_key(uow, key)
+    else:
+        needed = _needed(uow, schedule, schedule.declaration.concurrency, decided.keys)
+        wanted = next((one for one in needed if one.reason == decided.waiting_for), None)
+        if wanted is not None:
+            _join_line(uow, row, wanted, needed)
+            hand_over_keys(uow, [wanted.key])
     hand_over_slot(uow, state)  # whatever it waits for, it may have kept those behind it in its line waiting
 
 
@@ -83,7 +82,7 @@ def leave_queue(uow: UnitOfWork, row: Row) -> None:
     """Take a row out of the line it is in; the caller gives it a time or an end."""
     if row.wanted is not None:
         key = uow.concurrency_key_of(row.wanted)
-        row.wanted = row.wanted_limit = None
+        row.wanted = row.wanted_limit = row.other_keys = None
         if key is not None:
             key.waiting = max(0, key.waiting - 1)
             uow.changed_key(key)
@@ -94,9 +93,9 @@ def leave_queue(uow: UnitOfWork, row: Row) -> None:
 
 
 def free_all(uow: UnitOfWork, row: Row) -> None:
-    """Release the slot and the concurrency key of a row that is no longer queued."""
+    """Release the slot and the concurrency keys of a row that is no longer queued."""
     free_slot(uow, row)
-    free_key(uow, row)
+    free_keys(uow, row)
 
 
 def free_slot(uow: UnitOfWork, row: Row) -> None:
@@ -109,16 +108,13 @@ def free_slot(uow: UnitOfWork, row: Row) -> None:
         hand_over_slot(uow, state)
 
 
-def free_key(uow: UnitOfWork, row: Row) -> None:
-    """Give the place under a concurrency key back, if this row holds one."""
-    if row.place is not None:
-        key = uow.concurrency_key_of(row.place)
-        row.place = None
+def free_keys(uow: UnitOfWork, row: Row) -> None:
+    """Give the places under concurrency keys back that this row holds."""
+    held = _held(uow, row)
+    if held:
+        row.place = row.other_keys = None
         uow.changed(row)
-        if key is not None:
-            key.taken = max(0, key.taken - 1)
-            uow.changed_key(key)
-            hand_over_key(uow, key)
+        _free(uow, held)
 
 
 def hold(uow: UnitOfWork, rows: Iterable[Row]) -> None:
@@ -132,10 +128,10 @@ def hold(uow: UnitOfWork, rows: Iterable[Row]) -> None:
         uow.changed(row)
 
 
-def free_key_if_held(uow: UnitOfWork, row: Row) -> None:
-    """A row that a pause holds keeps no place: rows of other schedules may wait for it."""
+def free_keys_if_held(uow: UnitOfWork, row: Row) -> None:
+    """A row that a pause holds keeps no places: rows of other schedules may wait for them."""
     if row.phase == Phase.PENDING and row.held:
-        free_key(uow, row)
+        free_keys(uow, row)
 
 
 def hand_over_slot(uow: UnitOfWork, state: ScheduleState) -> None:
@@ -145,13 +141,32 @@ def hand_over_slot(uow: UnitOfWork, state: ScheduleState) -> None:
         _give_slot(uow, state, row)
 
 
-def hand_over_key(uow: UnitOfWork, key: ConcurrencyKey) -> None:
-    """Give free places to the first in line, as far as its limit allows, then to the next."""
-    while (row := _first_for_key(uow, key)) is not None:
-        if row.wanted_limit is None or key.taken >= row.wanted_limit:
-            break
-        wake(uow, row)
-        _give_key(uow, row, key)
+def hand_over_keys(uow: UnitOfWork, keys: Iterable[int | None]) -> None:
+    """Give the free places under some keys to the rows that wait for them, in the order of their turns.
+
+    A row that also needs a key without a free place moves to the line of that key, and its place goes to the next.
+    """
+    found = (None if number is None else uow.concurrency_key_of(number) for number in dict.fromkeys(keys))
+    lines = [key for key in found if key is not None]
+    while lines:
+        firsts = [(row, key) for key in lines if (row := _first_for_key(uow, key)) is not None]
+        if not firsts:
+            return
+        row, key = min(firsts, key=lambda first: first[0].turn)
+        limit = row.wanted_limit
+        if limit is None or key.taken >= limit:
+            lines.remove(key)
+            continue
+        others = read_other_keys(row, uow.unpack)
+        needed = [OtherKey(key.key, limit, row.waiting_for or Reason.CONCURRENCY_LIMIT), *others]
+        blocked = next((one for one in others if _is_taken(uow, one)), None)
+        if blocked is None:
+            wake(uow, row)
+            _give_keys(uow, row, needed)
+        else:
+            leave_queue(uow, row)
+            row.waiting_for = blocked.reason
+            _join_line(uow, row, blocked, needed)
 
 
 def wake(uow: UnitOfWork, row: Row) -> None:
@@ -183,9 +198,67 @@ def _first_for_key(uow: UnitOfWork, key: ConcurrencyKey) -> Row | None:
     return uow.first_for_key(key) if key.waiting else None
 
 
-def _is_full(uow: UnitOfWork, key: ConcurrencyKey, limit: int) -> bool:
+def _take_keys(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
+    """Take every concurrency key that a start needs, or none and return which one is taken; release any other."""
+    held = _held(uow, row)
+    needed = _needed(uow, start.claim.schedule, start.concurrency, start.keys)
+    for one in needed:
+        if one.key not in held and _is_full(uow, one):
+            limit = next((limit for limit in start.keys if limit.reason == one.reason), None)
+            return Busy(place=Place.CONCURRENCY, key=limit)
+    numbers = [one.key for one in needed]
+    row.place = row.other_keys = None
+    uow.changed(row)
+    _give_keys(uow, row, needed, held)
+    # Last: what is handed over now must not be what this row needs.
+    _free(uow, [number for number in held if number not in numbers])
+    return None
+
+
+def _needed(
+    uow: UnitOfWork, schedule: Schedule, concurrency: Concurrency | None, keys: Sequence[KeyLimit]
+) -> list[OtherKey]:
+    """The concurrency keys that a row needs, that of its schedule first."""
+    limits = [] if concurrency is None else [(concurrency.key, concurrency.limit, Reason.CONCURRENCY_LIMIT)]
+    limits += [(one.name, one.limit, one.reason) for one in keys]
+    tenant = schedule.owner.tenant
+    return [OtherKey(uow.concurrency_key(tenant, name).key, limit, reason) for name, limit, reason in limits]
+
+
+def _held(uow: UnitOfWork, row: Row) -> list[int]:
+    """The concurrency keys under which a row holds a place."""
+    return [] if row.place is None else [row.place, *(one.key for one in read_other_keys(row, uow.unpack))]
+
+
+def _free(uow: UnitOfWork, held: Sequence[int]) -> None:
+    for number in held:
+        key = uow.concurrency_key_of(number)
+        if key is not None:
+            key.taken = max(0, key.taken - 1)
+            uow.changed_key(key)
+    hand_over_keys(uow, held)
+
+
+def _join_line(uow: UnitOfWork, row: Row, wanted: OtherKey, needed: Sequence[OtherKey]) -> None:
+    """Put a row in the line of one of the keys that it needs."""
+    row.wanted, row.wanted_limit = wanted.key, wanted.limit
+    row.other_keys = uow.pack([list(one) for one in needed if one.key != wanted.key] or None)
+    uow.changed(row)
+    key = uow.concurrency_key_of(wanted.key)
+    if key is not None:
+        key.waiting += 1
+        uow.changed_key(key)
+
+
+def _is_taken(uow: UnitOfWork, needed: OtherKey) -> bool:
+    key = uow.concurrency_key_of(needed.key)
+    return key is not None and key.taken >= needed.limit
+
+
+def _is_full(uow: UnitOfWork, needed: OtherKey) -> bool:
     """Whether one more has to wait; with different limits under one key, a row may wait beside free places."""
-    return key.taken >= limit or _first_for_key(uow, key) is not None
+    key = uow.concurrency_key_of(needed.key)
+    return key is not None and (key.taken >= needed.limit or _first_for_key(uow, key) is not None)
 
 
 def _give_slot(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
@@ -195,8 +268,14 @@ def _give_slot(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
     uow.changed_state(state)
 
 
-def _give_key(uow: UnitOfWork, row: Row, key: ConcurrencyKey) -> None:
-    row.place = key.key
-    key.taken += 1
-    uow.changed(row)
-    uow.changed_key(key)
+def _give_keys(uow: UnitOfWork, row: Row, needed: Sequence[OtherKey], held: Sequence[int] = ()) -> None:
+    """Give a row a place under every key that it needs; it has those that it held before."""
+    for one in needed:
+        key = uow.concurrency_key_of(one.key)
+        if key is not None and one.key not in held:
+            key.taken += 1
+            uow.changed_key(key)
+    if needed:
+        row.place = needed[0].key
+        row.other_keys = uow.pack([list(one) for one in needed[1:]] or None)
+        uow.changed(row)

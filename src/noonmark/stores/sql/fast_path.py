@@ -124,7 +124,8 @@ def _is_plain(start: Start) -> bool:
     """Whether it takes only the slot, waits for no turn, and has no expected duration or rate to watch."""
     declaration = start.claim.schedule.declaration
     is_expected = declaration.expected is not None or declaration.expected_rate is not None
-    return start.concurrency is None and start.max_runs is None and not is_expected and not start.is_in_line
+    takes_more = start.concurrency is not None or start.keys or start.max_runs is not None
+    return not takes_more and not is_expected and not start.is_in_line
 
 
 def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:

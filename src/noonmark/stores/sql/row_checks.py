@@ -152,7 +152,7 @@ _WRITTEN = {
         missed_last:instant? caught_up:instant? losses:count waiting_for:reason? holds_slot:flag payload:json?
         own:object? ready:instant? held:flag node:text? lease_end:instant? started:instant? stop:reason?
         deadline:instant? place:key? wanted:key? wanted_limit:count? awaits_after:instant? ended:instant? owner:owner
-        behind:object?
+        behind:object? other_keys:array?
     """,
     "runs": """
         occurrence:key fence:count schedule:key attempt:count node:text started:instant ended:instant? outcome:outcome?
@@ -297,7 +297,10 @@ _COUNTS = """
 _FENCES = 1_000_000
 """Far beyond the fence of any row."""
 _KEY_COUNTS = """
-    SELECT (SELECT count(*) FROM occurrences WHERE place = ?), (SELECT count(*) FROM occurrences WHERE wanted = ?)
+    SELECT (
+        SELECT count(*) FROM occurrences
+        WHERE place IS NOT NULL AND (place = ? OR other_keys LIKE ?)
+    ), (SELECT count(*) FROM occurrences WHERE wanted = ?)
 """
 
 
@@ -343,7 +346,7 @@ def repair_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
 
 def repair_key(session: Session, key: ConcurrencyKey) -> None:
     """Count again the rows that hold and want a place under a concurrency key."""
-    [(key.taken, key.waiting)] = session.query(_KEY_COUNTS, key.key, key.key)
+    [(key.taken, key.waiting)] = session.query(_KEY_COUNTS, key.key, f"%[{key.key},%", key.key)
 
 
 def _put(record: ScheduleState | Row, table: str, problems: Mapping[str, str], spare: Mapping[str, object]) -> None:

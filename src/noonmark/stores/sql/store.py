@@ -77,6 +77,7 @@ _TENANTS_OF_UIDS = """
 _TENANTS_OF_ROWS = """
     SELECT DISTINCT tenant FROM occurrences CROSS JOIN schedules ON schedules.key = schedule WHERE id IN EACH(text)
 """
+_PLACES = "SELECT taken FROM concurrency_keys WHERE tenant = ? AND name = ?"
 _TENANTS_OF_KEYS = """
     SELECT DISTINCT tenant FROM occurrences CROSS JOIN schedules ON schedules.key = schedule
     WHERE occurrences.key IN EACH(bigint)
@@ -347,6 +348,10 @@ class SqlStore(ABC):
 
     def count_waiting(self, tenant: str, user: str | None = None) -> int:
         return self._read(lambda uow: uow.count_waiting(tenant, user))
+
+    def count_places(self, tenant: str, key: str) -> int:
+        found = self._autocommit(lambda uow: uow.session.query(_PLACES, tenant, key))
+        return int(found[0][0]) if found else 0
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         return self._read(lambda uow: history.one(uow, occurrence_id))

@@ -249,6 +249,7 @@ CREATE TABLE occurrences (
     ended BIGINT,
     owner BIGINT NOT NULL,
     behind TEXT,
+    other_keys TEXT,
     PRIMARY KEY ("key"),
     CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
     CONSTRAINT ended_when_final CHECK ((ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))),

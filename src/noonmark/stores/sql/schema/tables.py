@@ -203,6 +203,7 @@ occurrences = Table(
     instant("ended"),
     Column("owner", BigInteger, nullable=False),
     Column("behind", Text),
+    Column("other_keys", Text),
     CheckConstraint(f"phase IN ({listed(Phase)})", name="phase_is_known"),
     CheckConstraint(
         f"(ended IS NULL) = (phase IN ({listed(phase for phase in Phase if phase in LIVE)}))",

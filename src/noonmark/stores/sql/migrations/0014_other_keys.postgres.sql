@@ -1,0 +1,1 @@
+ALTER TABLE occurrences ADD COLUMN other_keys TEXT COLLATE "C";
