@@ -170,6 +170,7 @@ def test_every_kind_of_target_can_be_a_step(target):
         pytest.param({"depends_on": "a"}, ".depends_on", "must be an array", id="dependency a text"),
         pytest.param({"depends_on": ["ä"]}, ".depends_on[0]", "1 to 64", id="dependency unicode"),
         pytest.param({"depends_on": ["b"]}, ".depends_on[0]", 'no step "b"', id="unknown dependency"),
+        pytest.param({"depends_on": ["first", "b"]}, ".depends_on[1]", 'no step "b"', id="one is unknown"),
         pytest.param({"depends_on": ["me"]}, ".depends_on[0]", "the step itself", id="self"),
         pytest.param({"depends_on": ["b"] * 101}, ".depends_on", "at most 100", id="many dependencies"),
         pytest.param({"input": [1]}, ".input", "must be an object", id="input a list"),

@@ -3,6 +3,7 @@
 import pytest
 
 from noonmark.core.targets import parse_target
+from noonmark.core.targets.placeholders import SKIPPED
 from noonmark.core.workflows.filling import (
     elements,
     fill_compensation,
@@ -12,6 +13,7 @@ from noonmark.core.workflows.filling import (
     fill_wait,
     holds,
 )
+from noonmark.core.workflows.run import StepPhase
 from tests.core.workflows.defined import CALL, defined, step
 
 SMUGGLED = "{{ inputs.secret }}"
@@ -376,3 +378,7 @@ def test_a_wait_for_nonsense_is_an_error(fields, words):
     with pytest.raises(ValueError, match=words) as caught:
         fill_wait(waiting(**fields), FACTS)
     assert "monday" not in str(caught.value)
+
+
+def test_a_skipped_step_is_one_in_that_phase():
+    assert SKIPPED == StepPhase.SKIPPED

@@ -105,7 +105,7 @@ def test_a_thousand_steps_with_a_hundred_dependencies_each_are_read():
     assert definition.order[-1].id == "s999"
 
 
-def test_a_cycle_through_all_of_them_is_one_problem():
+def test_a_cycle_through_all_of_them_is_named_first():
     ((field, message),) = problems_of(
         workflow(*(step(name, *upstream) for name, upstream in dense(1_000, first=["s999"]).items()))
     )[:1]

@@ -231,15 +231,13 @@ def _always(_: str) -> bool:
 
 
 def _known_dependencies(fields: Reader, step: Step, places: Mapping[str, Reader]) -> list[str]:
-    known = []
-    for upstream in step.depends_on:
+    known = [upstream for upstream in step.depends_on if upstream in places and upstream != step.id]
+    for upstream in () if len(known) == len(step.depends_on) else step.depends_on:
         where = f"depends_on[{fields.raw('depends_on').index(upstream)}]"
         if upstream == step.id:
             fields.problem(where, "names the step itself")
         elif upstream not in places:
             fields.problem(where, f"there is no step {shown(upstream)}")
-        else:
-            known.append(upstream)
     return known
 
 

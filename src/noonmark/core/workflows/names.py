@@ -118,16 +118,35 @@ def target_problems(target: Mapping[str, Any], path: str, names: StepNames) -> I
 
 def texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
     """The texts in some JSON that have braces, each with its path, in their order."""
-    pending = [(path, value)]
+    # Each value has its key and the place above it: a path is written only where it is asked for.
+    pending: list[tuple[Any, _Place]] = [(value, (None, path))] if _has_texts(value) else []
     while pending:
-        where, item = pending.pop()
+        item, place = pending.pop()
         if isinstance(item, str):
             if "{{" in item:
-                yield where, item
+                yield _path(place), item
         elif isinstance(item, dict):
-            pending.extend((f"{where}.{key_path(key)}", member) for key, member in reversed(item.items()))
-        elif isinstance(item, list | tuple):
-            pending.extend((f"{where}[{index}]", item[index]) for index in reversed(range(len(item))))
+            pending.extend((member, (place, key)) for key, member in reversed(item.items()) if _has_texts(member))
+        else:
+            found = [(member, (place, index)) for index, member in enumerate(item) if _has_texts(member)]
+            pending.extend(reversed(found))
+
+
+def _has_texts(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return bool(value) and isinstance(value, str | dict | list | tuple)
+
+
+_Place = tuple[Any, str | int]
+"""The place above, and a key or an index in it."""
+
+
+def _path(place: _Place) -> str:
+    parts: list[str] = []
+    above, key = place
+    while above is not None:
+        parts.append(f"[{key}]" if isinstance(key, int) else f".{key_path(key)}")
+        above, key = above
+    return "".join([str(key), *reversed(parts)])
 
 
 def _asks_for(name: str) -> str:
