@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.cli.inputs import parse_duration
+from noonmark.cli.inputs import parse_duration, parse_future, parse_past
 from noonmark.core.errors import InvalidRequest
 
 
@@ -34,3 +34,11 @@ def test_durations(text, seconds):
 def test_invalid_durations(text):
     with pytest.raises(InvalidRequest, match=r"^--in: must be a duration such as 30m"):
         parse_duration(text, field="--in")
+
+
+@pytest.mark.parametrize("parse", [parse_future, parse_past])
+def test_an_instant_that_may_be_a_duration_says_so(parse):
+    with pytest.raises(InvalidRequest, match=r"^--until: must be an RFC 3339 instant .*, or a duration such as 2h$"):
+        parse("tomorrow", "--until")
+    assert parse("2027-01-01T01:00:00+01:00", "--until") == "2027-01-01T00:00:00Z"
+    assert parse(None, "--until") is None

@@ -116,8 +116,13 @@ def parse_future(text: str | None, field: str) -> str | None:
 
 
 def _instant_or_distance(text: str | None, field: str, *, sign: int) -> str | None:
-    if text is None or _DURATION.fullmatch(text.strip()) is None:
-        return parse_optional_instant(text, field)
+    if text is None:
+        return None
+    if _DURATION.fullmatch(text.strip()) is None:
+        try:
+            return to_text(parse_instant(text))
+        except ValueError as error:
+            raise InvalidRequest(f"{error}, or a duration such as 2h", field=field) from None
     from noonmark.clocks import SystemClock  # noqa: PLC0415 - an instant needs no clock
 
     distance = sign * round(parse_duration(text, field=field) * SECOND)

@@ -119,7 +119,8 @@ class Scheduler:
 
         Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
-        shows twice is the first of the two.
+        shows twice is the first of the two. Cron expressions and `daily` have the time zone that they name, by default
+        UTC, whatever the `timezone` of the scheduler is.
         """
         from noonmark.core.triggers.recurrence import zone_argument
         from noonmark.embedded.arguments import count_argument, duration_argument, signing_key_argument
