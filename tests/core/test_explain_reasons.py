@@ -13,12 +13,14 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.targets.ping import PingTarget
 from tests.core.explained import GAP, NOW, explained, row
 from tests.core.scheduled import scheduled
 
 ALL = misfire.CatchUpAll(limit=3)
 WITHIN = misfire.CatchUpWithin(window=600 * SECOND)
 TRIES = {"retry_policy": RetryPolicy(max_attempts=3)}
+PING = {"target": PingTarget()}
 UPSTREAM = {"depends_on": (Dependency(schedule_id="extract"),)}
 LONG = "12 fires from 2026-11-15 12:00:00 UTC to 2026-11-15 12:18:20 UTC were"
 
@@ -311,6 +313,18 @@ TOLD = {
     ],
     Reason.ACCEPTED: [
         (
+            PING,
+            {"phase": Phase.AWAITING_COMPLETION, "attempt": 1, "deadline": 60},
+            [None],
+            "It has not reported: no ping has come yet, and one is expected by 2026-11-15 12:01:00 UTC.",
+        ),
+        (
+            PING,
+            {"phase": Phase.AWAITING_COMPLETION, "attempt": 1, "facts": {"deadline_set_by": "start"}},
+            [None],
+            "It is running: a ping said that its job started, and one about the end is expected.",
+        ),
+        (
             {},
             {"phase": Phase.AWAITING_COMPLETION, "attempt": 1, "deadline": 3_600},
             [None],
@@ -440,6 +454,8 @@ TOLD = {
         ),
     ],
     Reason.COMPLETION_TIMED_OUT: [
+        (PING, {"phase": Phase.TIMED_OUT, "attempt": 1}, [], "It was missed: no ping came in time."),
+        (PING, {"phase": Phase.TIMED_OUT, "attempt": 1}, [Outcome.TIMED_OUT], "It was missed: ValueError: no disk."),
         (
             {},
             {"phase": Phase.TIMED_OUT, "attempt": 1},

@@ -100,6 +100,11 @@ def test_a_pause_because_of_a_failure_is_told_once(pause, ended, is_told):
     assert pause_line(schedule, run) == (line if is_told else None)
 
 
+def test_a_ping_that_did_not_come_is_said_so():
+    told = ended("ping", Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT)
+    assert told == ": no ping came in time (completion_timed_out)"
+
+
 def test_a_schedule_without_a_name_is_called_by_its_id_and_route():
     assert log_name(factories.schedule(schedule_id="s-1", name=None)) == "s-1 (function:work)"
 

@@ -87,6 +87,25 @@ MISSED, TOO_LONG = ("timed_out", "completion_timed_out"), ("timed_out", "timed_o
 WAITS = ("awaiting_completion", "accepted")
 
 
+def test_a_ping_that_does_not_come_is_told_as_such(caplog):
+    watch = Watch(name="backup")
+
+    def told():
+        found = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion", "timed_out"])
+        summary = watch("schedule/explain", schedule_id="job")["summary"]
+        return found["occurrences"][0]["why"], summary
+
+    watch.wait_until(61)
+    why, summary = told()
+    assert why == "It waits for a ping of its job."
+    assert "it has not reported: no ping has come yet, and one is expected by 2026-03-01 12:01:30 UTC" in summary
+    watch.wait_until(90)
+    why, summary = told()
+    assert why == "No ping came in time."
+    assert "it was missed: no ping came by 2026-03-01T12:01:30Z" in summary
+    assert "attempt 1 of 1: no ping came in time (completion_timed_out)" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("calls", "until", "verdicts", "outcomes", "events"),
     [

@@ -146,6 +146,8 @@ def log_summary(kind: str, run: Run, reason: Reason, own_words: str | None = Non
         return f"\n{run.error.rstrip()}" if run.error else ""
     if own_words is not None:
         return f": {printable(own_words)} ({reason})"
+    if is_unpinged(kind, reason):
+        return f": no ping came in time ({reason})"
     known = run.result if isinstance(run.result, Mapping) else {}
     if isinstance(code := known.get("exit_code"), int):
         return f": it {end_of_program(code)} ({reason})"
@@ -182,6 +184,11 @@ def rate_line(schedule: Schedule, alert: RateAlert) -> str:
     """The line about a schedule that starts too often, or succeeds too rarely."""
     words = "too often" if alert.problem is RateProblem.TOO_OFTEN else "too rarely"
     return f"{log_name(schedule)} runs {words}: {alert.to_sentence()}"
+
+
+def is_unpinged(kind: str, reason: Reason | None) -> bool:
+    """Whether a reason says that the ping of a job that runs elsewhere did not come."""
+    return kind == PINGED and reason is Reason.COMPLETION_TIMED_OUT
 
 
 def pause_line(schedule: Schedule, run: Run) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noonmark.core.api_key import Scope
 from noonmark.core.instants import SECOND, to_text
-from noonmark.core.interruption import real_deadline
+from noonmark.core.interruption import PINGED, real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.jitter import due_at
@@ -100,6 +100,10 @@ def size_of(document: object) -> int:
 NEXT_FIRES = 5
 SMALL_TARGET = 4_096
 """Longer targets are left out of the occurrences of a list."""
+PING_SENTENCES: Mapping[Reason | None, str] = MappingProxyType(
+    {Reason.ACCEPTED: "It waits for a ping of its job.", Reason.COMPLETION_TIMED_OUT: "No ping came in time."}
+)
+"""What reasons mean where a job that runs elsewhere is expected to call."""
 TERMS = ("trigger_snapshot", "target_snapshot", "misfire_policy", "overlap_policy", "missing_target_policy")
 """The fields of an occurrence document that come from the declaration in force for it."""
 
@@ -221,6 +225,8 @@ def _occurrence(
     last = run if occurrence.phase in FINAL else None
     waiting_for, reason = occurrence.waiting_for, occurrence.reason or occurrence.waiting_for
     why = None if reason is None else reason.sentence
+    if occurrence.route == PINGED and reason in PING_SENTENCES:
+        why = PING_SENTENCES[reason]
     if reason is None and unserved is not None and occurrence.phase is Phase.PENDING:
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
     elif reason is None and occurrence.phase is Phase.DISPATCHING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.instants import MIN_INSTANT
-from noonmark.core.interruption import BY_WINDOW, SET_BY, real_deadline
+from noonmark.core.interruption import BY_WINDOW, PINGED, SET_BY, is_begun, is_unpinged, real_deadline
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.catch_up import decide
@@ -275,6 +275,11 @@ def _deleted(case: Case) -> str:
 def _accepted(case: Case) -> str:
     row = case.occurrence
     deadline = real_deadline(row)
+    if row.route == PINGED:
+        by = "" if deadline is None else f" by {instant_words(deadline)}"
+        if is_begun(row):
+            return f"a ping said that its job started, and one about the end is expected{by}"
+        return f"no ping has come yet, and one is expected{by}"
     by = "" if deadline is None else f" until {instant_words(deadline)}"
     # A request to stop may have brought the deadline forward.
     if by and row.stop is None and case.detail.get(SET_BY) == BY_WINDOW:
@@ -333,6 +338,8 @@ def _timed_out(case: Case) -> str:
 
 
 def _completion_timed_out(case: Case) -> str:
+    if is_unpinged(case.occurrence.route, Reason.COMPLETION_TIMED_OUT):
+        return (case.runs[-1].summary if case.runs else None) or "no ping came in time"
     return f"{plain(Reason.COMPLETION_TIMED_OUT)} (attempt {attempts(case)})"
 
 

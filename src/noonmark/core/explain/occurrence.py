@@ -12,6 +12,7 @@ from noonmark.core.explain.deciding_rule import Case, standing
 from noonmark.core.explain.explanation import Explanation, Rule
 from noonmark.core.explain.steps import chain
 from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.interruption import PINGED, is_begun, is_unpinged
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.triggers import EventTrigger
 
@@ -55,6 +56,10 @@ def sentence(case: Case, at: Standing) -> str:
     """Its state, and why."""
     phase = case.occurrence.phase
     lead = ONCE_BEGUN.get(phase, LEADS[phase]) if case.has_begun else LEADS[phase]
+    if is_unpinged(case.occurrence.route, case.occurrence.reason):
+        lead = "It was missed"
+    elif phase is Phase.AWAITING_COMPLETION and case.occurrence.route == PINGED and not is_begun(case.occurrence):
+        lead = "It has not reported"
     if (still := case.suspended) is not None:
         since, until = instant_words(still.since), instant_words(still.until)
         lead = f"It has been suspended since {since}, when its window closed; it goes on at {until}"
