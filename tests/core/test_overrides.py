@@ -2,9 +2,15 @@
 
 import pytest
 
-from noonmark.core.occurrence import Overrides, read_overrides
+from noonmark.core.ids import TRIGGER, is_hidden
+from noonmark.core.instants import SECOND
+from noonmark.core.occurrence import Overrides, Parent, in_force, read_overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency
+from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.policies.window import EndAction, Window
+from noonmark.core.targets import EventTarget
+from noonmark.testing import factories
 
 TERMS = [
     (Overrides(overlap_policy=overlap.Allow()), {"overlap_policy": "allow"}),
@@ -12,6 +18,28 @@ TERMS = [
     (
         Overrides(concurrency=Concurrency(key="backfill:1", limit=3)),
         {"concurrency_key": "backfill:1", "concurrency_limit": 3},
+    ),
+    (
+        Overrides(
+            target=EventTarget(event_type="done"),
+            timeout=1_500_000,
+            retry_policy=RetryPolicy(max_attempts=3),
+            window=Window(duration=60 * SECOND, end_action=EndAction.CANCEL),
+        ),
+        {
+            "target": {"target_kind": "event", "event_type": "done", "payload": {}},
+            "timeout_seconds": 1.5,
+            "retry_policy": RetryPolicy(max_attempts=3).to_document(),
+            "window": {"duration_seconds": 60, "end_action": "cancel"},
+        },
+    ),
+    (
+        Overrides(parent=Parent(occurrence_id="occ_1", step_id="load", index=0, depth=2)),
+        {"parent": {"occurrence_id": "occ_1", "step_id": "load", "index": 0, "depth": 2}},
+    ),
+    (
+        Overrides(parent=Parent(occurrence_id="occ_1", step_id="load")),
+        {"parent": {"occurrence_id": "occ_1", "step_id": "load", "depth": 1}},
     ),
     (Overrides(), {}),
 ]
@@ -30,8 +58,28 @@ def test_they_are_read_as_they_were_written(terms, document):
         ({"concurrency_key": "k", "concurrency_limit": 0}, "1"),
         ({"something": 1}, "unknown field"),
         ({"concurrency_limit": 2}, "needs a concurrency_key"),
+        ({"target": {"target_kind": "nothing"}}, "target_kind"),
+        ({"retry_policy": {"max_attempts": 0}}, "max_attempts"),
+        ({"parent": {"step_id": "load", "depth": 1}}, "occurrence_id"),
+        ({"parent": {"occurrence_id": "occ_1", "step_id": "load", "depth": 1, "x": 1}}, "unknown field"),
     ],
 )
 def test_what_was_not_written_by_them_is_refused(document, why):
     with pytest.raises(ValueError, match=why):
         read_overrides(document)
+
+
+def test_they_are_in_force_for_their_occurrence():
+    schedule = factories.schedule(timeout=7)
+    plain = factories.occurrence(schedule, TRIGGER)
+    assert in_force(schedule, plain) is schedule
+    child = Overrides(parent=Parent(occurrence_id="occ_1", step_id="load"))
+    assert in_force(schedule, factories.occurrence(schedule, TRIGGER, overrides=child)) is schedule
+    own = Overrides(target=EventTarget(event_type="done"), retry_policy=RetryPolicy(max_attempts=3))
+    declared = in_force(schedule, factories.occurrence(schedule, TRIGGER, overrides=own)).declaration
+    assert (declared.target, declared.retry_policy, declared.timeout) == (own.target, own.retry_policy, 7)
+
+
+@pytest.mark.parametrize(("schedule_id", "expected"), [("~steps:etl", True), ("steps~", False), ("zebra", False)])
+def test_an_id_that_no_caller_can_choose_is_hidden(schedule_id, expected):
+    assert is_hidden(schedule_id) is expected

@@ -4,24 +4,31 @@ import logging
 import re
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from noonmark.core import edits
+from noonmark.core.admission import Start
 from noonmark.core.api_key import ApiKey, Scope
 from noonmark.core.event import Event
+from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.occurrence import Overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.rate_limit import RateLimit
+from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.secret import Secret
-from noonmark.core.settlement import Accepted
+from noonmark.core.settlement import Accepted, Suspended, settle
+from noonmark.core.targets import WorkflowTarget
 from noonmark.core.triggers import EventTrigger, OnceTrigger
+from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
 from noonmark.ports.bundles import Bundle
 from noonmark.ports.records import Heartbeat
+from noonmark.ports.workflows import ApprovalRequest, EventWait, StepWrites, UsedKind, WorkflowVersion
+from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
 from tests.driver.rig import ROUTE, Rig
 
@@ -65,6 +72,7 @@ def populate(make_store):
         "paused": {},
         "gone": {},
         "over": {"trigger": OnceTrigger(from_micros(NOW + MINUTE))},
+        "flow": {"trigger": EventTrigger("none"), "target": WorkflowTarget(workflow_id="etl")},
     }.items():
         made = rig.create(uid, **changes)
         setattr(rig, uid.replace("-", "_"), made)
@@ -115,10 +123,39 @@ def populate(make_store):
                 )
             )
             store.take_tokens(f"key {key_id}", RateLimit(10, SECOND, 5), 1)
+    run_workflow(store, rig.flow, rig.world.now)
     store.own_key()
     rig.lead_once()
     store.close()
     return rig.world.now
+
+
+def run_workflow(store, schedule, now):
+    """Leave a workflow run that waits for an event, an approval and a child."""
+    for tenant in TENANTS:
+        for number in range(2):
+            version = WorkflowVersion(
+                tenant=tenant, workflow_id=f"etl-{number}", document={}, digest="", source="", created=now, user="ada"
+            )
+            store.put_workflow(version)
+    assert store.add([factories.occurrence(schedule, manual("a"), nominal=now)]) == [True]
+    [claim] = store.claim("alive", ["workflow"], now=now, until=now, limit=1, lease=15 * SECOND)
+    [admitted] = store.admit([Start(claim=claim, takes_slot=True)], now=now, lease=15 * SECOND)
+    occurrence = admitted.occurrence
+    running = StepRecord(step_id="load", phase=StepPhase.RUNNING, attempt=1, started=now, is_external=True)
+    writes = StepWrites(
+        occurrence_id=occurrence.id,
+        fence=occurrence.fence,
+        run=WorkflowRun(occurrence_id=occurrence.id, workflow_id="etl", version=1, inputs={}, started=now),
+        steps=[running, replace(running, step_id="ask"), replace(running, step_id="each", index=0)],
+        waits=[EventWait(step_id="load", event_types=("seen", "paid"), filters={"n": 2})],
+        approvals=[ApprovalRequest(approval_id="ok", step_id="ask", message="?", expires=now + 90 * SECOND)],
+    )
+    assert store.commit_steps([writes]) == [True]
+    suspended = Suspended(
+        started=now, ended=now, until=None, waiting_for=Reason.STEP_PENDING, open_steps=frozenset({("load", None)})
+    )
+    assert store.settle([settle(occurrence, claim.schedule, suspended, node="alive")]) == [True]
 
 
 def emit(rig, name, **payload):
@@ -238,7 +275,7 @@ def watch(make_store, now):
 
 SCHEDULES = (
     "one", "two", "three", "up", "down", "gated", "ears", "picky", "abroad", "alarm", "crowd", "keyed", "keyed-too",
-    "again", "later", "paused", "over",
+    "again", "later", "paused", "over", "flow",
 )  # fmt: skip
 
 
@@ -261,6 +298,10 @@ def look(rig, store):
         asked |= {
             f"schedules {tenant}": lambda tenant=tenant: store.schedules(tenant, limit=100),
             f"events {tenant}": lambda tenant=tenant: store.events(tenant, 100),
+            f"workflows {tenant}": lambda tenant=tenant: store.workflows(tenant, 9),
+            f"workflow runs {tenant}": lambda tenant=tenant: store.workflow_runs(tenant, 9),
+            f"approvals {tenant}": lambda tenant=tenant: store.approvals(tenant, 9),
+            f"users {tenant}": lambda tenant=tenant: store.schedules_using(tenant, UsedKind.WORKFLOW, "etl", 9),
             f"notes {tenant}": lambda tenant=tenant: store.audit_entries(tenant, 100),
             f"secrets {tenant}": lambda tenant=tenant: store.secrets(tenant),
             f"find_secrets {tenant}": lambda tenant=tenant: store.find_secrets(tenant, ["s0", "s1"]),

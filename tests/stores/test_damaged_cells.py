@@ -63,7 +63,8 @@ LEFT_OUT = {"alembic_version"}
 """Whoever opens a store sees to the version of its schema."""
 NOBODYS = {
     "events", "event_streams", "nodes", "leadership", "served_routes", "notes", "idempotency_keys", "secrets",
-    "api_keys", "rate_buckets", "dependency_graphs", "bundles", "bundle_chunks",
+    "api_keys", "rate_buckets", "dependency_graphs", "bundles", "bundle_chunks", "workflows", "workflow_runs",
+    "workflow_steps", "step_waits", "approvals",
 }  # fmt: skip
 """These belong to no schedule: every one must go on."""
 TABLES = [table for table in metadata.tables if table not in LEFT_OUT]

@@ -47,7 +47,12 @@ def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(st
 
 @pytest.mark.parametrize(
     ("query", "values"),
-    [(READY, (ROUTE, NOW, 9)), (EXPIRED, (ROUTE, NOW, 9)), (WAITING, (9, 9, NOW, 9)), (READY_ROUTES, (ALWAYS, ALWAYS))],
+    [
+        (READY, (ROUTE, NOW, 9)),
+        (EXPIRED, (ROUTE, NOW, 9)),
+        (WAITING, (9, 9, NOW, 9, NOW, 9)),
+        (READY_ROUTES, (ALWAYS, ALWAYS)),
+    ],
     ids=["ready", "expired", "waiting", "routes"],
 )
 def test_a_backlog_is_counted_by_what_is_in_it(store, query, values):

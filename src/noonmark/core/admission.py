@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import in_force
 from noonmark.core.policies import dependencies, misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
@@ -149,11 +150,8 @@ def admit(claim: Claim, *, now: Micros, lease: Micros, keys: tuple[KeyLimit, ...
 
 
 def _under_own_terms(claim: Claim) -> Claim:
-    """The schedule's declaration with the overrides of this occurrence."""
-    if claim.occurrence.overrides is None:
-        return claim
-    declared = replace(claim.schedule.declaration, **claim.occurrence.overrides.declared_fields)
-    return replace(claim, schedule=replace(claim.schedule, declaration=declared))
+    """The claim with the schedule as it applies to this occurrence."""
+    return replace(claim, schedule=in_force(claim.schedule, claim.occurrence))
 
 
 def depends_on_others(claim: Claim) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Origin = NewType("Origin", str)
 """What asked for an occurrence, as it is stored: `trigger`, `backfill:<id>`, `manual:<key>` or `event:<event id>`."""
 
+HIDDEN = "~"
+"""What the ids of hidden schedules begin with: no caller can choose such an id, and it sorts after all others."""
 MAX_ORIGIN_KEY = 200
 MAX_OWNER = 2**63 - 1
 _FRACTION_BITS = 53
@@ -39,6 +41,11 @@ TRIGGER = Origin("trigger")
 
 _KINDS = {str(kind): kind for kind in OriginKind}
 _NAMED_BY_TIME = frozenset({OriginKind.TRIGGER, OriginKind.BACKFILL})
+
+
+def is_hidden(schedule_id: str) -> bool:
+    """Whether a schedule only carries workflow runs without a schedule, or steps: it is in no list and no count."""
+    return schedule_id.startswith(HIDDEN)
 
 
 def backfill(backfill_id: str) -> Origin:

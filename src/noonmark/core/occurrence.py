@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from noonmark.core.documents import Reader, present
 from noonmark.core.frozen import brief, fast_evolve
-from noonmark.core.instants import Micros, from_micros, to_text
+from noonmark.core.instants import Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.limits import Concurrency, read_concurrency
 from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.policies.retry import read_retry
+from noonmark.core.policies.window import read_window
 from noonmark.core.reasons import Reason
+from noonmark.core.targets import read_target
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from noonmark.core.event import Chain
     from noonmark.core.ids import Origin
     from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.policies.retry import RetryPolicy
+    from noonmark.core.policies.window import Window
+    from noonmark.core.targets import Target
 
 CONTINUED = frozenset({Reason.LEASE_LOST, Reason.SUSPENDED})
 """The reasons of pending occurrences whose attempt goes on later."""
@@ -28,35 +34,115 @@ BACKFILL_PAUSED = "backfill_paused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The step of a workflow run that an occurrence is for."""
+
+    occurrence_id: str
+    step_id: str
+    index: int | None = None
+    """The element of a `for_each` step."""
+    depth: int = 1
+    """How many runs are above it."""
+
+    def to_document(self) -> dict[str, Any]:
+        """The parent in the document of the overrides."""
+        return present(occurrence_id=self.occurrence_id, step_id=self.step_id, index=self.index, depth=self.depth)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
     """None leaves what the schedule says."""
 
     overlap_policy: OverlapPolicy | None = None
     concurrency: Concurrency | None = None
+    target: Target | None = None
+    timeout: Micros | None = None
+    retry_policy: RetryPolicy | None = None
+    window: Window | None = None
+    parent: Parent | None = None
+    """Whose step it is, if it is a child of a workflow run."""
     behind: Chain | None = None
     """What led to it, where its upstreams have set it off."""
 
     @property
     def declared_fields(self) -> dict[str, Any]:
         """The fields of the declaration that it replaces, with its values."""
-        return present(overlap_policy=self.overlap_policy, concurrency=self.concurrency)
+        return present(
+            overlap_policy=self.overlap_policy,
+            concurrency=self.concurrency,
+            target=self.target,
+            timeout=self.timeout,
+            retry_policy=self.retry_policy,
+            window=self.window,
+        )
 
     def to_document(self) -> dict[str, Any]:
         """The overrides as the document that `read_overrides` reads; the chain is stored separately."""
-        overlap = None if self.overlap_policy is None else self.overlap_policy.to_document()
-        return present(overlap_policy=overlap) | ({} if self.concurrency is None else self.concurrency.to_document())
+        parts = {
+            "overlap_policy": self.overlap_policy,
+            "target": self.target,
+            "retry_policy": self.retry_policy,
+            "window": self.window,
+            "parent": self.parent,
+        }
+        timeout = None if self.timeout is None else micros_to_seconds(self.timeout)
+        return (
+            {name: part.to_document() for name, part in parts.items() if part is not None}
+            | present(timeout_seconds=timeout)
+            | ({} if self.concurrency is None else self.concurrency.to_document())
+        )
 
 
 def read_overrides(document: object) -> Overrides:
     """Read the document that `to_document` writes; ValueError if it is invalid."""
     reader = Reader(document, path="", code="", problems=[])
-    has_policy = reader.raw("overlap_policy") is not None
-    overlap = read_overlap(reader, "overlap_policy", trigger_type="") if has_policy else None
-    own = Overrides(overlap_policy=overlap, concurrency=read_concurrency(reader))
+    has = {name for name in ("overlap_policy", "target", "retry_policy") if reader.raw(name) is not None}
+    own = Overrides(
+        overlap_policy=read_overlap(reader, "overlap_policy", trigger_type="") if "overlap_policy" in has else None,
+        concurrency=read_concurrency(reader),
+        target=read_target(reader, "target") if "target" in has else None,
+        timeout=reader.seconds("timeout_seconds", None),
+        retry_policy=read_retry(reader, "retry_policy") if "retry_policy" in has else None,
+        window=read_window(reader, "window", target_kind=None),
+        parent=_read_parent(reader),
+    )
     reader.close()
     if reader.problems:
         raise ValueError(str(reader.problems[0]))
     return own
+
+
+def _read_parent(reader: Reader) -> Parent | None:
+    if reader.raw("parent") is None:
+        return None
+    fields = reader.child("parent")
+    parent = Parent(
+        occurrence_id=fields.text("occurrence_id"),
+        step_id=fields.text("step_id"),
+        index=fields.integer("index", None),
+        depth=fields.integer("depth"),
+    )
+    fields.close()
+    return parent
+
+
+class Declared(Protocol):
+    """A schedule."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def declaration(self) -> Any:  # noqa: ANN401 - a declaration, which is read with occurrences
+        """What it declares."""
+
+
+S = TypeVar("S", bound=Declared)
+
+
+def in_force(schedule: S, occurrence: Occurrence) -> S:
+    """The schedule as it applies to one occurrence: its declaration with the overrides."""
+    fields = {} if occurrence.overrides is None else occurrence.overrides.declared_fields
+    return replace(schedule, declaration=replace(schedule.declaration, **fields)) if fields else schedule
 
 
 @fast_evolve

@@ -9,7 +9,7 @@ from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, 
 from noonmark.core.ids import backfill as backfill_origin
 from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
-from noonmark.core.occurrence import Overrides
+from noonmark.core.occurrence import Overrides, in_force
 from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
@@ -253,6 +253,7 @@ def _end(  # noqa: PLR0913 - what a caller may report
     A token proves that the target has the work. Then the end may arrive before the answer that accepts it is written.
     """
     occurrence, schedule = find_occurrence(service, caller, occurrence_id)
+    schedule = in_force(schedule, occurrence)
     may_end = {Phase.AWAITING_COMPLETION}
     if token is not None:
         keys = token_keys(service.keys, service.store.own_key())

@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.bundles import BundleStore
+from noonmark.ports.workflows import WorkflowStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -350,7 +351,18 @@ class ClockRepair(Protocol):
         """
 
 
-class Store(Reads, AuditLog, SecretStore, ApiKeyStore, BundleStore, RateBuckets, Inspection, ClockRepair, Protocol):
+class Store(
+    Reads,
+    AuditLog,
+    SecretStore,
+    ApiKeyStore,
+    BundleStore,
+    WorkflowStore,
+    RateBuckets,
+    Inspection,
+    ClockRepair,
+    Protocol,
+):
     """Every `now` is the store's time, as `clock` returns it; verbs without one read that clock themselves."""
 
     @property

@@ -14,6 +14,7 @@ from noonmark.core.explain.steps import chain
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.interruption import PINGED, is_begun, is_unpinged
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
+from noonmark.core.occurrence import in_force
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def explain_occurrence(  # noqa: PLR0913 - each is what was read about it
     """
     own = sorted((run for run in runs if run.occurrence_id == occurrence.id), key=lambda run: (run.started, run.id))
     case = Case(
-        schedule=schedule,
+        schedule=in_force(schedule, occurrence),
         occurrence=occurrence,
         now=now,
         runs=tuple(own),

@@ -14,6 +14,7 @@ from noonmark.core.admission import unserved
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.occurrence import in_force
 from noonmark.core.pipeline_ownership import is_abandoned, owner_key, owner_of
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
@@ -176,8 +177,8 @@ async def _end_overdue(node: Node) -> int:
     for occurrence in await node.executor.call(node.store.overdue, now=node.now, limit=node.timing.batch):
         snapshot = await node.executor.call(node.store.snapshot, occurrence.uid)
         if snapshot is not None:
-            settlements.append(expire(occurrence, snapshot.schedule, now=node.now))
-            schedules[occurrence.id] = snapshot.schedule
+            schedule = schedules[occurrence.id] = in_force(snapshot.schedule, occurrence)
+            settlements.append(expire(occurrence, schedule, now=node.now))
     if not settlements:
         return 0
     written = await _settle(node, settlements)

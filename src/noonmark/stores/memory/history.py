@@ -6,7 +6,7 @@ from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING
 
 from noonmark.core.frozen import evolve
-from noonmark.core.ids import TRIGGER
+from noonmark.core.ids import TRIGGER, is_hidden
 from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.settlement import open_run
 from noonmark.ports.records import Activity, FoundOccurrences
@@ -68,6 +68,7 @@ def _fits(uow: UnitOfWork, row: Row, tenant: str, wanted: OccurrenceFilter) -> b
         and (wanted.since is None or time >= wanted.since)
         and (wanted.until is None or time <= wanted.until)
         and schedule.owner.tenant == tenant
+        and not is_hidden(schedule.schedule_id)
         and wanted.user in (None, schedule.owner.user)
         and all(schedule.declaration.labels.get(name) == value for name, value in wanted.labels.items())
     )
@@ -121,7 +122,7 @@ def activity(uow: UnitOfWork, uid: str) -> Activity:
     ended = {row.key: [run for run in uow.runs.get(row.key, ()) if run.ended is not None] for row in rows}
     newest = max((row for row in rows if ended[row.key]), key=lambda row: (row.nominal, row.id), default=None)
     return Activity(
-        delivering=tuple(sorted(row.id for row in rows if row.phase in DELIVERING)),
+        delivering=tuple(sorted(row.id for row in rows if row.phase in DELIVERING or row.is_suspended)),
         last_run=None if newest is None else ended[newest.key][-1],
     )
 
@@ -142,6 +143,7 @@ def prune(uow: UnitOfWork, *, before: Micros, keep: int, limit: int) -> int:
     """Delete ended rows that are old, then those of schedules that have too many."""
     old = [uow.rows[one] for one in due_index.take([(uow.by_age, before - 1)], limit)]
     count = _delete(uow, old)
+    uow.workflows.prune(before, limit)
     while count < limit and (fullest := uow.by_count.first()) is not None and -fullest[0] > keep:
         ended = uow.entries[fullest[2]].ended.values()
         excess = min(len(ended) - keep, limit - count)

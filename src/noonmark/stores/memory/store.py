@@ -15,6 +15,7 @@ from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
 from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.records import REASONS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
+    from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
         StoredSchedule,
         Workload,
     )
+    from noonmark.ports.workflows import Approval, ApprovalState, StepWrites, UsedKind, WorkflowVersion
     from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 
 P = ParamSpec("P")
@@ -569,6 +572,86 @@ class MemoryStore:
     @atomic
     def prune_bundles(self, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
         return self._uow.bundles.prune(before=before, unfinished_before=unfinished_before, limit=limit)
+
+    @atomic
+    def put_workflow(
+        self,
+        version: WorkflowVersion,
+        *,
+        version_number: int | None = None,
+        most: int | None = None,
+        note: AuditEntry | None = None,
+    ) -> WorkflowVersion | None:
+        stored = workflow_rules.put_version(self._uow, version, version_number, most)
+        return self._noted(version.tenant, stored, note)
+
+    @atomic
+    def workflow(
+        self, tenant: str, workflow_id: str, version: int | None = None, *, deleted: bool = False
+    ) -> WorkflowVersion | None:
+        return self._uow.workflows.version(tenant, workflow_id, version, deleted=deleted)
+
+    @atomic
+    def workflows(self, tenant: str, limit: int, *, after: str | None = None) -> list[WorkflowVersion]:
+        return self._uow.workflows.newest(tenant, limit, after)
+
+    @atomic
+    def workflow_versions(
+        self, tenant: str, workflow_id: str, limit: int, *, before: int | None = None
+    ) -> list[WorkflowVersion]:
+        return self._uow.workflows.versions(tenant, workflow_id, limit, before)
+
+    @atomic
+    def delete_workflow(self, tenant: str, workflow_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        users = workflow_rules.delete(self._uow, tenant, workflow_id)
+        return users or self._noted(tenant, users, note)
+
+    @atomic
+    def schedules_using(self, tenant: str, kind: UsedKind, name: str, limit: int) -> list[str]:
+        return self._uow.workflows.schedules_using(tenant, kind, name, limit)
+
+    @atomic
+    def commit_steps(self, writes: Sequence[StepWrites]) -> list[bool]:
+        return workflow_rules.commit_steps(self._uow, writes)
+
+    @atomic
+    def workflow_run(self, occurrence_id: str) -> tuple[WorkflowRun, list[StepRecord]] | None:
+        row = self._uow.rows.get(occurrence_id)
+        return None if row is None else self._uow.workflows.run(row)
+
+    @atomic
+    def open_steps(self, occurrence_ids: Collection[str]) -> dict[str, list[StepRecord]]:
+        rows = [row for one in occurrence_ids if (row := self._uow.rows.get(one)) is not None]
+        return {row.id: ended for row in rows if (ended := self._uow.workflows.ended_elsewhere(row))}
+
+    @atomic
+    def workflow_runs(
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        workflow_id: str | None = None,
+        phases: Collection[Phase] = (),
+        before: PageKey | None = None,
+    ) -> list[tuple[WorkflowRun, Occurrence]]:
+        found = self._uow.workflows.runs(tenant, limit, workflow_id, phases, before)
+        return [(run, self._uow.occurrence_of(row)) for run, row in found]
+
+    @atomic
+    def approvals(
+        self, tenant: str, limit: int, *, state: ApprovalState | None = None, before: PageKey | None = None
+    ) -> list[Approval]:
+        return self._uow.workflows.approvals(tenant, limit, state, before)
+
+    @atomic
+    def approval(self, tenant: str, approval_id: str) -> Approval | None:
+        return self._uow.workflows.approval(tenant, approval_id)
+
+    @atomic
+    def decide_approval(
+        self, tenant: str, approval_id: str, *, approved: bool, by: str, comment: str | None = None
+    ) -> Approval | None:
+        return workflow_rules.decide_approval(self._uow, tenant, approval_id, approved=approved, by=by, comment=comment)
 
     def _noted(self, tenant: str, changed: T | None, note: AuditEntry | None) -> T | None:
         """Add an audit entry, if a secret or a key was changed."""

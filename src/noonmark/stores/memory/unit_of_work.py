@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.ids import TRIGGER
+from noonmark.core.ids import TRIGGER, is_hidden
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.run import in_place_of
 from noonmark.stores import own_key
@@ -25,6 +25,7 @@ from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
 from noonmark.stores.memory.nodes import NodeRegister
 from noonmark.stores.memory.records import ScheduleEntry, listed_at
+from noonmark.stores.memory.workflows import WorkflowRecords
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import DELIVERING, LEASED, PHASES, ConcurrencyKey
 
@@ -90,6 +91,8 @@ PLANNED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
 class UnitOfWork(rules.UnitOfWork):
     """Everything that is stored; one transaction follows another, under the lock of the store."""
 
+    workflows: WorkflowRecords
+
     def __init__(self, now: Callable[[], Micros]) -> None:  # noqa: PLR0915 - one line per index
         super().__init__(now)
         self.rows: dict[str, Row] = {}
@@ -140,6 +143,9 @@ class UnitOfWork(rules.UnitOfWork):
         """The schedules that subscribe to a topic, by discriminator, in order."""
         self._by_key: dict[int, ScheduleEntry] = {}
         self._rows_by_key: dict[int, Row] = {}
+        self.workflows = WorkflowRecords(
+            now, self._rows_by_key, lambda schedule: self._by_key[schedule].schedule.schedule_id
+        )
         self._keys_by_number: dict[int, ConcurrencyKey] = {}
         self._due: dict[int, DueIndex[str]] = {}
         """The due index that a row is in."""
@@ -267,6 +273,7 @@ class UnitOfWork(rules.UnitOfWork):
         entry = self._by_key[row.schedule]
         del self.rows[row.id], self._rows_by_key[row.key]
         self.runs.pop(row.key, None)
+        self.workflows.forget(row)
         self._occurrences.pop(row.key, None)
         if row.ended is None:
             del entry.live[row.id]
@@ -337,16 +344,18 @@ class UnitOfWork(rules.UnitOfWork):
         entry = ScheduleEntry(state, schedule)
         self.entries[schedule.uid] = self._by_key[state.schedule] = self._changed_entries[state.schedule] = entry
         is_deleted = schedule.phase is SchedulePhase.DELETED
-        insort((self.deleted if is_deleted else self.listed)[schedule.owner.tenant], listed_at(schedule))
+        if not is_hidden(schedule.schedule_id):
+            insort((self.deleted if is_deleted else self.listed)[schedule.owner.tenant], listed_at(schedule))
         self._list(schedule)
 
     def replace_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
         entry = self._by_key[state.schedule]
         self._unlist(entry.schedule)
         if schedule.phase is SchedulePhase.DELETED and entry.schedule.phase is not SchedulePhase.DELETED:
-            listed, place = self.listed[schedule.owner.tenant], listed_at(schedule)
-            del listed[bisect_left(listed, place)]
-            insort(self.deleted[schedule.owner.tenant], place)
+            if not is_hidden(schedule.schedule_id):
+                listed, place = self.listed[schedule.owner.tenant], listed_at(schedule)
+                del listed[bisect_left(listed, place)]
+                insort(self.deleted[schedule.owner.tenant], place)
             self.last_deleted[_identity(schedule)] = schedule.uid
         entry.schedule = schedule
         self._list(schedule)
@@ -402,10 +411,11 @@ class UnitOfWork(rules.UnitOfWork):
     # Events
 
     def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
-        return {topic for topic in topics if self._listeners.get(topic)}
+        return {topic for topic in topics if self._listeners.get(topic) or self.workflows.has_waits(topic)}
 
     def subscribed_tenants(self, event_type: str) -> list[str]:
-        return sorted(tenant for (tenant, one), found in self._listeners.items() if found and one == event_type)
+        listening = {tenant for (tenant, one), found in self._listeners.items() if found and one == event_type}
+        return sorted(listening | self.workflows.waiting_tenants(event_type))
 
     def add_subscriptions(self, added: Sequence[tuple[ScheduleState, str, Subscription]]) -> None:
         for state, tenant, subscription in added:

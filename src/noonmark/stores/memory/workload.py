@@ -6,6 +6,7 @@ from heapq import merge
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
+from noonmark.core.ids import is_hidden
 from noonmark.core.lifecycle import Phase
 from noonmark.ports.records import OccurrenceGroup, Workload
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.due_index import Entry
     from noonmark.stores.memory.unit_of_work import UnitOfWork
     from noonmark.stores.rules.records import Row
@@ -27,7 +29,7 @@ def workload(uow: UnitOfWork, *, now: Micros, limit: int, tenant: str | None) ->
     """The live occurrences, by what they do."""
 
     def group(timed: Iterable[Timed]) -> OccurrenceGroup:
-        own = (pair for pair in timed if tenant is None or uow.schedule_of_row(pair[1]).owner.tenant == tenant)
+        own = (pair for pair in timed if _is_shown(uow.schedule_of_row(pair[1]), tenant))
         listed = list(islice(own, MAX_READ + 1))
         first = sorted(listed[:MAX_READ], key=lambda pair: (pair[0], pair[1].key))
         return OccurrenceGroup(
@@ -57,6 +59,10 @@ def workload(uow: UnitOfWork, *, now: Micros, limit: int, tenant: str | None) ->
         upcoming=group(pair for pair in rows(ready) if pair[1].waiting_for is None),
         overdue=group(takewhile(lambda pair: pair[0] <= now, deadlines)),
     )
+
+
+def _is_shown(schedule: Schedule, tenant: str | None) -> bool:
+    return tenant in (None, schedule.owner.tenant) and not is_hidden(schedule.schedule_id)
 
 
 def _after(entries: Iterator[Entry[str]], now: Micros) -> Iterator[Entry[str]]:

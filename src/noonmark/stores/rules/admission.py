@@ -12,7 +12,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.records import Admitted, LeaseLost
-from noonmark.stores.rules import completion, plan_writes, rate_windows, slots
+from noonmark.stores.rules import completion, plan_writes, rate_windows, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
 from noonmark.stores.rules.unit_of_work import Fact
@@ -57,14 +57,18 @@ def settle_all(uow: UnitOfWork, settlements: Sequence[Settlement], ended: Collec
     """Write the ends of deliveries, in their order, besides those that a fast path has written."""
     ids = [one.occurrence.id for one in settlements]
     uow.load_rows(one for one in ids if one not in ended)
+    step_ends.load(uow, settlements)
     return [one in ended or _settle(uow, settlement) for one, settlement in zip(ids, settlements, strict=True)]
 
 
 def cancel(uow: UnitOfWork, occurrence_id: str) -> bool:
-    """End a row that was not started; False if there is none."""
+    """End a row that was not started, or ask a suspended one to stop; False if there is none."""
     row = uow.row(occurrence_id)
     if row is None or row.phase not in UNSTARTED:
         return False
+    if row.is_suspended:
+        step_ends.stop_suspended(uow, row, Reason.CANCELLED)
+        return True
     completion.cancel(uow, row, Reason.CANCELLED)
     completion.complete_if_done(uow, uow.state_of(row))
     return True
@@ -81,8 +85,11 @@ def release(uow: UnitOfWork, leases: Sequence[Lease]) -> None:
 
 
 def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
-    """Ask the node that delivers a row to stop; False if no node does."""
+    """Ask the node that delivers a row, or resumes it, to stop; False if no node does."""
     row = uow.row(occurrence_id)
+    if row is not None and row.is_suspended:
+        step_ends.stop_suspended(uow, row, Reason.CANCELLED)
+        return True
     if row is None or row.phase != Phase.DISPATCHING:
         return False
     row.stop, row.deadline = Reason.CANCELLED, real_deadline(row)
@@ -163,6 +170,9 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
         return _report_overdue(uow, row, settlement)
     uow.add_run(row, settlement.run)
     row.attempt = settlement.attempt
+    if settlement.suspended is not None:
+        step_ends.suspend(uow, row, settlement.suspended)
+        return True
     if settlement.deadline is not None:
         _await(uow, row, settlement, settlement.deadline)
         return True
@@ -227,6 +237,8 @@ def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
     if holder.phase in DELIVERING:
         holder.stop, holder.deadline = Reason.REPLACED, _earlier(real_deadline(holder), by)
         uow.changed(holder)
+    elif holder.is_suspended:
+        step_ends.stop_suspended(uow, holder, Reason.REPLACED, by=by)
     elif (
         holder.caught_up is None or holder.has_begun
     ):  # it waits for a retry or for its turn: no node would see the request

@@ -11,7 +11,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import BACKFILL_PAUSED
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import BackfillChange, BackfillProgress
-from noonmark.stores.rules import completion, slots
+from noonmark.stores.rules import completion, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import PHASES, UNSTARTED
 
@@ -74,7 +74,7 @@ def change(uow: UnitOfWork, uid: str, backfill_id: str, change: BackfillChange, 
     rows = [row for row in uow.live_rows(state) if row.origin == origin]
     match change:
         case BackfillChange.HOLD:
-            rows = [row for row in rows if row.phase in UNSTARTED]
+            rows = [row for row in rows if row.phase in UNSTARTED and not row.is_suspended]
             _note_pause(uow, rows, why)
             return _hold(uow, [row for row in rows if not row.held])
         case BackfillChange.RELEASE:
@@ -131,7 +131,10 @@ def _cancel(uow: UnitOfWork, state: ScheduleState, rows: list[Row]) -> int:
     changed = 0
     # The last one first: ending one may hand its slot to the next, which would only be ended as well.
     for row in sorted(rows, key=lambda row: row.turn, reverse=True):
-        if row.phase in UNSTARTED:
+        if row.is_suspended:
+            step_ends.stop_suspended(uow, row, Reason.CANCELLED)
+            changed += 1
+        elif row.phase in UNSTARTED:
             completion.cancel(uow, row, Reason.CANCELLED)
             changed += 1
         elif row.phase == Phase.DISPATCHING:

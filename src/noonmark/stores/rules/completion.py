@@ -9,7 +9,8 @@ from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import ENDS, SystemEvent
-from noonmark.stores.rules import dependencies, rate_windows, slots
+from noonmark.core.targets import WorkflowTarget
+from noonmark.stores.rules import dependencies, rate_windows, slots, step_ends
 from noonmark.stores.rules.records import PHASES, Unreadable
 from noonmark.stores.rules.unit_of_work import Fact
 
@@ -74,6 +75,10 @@ def archive(uow: UnitOfWork, row: Row, run: Run | None = None) -> None:
     slots.free_all(uow, row)
     slots.hand_over_slot(uow, state)  # it may have kept those behind it in its line waiting without the slot
     dependencies.note_end(uow, state, row)
+    if row.route == WorkflowTarget.route:
+        uow.workflows.close(row)
+    if row.own is not None:
+        step_ends.end_child(uow, row, run)
 
 
 def note_admitted(state: ScheduleState, row: Row) -> None:

@@ -12,7 +12,7 @@ from noonmark.core.causation import UnmatchedEvent
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.filters.index import NONE, discriminators
 from noonmark.core.schedule import Owner
-from noonmark.stores.rules import plan_writes, quotas
+from noonmark.stores.rules import plan_writes, quotas, step_ends
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.unit_of_work import ListenerQuestion
 
@@ -90,6 +90,10 @@ def commit(uow: UnitOfWork, reactions: Sequence[Reaction]) -> list[bool]:
     written = [_commit(uow, streams.get(one.audience.tenant), states, one) for one in reactions]
     if any(written):
         uow.changed_streams(streams.values())
+        audiences = [one.audience for one, is_written in zip(reactions, written, strict=True) if is_written]
+        matched = [one for one in audiences if one.next_cursor is None and not one.problem]
+        if matched:
+            step_ends.end_waits(uow, [(one.tenant, one.event) for one in matched])
     return written
 
 

@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.filters.index import discriminator
+from noonmark.core.ids import is_hidden
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 from noonmark.core.system_events import SystemEvent, change
+from noonmark.core.targets import BundleTarget, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
+from noonmark.ports.workflows import UsedKind
 from noonmark.stores.rules import completion, dependencies, quotas, rate_windows, slots, snapshots
-from noonmark.stores.rules.records import UNSTARTED, ScheduleState, Unreadable
+from noonmark.stores.rules.records import (
+    AWAITED_BY_RUNS,
+    UNSTARTED,
+    ScheduleState,
+    Unreadable,
+    unpack_overrides,
+)
 from noonmark.stores.rules.unit_of_work import Fact
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import Row
     from noonmark.stores.rules.unit_of_work import Subscription, UnitOfWork
+    from noonmark.stores.rules.workflow_records import TargetUse
 
 
 def apply(uow: UnitOfWork, state: ScheduleState, before: Schedule, after: Schedule) -> None:
@@ -35,17 +45,17 @@ def apply(uow: UnitOfWork, state: ScheduleState, before: Schedule, after: Schedu
     if after.phase is not before.phase:
         _change_phase(uow, state, before.phase, after.phase)
     if old.target.route != new.target.route:
-        for row in uow.live_rows(state):
-            row.route = new.target.route
-            uow.changed(row)
+        _change_route(uow, state, new.target.route)
     if (old.overlap_policy, old.concurrency) != (new.overlap_policy, new.concurrency):
         for row in sorted(uow.live_rows(state), key=lambda row: row.turn):
-            if row.ready is None and row.waiting_for is not None:
+            if row.ready is None and row.waiting_for not in (None, *AWAITED_BY_RUNS):
                 slots.wake(uow, row)
     if after.revision != before.revision and old.depends_on:
         dependencies.wake_waiting(uow, state)
     if old.trigger is not new.trigger or subscriptions_of(before) != subscriptions_of(after):
         uow.replace_subscriptions(state, after.owner.tenant, subscriptions_of(after))
+    if (uses := target_uses(after)) != target_uses(before):
+        uow.workflows.put_uses(state.schedule, after.owner.tenant, uses, is_new=False)
     dependencies.bind(uow, state, before, after)
 
 
@@ -56,6 +66,34 @@ def subscriptions_of(schedule: Schedule) -> list[Subscription]:
         return []
     own = discriminator(trigger.filters)
     return [(event_type, own) for event_type in trigger.event_types]
+
+
+def target_uses(schedule: Schedule) -> list[TargetUse]:
+    """What the target of a schedule names, as long as it counts."""
+    target = schedule.declaration.target
+    if schedule.phase is SchedulePhase.DELETED or is_hidden(schedule.schedule_id):
+        return []
+    if isinstance(target, WorkflowTarget):
+        return [(UsedKind.WORKFLOW, target.workflow_id)]
+    if isinstance(target, BundleTarget):
+        return [(UsedKind.BUNDLE, name) for name in (target.bundle_id, target.digest) if name is not None]
+    return []
+
+
+def _change_route(uow: UnitOfWork, state: ScheduleState, route: str) -> None:
+    for row in uow.live_rows(state):
+        if not _has_own_target(uow, row):
+            row.route = route
+            uow.changed(row)
+
+
+def _has_own_target(uow: UnitOfWork, row: Row) -> bool:
+    """Whether a row has another target than its schedule; a damaged one ends, whatever its route."""
+    try:
+        own = None if row.own is None else unpack_overrides(row.own, None, uow.unpack)
+    except Unreadable:
+        return False
+    return own is not None and own.target is not None
 
 
 def _change_phase(uow: UnitOfWork, state: ScheduleState, before: SchedulePhase, after: SchedulePhase) -> None:
@@ -77,13 +115,13 @@ def _cancel_rows(uow: UnitOfWork, state: ScheduleState) -> None:
         # Ending one may hand its slot to the next, which ends in its turn.
         row.held = 0
         uow.changed(row)
-        if row.phase in UNSTARTED:
+        if row.phase in UNSTARTED and not row.is_suspended:
             completion.cancel(uow, row, Reason.DELETED)
 
 
 def _hold_rows(uow: UnitOfWork, state: ScheduleState) -> None:
     """Hold the rows of the schedule's own trigger: they are not claimed, nor started by a node that claimed them."""
-    rows = [row for row in uow.live_rows(state) if row.is_own]
+    rows = [row for row in uow.live_rows(state) if row.is_own and not row.is_suspended]
     slots.hold(uow, rows)
     for row in rows:  # once all of them are held: none may get what another one gives back
         slots.free_keys_if_held(uow, row)
@@ -127,6 +165,8 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
         if state.followed or schedule.declaration.depends_on:
             dependencies.bind(uow, state, None, schedule)
             followed |= {(schedule.owner.tenant, one.schedule_id) for one in schedule.declaration.depends_on}
+        if uses := target_uses(schedule):
+            uow.workflows.put_uses(state.schedule, schedule.owner.tenant, uses, is_new=True)
         uow.tenants[state.schedule] = schedule.owner.tenant
         _write(uow, state, plan, schedule, schedule)
         uow.facts.append(Fact(event=SystemEvent.SCHEDULE_CREATED, state=state, schedule=schedule, note=plan.note))

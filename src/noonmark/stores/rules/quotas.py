@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from noonmark.core.ids import is_hidden
 from noonmark.core.quotas import COUNTED, TASK_ROUTE, Resource, Scope
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def check(uow: UnitOfWork, plan: Plan, schedule: Schedule, added: Sequence[Schedule] = ()) -> None:
     """QuotaExceeded if a schedule does not fit, with those stored and those added before it in this call."""
-    for quota in plan.quotas:
+    for quota in () if is_hidden(schedule.schedule_id) else plan.quotas:
         user = schedule.owner.user if quota.scope is Scope.USER else None
         route = TASK_ROUTE if quota.resource is Resource.TASKS else None
         if schedule.phase not in COUNTED or route not in (None, schedule.declaration.target.route):
@@ -59,7 +60,8 @@ def check_added(uow: UnitOfWork, quotas: Sequence[Quota], states: Sequence[Sched
 
 def _counts(quota: Quota, schedule: Schedule, other: Schedule) -> bool:
     """Whether another schedule uses the same quota."""
-    is_counted = other.phase in COUNTED and other.owner.tenant == schedule.owner.tenant
+    is_own = other.owner.tenant == schedule.owner.tenant and not is_hidden(other.schedule_id)
+    is_counted = other.phase in COUNTED and is_own
     is_same_user = quota.scope is Scope.TENANT or other.owner.user == schedule.owner.user
     is_same_kind = quota.resource is not Resource.TASKS or other.declaration.target.route == TASK_ROUTE
     return is_counted and is_same_user and is_same_kind

@@ -35,6 +35,8 @@ OWN = (OriginKind.TRIGGER, OriginKind.EVENT)
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 UNSTARTED = (Phase.PENDING, Phase.CLAIMED)
+AWAITED_BY_RUNS = (Reason.STEP_PENDING, Reason.APPROVAL)
+"""What a suspended workflow run waits for."""
 
 
 class Unreadable(Exception):
@@ -102,15 +104,15 @@ class Row:
         """Whether it was ever started."""
         return self.attempt > 0 or self.losses > 0 or self.reason in CONTINUED
 
-    @property
-    def is_suspended(self) -> bool:
-        """Whether its workflow has begun and waits: it is in flight, though no node holds it."""
-        return self.phase == Phase.PENDING and self.reason == Reason.SUSPENDED
-
     def waits(self, now: Micros) -> bool:
         """Whether it has not started though it is due, or though somebody asked for it."""
         is_wanted = self.due <= now or (self.origin != TRIGGER and not self.attempt)
-        return self.phase in UNSTARTED and is_wanted
+        return self.phase in UNSTARTED and is_wanted and self.reason != Reason.SUSPENDED
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it is a workflow run that has begun, and that no node delivers at present. It counts as in flight."""
+        return self.phase in UNSTARTED and self.reason == Reason.SUSPENDED
 
     @property
     def is_own(self) -> bool:

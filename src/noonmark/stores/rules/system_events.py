@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import system_events
 from noonmark.core.causation import MAX_DEPTH, MAX_FACTS
+from noonmark.core.ids import is_hidden
 from noonmark.stores.rules import events
 from noonmark.stores.rules.records import Unreadable
 
@@ -70,12 +71,16 @@ def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
 
 
 def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
-    """The event of a fact; None if its causation chain is too long."""
+    """The event of a fact; None if nobody is told of it, or its causation chain is too long."""
     if fact.alert is not None:
         return system_events.of_rate(schedule, fact.alert)
     if fact.row is None:
+        if is_hidden(schedule.schedule_id):
+            return None
         return system_events.of_schedule(fact.event, schedule, note=fact.note, failures=fact.failures)
     occurrence = uow.occurrence(fact.row, schedule)
+    if occurrence.overrides is not None and occurrence.overrides.parent is not None:
+        return None  # a step of a workflow run, which has events of its own
     event = system_events.of_occurrence(fact.event, schedule, occurrence, run=fact.run, waited_for=fact.waited_for)
     if event is None:
         # Not a warning: with two listeners that take everything, it happens at the end of every job.

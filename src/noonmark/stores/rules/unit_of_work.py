@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.system_events import SystemEvent
     from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState, Unreadable
+    from noonmark.stores.rules.workflow_records import WorkflowRecords
 
     Identity = tuple[str, str]
     """A tenant and a schedule id."""
@@ -78,6 +79,8 @@ class ListenerQuestion(NamedTuple):
 
 class UnitOfWork(ABC):
     """One transaction; `now` is the store's clock."""
+
+    workflows: WorkflowRecords
 
     def __init__(self, now: Callable[[], Micros]) -> None:
         self.now = now
@@ -303,11 +306,11 @@ class UnitOfWork(ABC):
 
     @abstractmethod
     def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
-        """The topics that a schedule of the tenant subscribes to."""
+        """The topics that a schedule of the tenant subscribes to, or a step of a workflow run waits for."""
 
     @abstractmethod
     def subscribed_tenants(self, event_type: str) -> list[str]:
-        """The tenants in which a schedule subscribes to an event type."""
+        """The tenants in which a schedule subscribes to an event type, or a step waits for one."""
 
     @abstractmethod
     def add_subscriptions(self, added: Sequence[tuple[ScheduleState, str, Subscription]]) -> None:

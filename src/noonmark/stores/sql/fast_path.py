@@ -18,9 +18,10 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import ENDS
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
+from noonmark.core.targets import WorkflowTarget
 from noonmark.stores.rules.completion import FAILURES, to_detail
 from noonmark.stores.rules.records import OWN
-from noonmark.stores.sql import subscriptions
+from noonmark.stores.sql import subscriptions, workflows
 from noonmark.stores.sql.records import run_values, to_json
 from noonmark.stores.sql.row_checks import NARROW
 from noonmark.stores.sql.runs import put_runs
@@ -64,7 +65,7 @@ STARTED = """
 # A damaged or too large count is not in these ranges.
 ENDABLE = f"""
     SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last,
-        s.queued = 0 AND s.followed = 0 AND s.rate_window IS NULL
+        one.own IS NULL AND s.queued = 0 AND s.followed = 0 AND s.rate_window IS NULL
         AND s.live BETWEEN 1 AND {NARROW} AND s.history BETWEEN 0 AND {NARROW}
         AND s.total BETWEEN 0 AND {NARROW} AND s.successful BETWEEN 0 AND {NARROW}
         AND s.failed BETWEEN 0 AND {NARROW} AND s.failures_in_row BETWEEN 0 AND {NARROW} AS is_plain
@@ -144,6 +145,7 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
             groups.setdefault(group, {})[occurrence.id] = settlement
     ended: set[str] = set()
     runs: list[tuple[Any, ...]] = []
+    closed: list[int] = []
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
         columns = "id, key, schedule, is_last, is_plain"
         locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
@@ -160,9 +162,13 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
         for row_id, key, schedule, _ in rows:
             run = ends[row_id].run
             ended.add(row_id)
+            if ends[row_id].occurrence.route == WorkflowTarget.route:
+                closed.append(key)
             runs.append(run_values(key, schedule, run, to_json(run.result)))
     if runs:
         put_runs(session, runs)
+    if closed:
+        workflows.close_runs(session, closed, now)
     return ended
 
 

@@ -20,6 +20,8 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.workflows.run import Compensation, StepPhase
+from noonmark.ports.workflows import ApprovalState, UsedKind
 from noonmark.stores.sql.records import KEY_COLUMNS, ROW_COLUMNS, STATE_COLUMNS
 
 if TYPE_CHECKING:
@@ -131,6 +133,11 @@ _KINDS = {
     "standing": Kind(str, choices=frozenset(SchedulePhase)),
     "reason": _REASON,
     "outcome": Kind(str, choices=frozenset(Outcome)),
+    "step_phase": Kind(str, choices=frozenset(StepPhase)),
+    "element": Kind(int, low=-1, is_narrow=True),
+    "compensation": Kind(str, choices=frozenset(Compensation)),
+    "approval": Kind(str, choices=frozenset(ApprovalState)),
+    "used_kind": Kind(str, choices=frozenset(UsedKind)),
     "origin": Kind(str, prefixes=frozenset(OriginKind)),
 }
 _WRITTEN = {
@@ -184,6 +191,27 @@ _WRITTEN = {
         key:key key_id:text digest:text tenant:text username:text scopes:array name:text? is_agent:flag created:instant
         expires:instant? revoked:instant? used:instant?
     """,
+    "workflows": """
+        key:key tenant:text workflow_id:text version:count document:object digest:text source:text username:text
+        created:instant deleted:instant?
+    """,
+    "workflow_runs": """
+        occurrence:key id:text tenant:text workflow_id:text version:count inputs:object started:instant attempt:count
+        closing:object?
+    """,
+    "workflow_steps": """
+        occurrence:key step_id:text element:element phase:step_phase attempt:count started:instant? ended:instant?
+        result:json? error:text? is_external:flag ready:instant? sequence:count elements:count? child:text?
+        compensation:compensation?
+    """,
+    "step_waits": """
+        occurrence:key step_id:text event_type:text occurrence_id:text tenant:text filters:object since:instant
+    """,
+    "approvals": """
+        key:key approval_id:text tenant:text occurrence:key occurrence_id:text step_id:text message:text
+        requested:instant expires:instant state:approval decider:text? comment:text? decided:instant?
+    """,
+    "target_uses": "schedule:key kind:used_kind name:text tenant:text",
     "rate_buckets": "name:text full_at:instant",
     "nodes": """
         name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant

@@ -12,12 +12,14 @@ from noonmark.core.run import Outcome
 from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.snapshots import by_uid
 from noonmark.stores.sql import api_keys, audit_log, bundles, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import runs as stored_runs
+from noonmark.stores.sql import workflows as stored_workflows
 from noonmark.stores.sql.dependencies import graph
-from noonmark.stores.sql.reads import history, inspection, runs, schedules, search, workload
+from noonmark.stores.sql.reads import history, inspection, runs, schedules, search, workflows, workload
 from noonmark.stores.sql.reads.history import count as count_backlog
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
+    from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
         StoredSchedule,
         Workload,
     )
+    from noonmark.ports.workflows import Approval, ApprovalState, StepWrites, UsedKind, WorkflowVersion
     from noonmark.stores.sql.schedule_documents import ScheduleCache
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
@@ -534,6 +538,95 @@ class SqlStore(ABC):
         return self._write_unlocked(
             lambda uow: bundles.prune(uow.session, before=before, unfinished_before=unfinished_before, limit=limit)
         )
+
+    def put_workflow(
+        self,
+        version: WorkflowVersion,
+        *,
+        version_number: int | None = None,
+        most: int | None = None,
+        note: AuditEntry | None = None,
+    ) -> WorkflowVersion | None:
+        def put(uow: UnitOfWork) -> WorkflowVersion | None:
+            return _noted(uow, version.tenant, workflow_rules.put_version(uow, version, version_number, most), note)
+
+        return self._write_locked({version.tenant}, put)
+
+    def workflow(
+        self, tenant: str, workflow_id: str, version: int | None = None, *, deleted: bool = False
+    ) -> WorkflowVersion | None:
+        return self._autocommit(
+            lambda uow: stored_workflows.version(uow.session, tenant, workflow_id, version, deleted=deleted)
+        )
+
+    def workflows(self, tenant: str, limit: int, *, after: str | None = None) -> list[WorkflowVersion]:
+        return self._read(lambda uow: workflows.newest(uow, tenant, limit, after))
+
+    def workflow_versions(
+        self, tenant: str, workflow_id: str, limit: int, *, before: int | None = None
+    ) -> list[WorkflowVersion]:
+        return self._read(lambda uow: workflows.versions(uow, tenant, workflow_id, limit, before))
+
+    def delete_workflow(self, tenant: str, workflow_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        def delete(uow: UnitOfWork) -> list[str] | None:
+            users = workflow_rules.delete(uow, tenant, workflow_id)
+            return users or _noted(uow, tenant, users, note)
+
+        return self._write_locked({tenant}, delete)
+
+    def schedules_using(self, tenant: str, kind: UsedKind, name: str, limit: int) -> list[str]:
+        return self._autocommit(lambda uow: stored_workflows.users(uow.session, tenant, kind, name, limit))
+
+    def commit_steps(self, writes: Sequence[StepWrites]) -> list[bool]:
+        done = self._write_unlocked(lambda uow: stored_workflows.write_plain(uow.session, writes, uow.report))
+        others = [one for place, one in enumerate(writes) if place not in done]
+        if not others:
+            return [True] * len(writes)
+        tenants = self._tenants(_TENANTS_OF_ROWS, (one.occurrence_id for one in others))
+        notify = any(one.children for one in others)
+        return self._write_locked(tenants, lambda uow: workflow_rules.commit_steps(uow, writes, done), notify=notify)
+
+    def workflow_run(self, occurrence_id: str) -> tuple[WorkflowRun, list[StepRecord]] | None:
+        return self._read(lambda uow: workflows.run(uow, occurrence_id))
+
+    def open_steps(self, occurrence_ids: Collection[str]) -> dict[str, list[StepRecord]]:
+        return self._autocommit(lambda uow: workflows.ended_elsewhere(uow, occurrence_ids))
+
+    def workflow_runs(
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        workflow_id: str | None = None,
+        phases: Collection[Phase] = (),
+        before: PageKey | None = None,
+    ) -> list[tuple[WorkflowRun, Occurrence]]:
+        return self._read(
+            lambda uow: workflows.runs(
+                uow,
+                tenant,
+                limit,
+                workflow_id=workflow_id,
+                phases=phases,
+                before=before,
+            )
+        )
+
+    def approvals(
+        self, tenant: str, limit: int, *, state: ApprovalState | None = None, before: PageKey | None = None
+    ) -> list[Approval]:
+        return self._read(lambda uow: workflows.approvals(uow, tenant, limit, state=state, before=before))
+
+    def approval(self, tenant: str, approval_id: str) -> Approval | None:
+        return self._autocommit(lambda uow: uow.workflows.approval(tenant, approval_id))
+
+    def decide_approval(
+        self, tenant: str, approval_id: str, *, approved: bool, by: str, comment: str | None = None
+    ) -> Approval | None:
+        def decide(uow: UnitOfWork) -> Approval | None:
+            return workflow_rules.decide_approval(uow, tenant, approval_id, approved=approved, by=by, comment=comment)
+
+        return self._write_locked({tenant}, decide)
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
         return self._write_locked({f"bucket {name}"}, lambda uow: uow.take_tokens(name, limit, wanted))

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 COLUMNS = ("event_type", "tenant", "schedule", "fields", "wanted")
 # A value for each, not a condition: PostgreSQL would read all listeners to see which of the pairs have one.
 HEARD = """
-    SELECT j.c0, j.c1, (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1)
-    FROM ROWS(text, text) AS j
+    SELECT j.c0, j.c1, coalesce(
+        (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1),
+        (SELECT 1 FROM step_waits WHERE event_type = j.c1 AND tenant = j.c0 LIMIT 1)
+    ) FROM ROWS(text, text) AS j
 """
 # From each tenant to the next: there may be many listeners.
 LISTENING = """
@@ -31,6 +33,7 @@ LISTENING = """
         SELECT 1 FROM event_listeners WHERE event_listeners.tenant = one.tenant AND event_type = ? LIMIT 1
     ) FROM one WHERE tenant IS NOT NULL ORDER BY tenant
 """
+WAITING = "SELECT DISTINCT tenant FROM step_waits WHERE event_type = ?"
 # From each field to the next of a type, likewise: they are few.
 FIELDS = """
     WITH RECURSIVE one(tenant, event_type, fields) AS (
@@ -54,7 +57,7 @@ LISTENERS = f"""
 
 
 def subscribed(session: Session, topics: Collection[Topic]) -> set[Topic]:
-    """Those topics that a schedule of the tenant listens for."""
+    """Those topics that a schedule of the tenant listens for, or a step of a workflow run waits for."""
     if not topics:
         return set()
     return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(topics)) if found}
@@ -86,5 +89,7 @@ def add(session: Session, rows: Sequence[tuple[int, str, Subscription]]) -> None
 
 
 def tenants(session: Session, event_type: str) -> list[str]:
-    """The tenants in which a schedule listens for an event type."""
-    return [tenant for tenant, found in session.query(LISTENING, event_type) if found and isinstance(tenant, str)]
+    """The tenants in which a schedule listens for an event type, or a step of a workflow run waits for one."""
+    listening = {tenant for tenant, found in session.query(LISTENING, event_type) if found}
+    waiting = {tenant for (tenant,) in session.query(WAITING, event_type)}
+    return sorted(tenant for tenant in listening | waiting if isinstance(tenant, str))

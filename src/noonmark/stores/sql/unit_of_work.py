@@ -15,7 +15,15 @@ from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
-from noonmark.stores.sql import dependencies, events, nodes, row_checks, schedule_documents, subscriptions
+from noonmark.stores.sql import (
+    dependencies,
+    events,
+    nodes,
+    row_checks,
+    schedule_documents,
+    subscriptions,
+    workflows,
+)
 from noonmark.stores.sql.audit_log import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.records import (
     KEY_COLUMNS,
@@ -88,13 +96,14 @@ _BUCKETS_STORED_FOR: Micros = 3_600 * SECOND
 _TENANTS = "SELECT key, tenant FROM schedules WHERE key IN EACH(bigint)"
 COUNT_OF_OWNER = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
-    WHERE tenant = ? AND is_listed = 1 AND phase IN ('active', 'paused') AND {more}
+    WHERE tenant = ? AND is_listed = 1 AND schedule_id < '~' AND phase IN ('active', 'paused') AND {more}
 """
 COUNT_WAITING = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states AS s ON s.schedule = schedules.key
         CROSS JOIN occurrences AS one ON one.schedule = schedules.key
-    WHERE tenant = ? AND is_listed = 1 AND {more} AND s.live > 0 AND one.ended IS NULL
+    WHERE tenant = ? AND is_listed = 1 AND schedule_id < '~' AND {more} AND s.live > 0 AND one.ended IS NULL
         AND one.phase IN ('pending', 'claimed') AND (one.due <= ? OR (one.origin <> 'trigger' AND one.attempt = 0))
+        AND coalesce(one.reason, '') <> 'suspended'
 """
 """As `Row.waits` has it."""
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
@@ -102,6 +111,8 @@ _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 class UnitOfWork(rules.UnitOfWork):
     """What a transaction has read and changed; `now` is the store's clock."""
+
+    workflows: workflows.WorkflowRecords
 
     def __init__(self, session: Session, schedule_cache: ScheduleCache) -> None:
         super().__init__(session.now)
@@ -123,6 +134,7 @@ class UnitOfWork(rules.UnitOfWork):
         self._notes: list[tuple[str, AuditEntry]] = []
         self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
+        self.workflows = workflows.WorkflowRecords(session, self.report)
 
     def pack(self, value: object) -> str | None:
         return to_json(value)
@@ -443,6 +455,7 @@ class UnitOfWork(rules.UnitOfWork):
             noted = [note_values(number, *one) for number, one in zip(numbers, self._notes, strict=True)]
             self.session.insert("notes", NOTE_COLUMNS, noted)
             self._notes.clear()
+        self.workflows.write()
 
     def _write(
         self,
@@ -475,13 +488,13 @@ class UnitOfWork(rules.UnitOfWork):
         self.states_of([columns[2] for columns in records])
         for columns in records:
             if columns[2] not in self._states:
-                self._report("occurrences", columns[0], {"schedule": "is that of no schedule"})
+                self.report("occurrences", columns[0], {"schedule": "is that of no schedule"})
                 continue
             row = Row(*columns)
             row.stored = columns
             if problems := ROWS.problems(columns, narrow=self.session.is_narrow):
                 row_checks.repair_row(row, problems, self.now())
-                self._report("occurrences", row.key, problems)
+                self.report("occurrences", row.key, problems)
             self._rows[row.key] = self._by_id[row.id] = row
 
     def _take_key(self, columns: tuple[Any, ...]) -> ConcurrencyKey:
@@ -489,7 +502,7 @@ class UnitOfWork(rules.UnitOfWork):
         key.stored = columns
         if problems := KEYS.problems(columns, narrow=self.session.is_narrow):
             row_checks.repair_key(self.session, key)
-            self._report("concurrency_keys", key.key, problems)
+            self.report("concurrency_keys", key.key, problems)
         return key
 
     def _take_states(self, records: list[tuple[Any, ...]]) -> None:
@@ -499,9 +512,10 @@ class UnitOfWork(rules.UnitOfWork):
                 state.stored = columns
                 if problems := STATES.problems(columns, narrow=self.session.is_narrow):
                     row_checks.repair_state(self.session, state, problems)
-                    self._report("schedule_states", state.schedule, problems)
+                    self.report("schedule_states", state.schedule, problems)
 
-    def _report(self, table: str, key: int, problems: Mapping[str, str]) -> None:
+    def report(self, table: str, key: object, problems: Mapping[str, str]) -> None:
+        """Note a damaged row."""
         self.schedule_cache.damage.note(table, key, describe_problems(problems))
 
 

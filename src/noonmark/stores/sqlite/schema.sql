@@ -183,6 +183,21 @@ CREATE TABLE served_routes (
     seen BIGINT NOT NULL,
     PRIMARY KEY (route)
 );
+CREATE TABLE workflows (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    workflow_id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    document TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    source TEXT NOT NULL,
+    username TEXT NOT NULL,
+    created BIGINT NOT NULL,
+    deleted BIGINT,
+    PRIMARY KEY ("key")
+);
+CREATE UNIQUE INDEX workflows_by_version ON workflows (tenant, workflow_id, version);
+CREATE INDEX workflows_deleted ON workflows (deleted) WHERE deleted IS NOT NULL;
 CREATE TABLE bundle_chunks (
     bundle BIGINT NOT NULL,
     number INTEGER NOT NULL,
@@ -272,6 +287,7 @@ CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, 
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
 CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
 CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
+CREATE INDEX occurrences_suspended ON occurrences (schedule) WHERE phase = 'pending' AND waiting_for IN ('approval', 'step_pending');
 CREATE INDEX occurrences_wanting ON occurrences (wanted, held, due, nominal, id) WHERE wanted IS NOT NULL;
 CREATE INDEX occurrences_with_deadline ON occurrences (deadline, id) WHERE deadline IS NOT NULL AND phase IN ('dispatching', 'awaiting_completion');
 CREATE TABLE schedule_states (
@@ -317,6 +333,37 @@ CREATE TABLE schedule_states (
 );
 CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL;
 CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
+CREATE TABLE target_uses (
+    schedule BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    PRIMARY KEY (schedule, kind, name),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX target_uses_by_name ON target_uses (tenant, kind, name, schedule);
+CREATE TABLE approvals (
+    "key" INTEGER NOT NULL,
+    approval_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    occurrence BIGINT NOT NULL,
+    occurrence_id TEXT NOT NULL,
+    step_id TEXT NOT NULL,
+    message TEXT NOT NULL,
+    requested BIGINT NOT NULL,
+    expires BIGINT NOT NULL,
+    state TEXT NOT NULL,
+    decider TEXT,
+    comment TEXT,
+    decided BIGINT,
+    PRIMARY KEY ("key"),
+    FOREIGN KEY(occurrence) REFERENCES occurrences ("key")
+);
+CREATE UNIQUE INDEX approvals_by_id ON approvals (tenant, approval_id);
+CREATE INDEX approvals_of_occurrence ON approvals (occurrence);
+CREATE INDEX approvals_of_tenant ON approvals (tenant, requested, approval_id);
+CREATE INDEX approvals_pending ON approvals (tenant, requested, approval_id) WHERE state = 'pending';
 CREATE TABLE runs (
     occurrence BIGINT NOT NULL,
     fence INTEGER NOT NULL,
@@ -336,6 +383,56 @@ CREATE TABLE runs (
 )
  WITHOUT ROWID;
 CREATE INDEX runs_of_schedule ON runs (schedule, started);
+CREATE TABLE step_waits (
+    occurrence BIGINT NOT NULL,
+    step_id TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    occurrence_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    filters TEXT NOT NULL,
+    since BIGINT NOT NULL,
+    PRIMARY KEY (occurrence, step_id, event_type),
+    FOREIGN KEY(occurrence) REFERENCES occurrences ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX step_waits_by_type ON step_waits (event_type, tenant);
+CREATE TABLE workflow_runs (
+    occurrence BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    workflow_id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    inputs TEXT NOT NULL,
+    started BIGINT NOT NULL,
+    attempt INTEGER NOT NULL,
+    closing TEXT,
+    PRIMARY KEY (occurrence),
+    FOREIGN KEY(occurrence) REFERENCES occurrences ("key")
+);
+CREATE INDEX workflow_runs_of_tenant ON workflow_runs (tenant, started, id);
+CREATE INDEX workflow_runs_of_workflow ON workflow_runs (tenant, workflow_id, started, id);
+CREATE TABLE workflow_steps (
+    occurrence BIGINT NOT NULL,
+    step_id TEXT NOT NULL,
+    element INTEGER NOT NULL,
+    phase TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    started BIGINT,
+    ended BIGINT,
+    result TEXT,
+    error TEXT,
+    is_external SMALLINT DEFAULT 0 NOT NULL,
+    ready BIGINT,
+    sequence INTEGER NOT NULL,
+    elements INTEGER,
+    child TEXT,
+    compensation TEXT,
+    PRIMARY KEY (occurrence, step_id, element),
+    CONSTRAINT step_phase_is_known CHECK (phase IN ('pending', 'running', 'completed', 'failed', 'skipped', 'cancelled', 'compensated')),
+    FOREIGN KEY(occurrence) REFERENCES occurrences ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX workflow_steps_ended_elsewhere ON workflow_steps (occurrence) WHERE is_external = 1 AND ended IS NOT NULL;
 CREATE VIEW schedule_execution_history AS
 SELECT
     history.*,

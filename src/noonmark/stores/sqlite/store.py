@@ -9,7 +9,8 @@ from noonmark.core.instants import SECOND
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.rules import admission, system_events
-from noonmark.stores.sql import fast_path
+from noonmark.stores.rules import workflows as workflow_rules
+from noonmark.stores.sql import fast_path, workflows
 from noonmark.stores.sql.schedule_documents import ScheduleCache
 from noonmark.stores.sql.store import SqlStore
 from noonmark.stores.sql.unit_of_work import UnitOfWork
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Condition,
         LeaseLost,
     )
+    from noonmark.ports.workflows import StepWrites
 
 T = TypeVar("T")
 
@@ -111,6 +113,15 @@ class SqliteStore(SqlStore):
             return admission.settle_all(uow, settlements, ended)
 
         return self._write_unlocked(settle)
+
+    def commit_steps(self, writes: Sequence[StepWrites]) -> list[bool]:
+        """Write steps of workflow runs whose fence still holds, all in one transaction."""
+
+        def commit(uow: UnitOfWork) -> list[bool]:
+            done = workflows.write_plain(uow.session, writes, uow.report)
+            return workflow_rules.commit_steps(uow, writes, done)
+
+        return self._write_unlocked(commit)
 
     def changed_by_others(self) -> bool:
         """Whether another process has written since this was last asked."""

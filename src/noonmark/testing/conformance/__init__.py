@@ -31,6 +31,7 @@ from noonmark.testing.conformance import (
     secrets,
     settlement,
     slots,
+    workflows,
 )
 from noonmark.testing.conformance.bench import CASES, Bench, HandClock, try_case
 
@@ -62,4 +63,5 @@ __all__ = [
     "settlement",
     "slots",
     "try_case",
+    "workflows",
 ]

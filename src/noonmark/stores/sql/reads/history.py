@@ -11,6 +11,7 @@ from noonmark.core.lifecycle import LIVE
 from noonmark.ports.records import Backlog
 from noonmark.stores.rules.backfills import PhaseCount
 from noonmark.stores.rules.records import Unreadable, to_occurrence
+from noonmark.stores.sql import workflows
 from noonmark.stores.sql.claims import (
     FIRST_LEASED,
     FIRST_READY,
@@ -40,7 +41,9 @@ ALWAYS = 2**62
 _SCHEDULES = "SELECT schedule FROM occurrences WHERE {condition} AND {time} <= ? ORDER BY {time} LIMIT ?"
 READY = _SCHEDULES.format(condition=IS_READY.format(route="?"), time="ready")
 EXPIRED = _SCHEDULES.format(condition=IS_LEASED.format(route="?"), time="lease_end")
-WAITING = """
+# The list is that of the index, to the letter: SQLite finds the index by it.
+IS_SUSPENDED = "phase = 'pending' AND waiting_for IN ('approval', 'step_pending')"
+WAITING = f"""
     SELECT count(*) FROM (
         SELECT * FROM (
             SELECT 1 FROM occurrences
@@ -53,8 +56,11 @@ WAITING = """
             WHERE phase = 'pending' AND waiting_for = 'dependency_pending' AND coalesce(ready > ?, TRUE)
             ORDER BY schedule LIMIT ?
         ) AS awaiting
+        UNION ALL SELECT * FROM (
+            SELECT 1 FROM occurrences WHERE {IS_SUSPENDED} AND coalesce(ready > ?, TRUE) ORDER BY schedule LIMIT ?
+        ) AS suspended
     ) AS waiting
-"""
+"""  # noqa: S608 - our own text
 
 
 def count(session: Session, now: Micros, limit: int) -> Backlog:
@@ -68,7 +74,7 @@ def count(session: Session, now: Micros, limit: int) -> Backlog:
             page = session.gather("schedule", f"({query})", route, now, limit - due)
             schedules.update(schedule for (schedule,) in page)
             due += len(page)
-    [(waiting,)] = session.query(WAITING, limit, limit, now, limit)
+    [(waiting,)] = session.query(WAITING, limit, limit, now, limit, now, limit)
     return Backlog(schedules=len(schedules), due=due, waiting=min(waiting, limit))
 
 
@@ -197,6 +203,7 @@ def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micr
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
     """Delete old occurrences, then the excess of each schedule."""
     count = _forget(session, session.query(_OLD, before, limit))
+    workflows.prune(session, before=before, limit=limit)
     return count + _forget(session, _too_many(session, keep, limit - count))
 
 
@@ -229,6 +236,7 @@ def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
 def _forget(session: Session, rows: Sequence[Values]) -> int:
     if rows:
         keys = [key for key, _ in rows]
+        workflows.forget(session, keys)
         session.delete("runs", "occurrence", keys)
         session.delete("occurrences", "key", keys)
         fewer: dict[int, int] = {}

@@ -32,6 +32,12 @@ PRIMARY = {
     "api_keys": ("key",),
     "bundles": ("key",),
     "bundle_chunks": ("bundle", "number"),
+    "workflows": ("key",),
+    "workflow_runs": ("occurrence",),
+    "workflow_steps": ("occurrence", "step_id", "element"),
+    "step_waits": ("occurrence", "step_id", "event_type"),
+    "approvals": ("key",),
+    "target_uses": ("schedule", "kind", "name"),
     "rate_buckets": ("name",),
     "nodes": ("name",),
     "leadership": ("key",),
@@ -42,7 +48,13 @@ _TABLES = list(PRIMARY)
 _JUDGES = {table: RowCheck(table, list(KINDS[table])) for table in PRIMARY}
 _STATES = "SELECT schedule FROM schedule_states WHERE schedule IN EACH(bigint)"
 _IDS = "SELECT key, schedule_id FROM schedules WHERE key IN EACH(bigint)"
-_BELONGS = {"schedules": "key", "occurrences": "schedule", "runs": "schedule", "event_listeners": "schedule"}
+_BELONGS = {
+    "schedules": "key",
+    "occurrences": "schedule",
+    "runs": "schedule",
+    "event_listeners": "schedule",
+    "target_uses": "schedule",
+}
 """The column that names the schedule to which a row belongs."""
 
 

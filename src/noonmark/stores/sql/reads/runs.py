@@ -58,7 +58,8 @@ LAST_RUNS = f"""
 BEING_DELIVERED = f"""
     SELECT uid, occurrences.id FROM schedule_states
     CROSS JOIN occurrences ON occurrences.schedule = schedule_states.schedule AND ended IS NULL
-    AND occurrences.{history.DELIVERING} WHERE uid IN EACH(text) ORDER BY occurrences.id
+    AND (occurrences.{history.DELIVERING} OR reason = 'suspended' AND occurrences.phase IN ('pending', 'claimed'))
+    WHERE uid IN EACH(text) ORDER BY occurrences.id
 """  # noqa: S608 - likewise
 
 

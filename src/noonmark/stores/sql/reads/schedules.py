@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Choice = tuple[str, tuple[Any, ...]]
     """A condition on schedules, and its parameters."""
 
+IS_VISIBLE = "schedule_id < '~'"
+"""It is not hidden: no other id begins with a later character."""
 BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
 DELETED_BY_ID = """
     SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 0
@@ -168,7 +170,9 @@ def count(uow: UnitOfWork, choice: Choice) -> int:
     return number
 
 
-_NEXT_TENANT = "SELECT tenant FROM schedules WHERE tenant > ? AND is_listed = 1 ORDER BY tenant LIMIT 1"
+_NEXT_TENANT = f"""
+    SELECT tenant FROM schedules WHERE tenant > ? AND is_listed = 1 AND {IS_VISIBLE} ORDER BY tenant LIMIT 1
+"""  # noqa: S608 - our own text
 
 
 def tenants(uow: UnitOfWork, limit: int) -> list[str]:
@@ -181,7 +185,9 @@ def tenants(uow: UnitOfWork, limit: int) -> list[str]:
 
 def choice(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> Choice | None:
     """The condition of a filter; None if no schedule can meet it."""
-    chosen: list[tuple[str, tuple[Any, ...]]] = [(f"tenant = ? AND is_listed = {int(not deleted)}", (tenant,))]
+    chosen: list[tuple[str, tuple[Any, ...]]] = [
+        (f"tenant = ? AND is_listed = {int(not deleted)} AND {IS_VISIBLE}", (tenant,))
+    ]
     if wanted is not None:
         named = {"username": wanted.user, "route": wanted.target, "name": wanted.name}
         lines = [label_line(name, value) for name, value in wanted.labels.items()]

@@ -32,7 +32,10 @@ _LIVE = "ended IS NULL"
 _OF_UID = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)"
 _HAS_LABELS = "NOT EXISTS (SELECT 1 FROM EACH(text) AS j WHERE coalesce(replace(labels, j.value, '') = labels, TRUE))"
 # A value of one schedule, and not a join: a database could begin a join with all schedules.
-_OF_TENANT = "(SELECT CASE WHEN tenant = ?{more} THEN 1 ELSE 0 END FROM schedules WHERE schedules.key = schedule) = 1"
+_OF_TENANT = """(
+    SELECT CASE WHEN tenant = ? AND schedule_id < '~'{more} THEN 1 ELSE 0 END
+    FROM schedules WHERE schedules.key = schedule
+) = 1"""
 
 
 def search(

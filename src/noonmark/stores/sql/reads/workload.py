@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.ports.records import OccurrenceGroup, Workload
 from noonmark.stores.sql.claims import IS_LEASED, IS_READY, LEASED_ROUTES, READY_ROUTES
-from noonmark.stores.sql.reads.history import ALWAYS, DELIVERING, to_occurrences
+from noonmark.stores.sql.reads.history import ALWAYS, DELIVERING, IS_SUSPENDED, to_occurrences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +52,15 @@ AWAITING = _PART.format(
     condition="phase = 'pending' AND waiting_for = 'dependency_pending' AND held = 0 AND coalesce(ready > ?, TRUE)",
     order="schedule",
 )
+SUSPENDED = _PART.format(
+    columns=_COLUMNS.format(time="due"),
+    condition=f"{IS_SUSPENDED} AND held = 0 AND coalesce(ready > ?, TRUE)",
+    order="schedule",
+)
 # A value of each row, and not a join: a database could begin a join with all schedules.
 _FITS = """
     SELECT found.*, (
-        SELECT CASE WHEN CAST(? AS TEXT) IS NULL OR tenant = ? THEN 1 ELSE 0 END
+        SELECT CASE WHEN (CAST(? AS TEXT) IS NULL OR tenant = ?) AND schedule_id < '~' THEN 1 ELSE 0 END
         FROM schedules WHERE schedules.key = found.schedule
     ) AS fits FROM ({part}) AS found
 """
@@ -103,6 +108,7 @@ def workload(uow: UnitOfWork, *, now: Micros, limit: int, tenant: str | None) ->
     waiting.read(QUEUED)
     waiting.read(WANTING)
     waiting.read(AWAITING, now)
+    waiting.read(SUSPENDED, now)
     overdue.read(OVERDUE, now)
     return Workload(
         running=running.first(limit),

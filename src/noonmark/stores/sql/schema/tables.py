@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy import Text as AnyText
 
 from noonmark.core.lifecycle import FAILURES, LIVE, Phase, SchedulePhase
+from noonmark.core.workflows.run import StepPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -246,6 +247,12 @@ index(
     "schedule, nominal",
     "phase = 'pending' AND waiting_for = 'dependency_pending'",
 )
+index(
+    "occurrences_suspended",
+    occurrences,
+    "schedule",
+    "phase = 'pending' AND waiting_for IN ('approval', 'step_pending')",
+)
 index("occurrences_wanting", occurrences, "wanted, held, due, nominal, id", "wanted IS NOT NULL")
 index(
     "occurrences_with_deadline",
@@ -444,6 +451,112 @@ bundle_chunks = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("data", LargeBinary, nullable=False),
 )
+
+workflows = Table(
+    "workflows",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("workflow_id", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("username", Text, nullable=False),
+    instant("created", required=True),
+    instant("deleted"),
+)
+index("workflows_by_version", workflows, "tenant, workflow_id, version", unique=True)
+index("workflows_deleted", workflows, "deleted", "deleted IS NOT NULL")
+
+# Everything about a run is written under the lock of its occurrence.
+workflow_runs = Table(
+    "workflow_runs",
+    metadata,
+    Column("occurrence", BigInteger, ForeignKey("occurrences.key"), primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("workflow_id", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("inputs", Text, nullable=False),
+    instant("started", required=True),
+    Column("attempt", Integer, nullable=False),
+    Column("closing", Text),
+)
+index("workflow_runs_of_tenant", workflow_runs, "tenant, started, id")
+index("workflow_runs_of_workflow", workflow_runs, "tenant, workflow_id, started, id")
+
+workflow_steps = Table(
+    "workflow_steps",
+    metadata,
+    Column("occurrence", BigInteger, ForeignKey("occurrences.key"), primary_key=True, autoincrement=False),
+    Column("step_id", Text, primary_key=True),
+    # -1 is the step itself.
+    Column("element", Integer, primary_key=True, autoincrement=False),
+    Column("phase", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    instant("started"),
+    instant("ended"),
+    Column("result", Text),
+    Column("error", Text),
+    flag("is_external"),
+    instant("ready"),
+    Column("sequence", Integer, nullable=False),
+    Column("elements", Integer),
+    Column("child", Text),
+    Column("compensation", Text),
+    CheckConstraint(f"phase IN ({listed(StepPhase)})", name="step_phase_is_known"),
+    sqlite_with_rowid=False,
+)
+index("workflow_steps_ended_elsewhere", workflow_steps, "occurrence", "is_external = 1 AND ended IS NOT NULL")
+
+step_waits = Table(
+    "step_waits",
+    metadata,
+    Column("occurrence", BigInteger, ForeignKey("occurrences.key"), primary_key=True, autoincrement=False),
+    Column("step_id", Text, primary_key=True),
+    Column("event_type", Text, primary_key=True),
+    Column("occurrence_id", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("filters", Text, nullable=False),
+    instant("since", required=True),
+    sqlite_with_rowid=False,
+)
+index("step_waits_by_type", step_waits, "event_type, tenant")
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("approval_id", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("occurrence", BigInteger, ForeignKey("occurrences.key"), nullable=False),
+    Column("occurrence_id", Text, nullable=False),
+    Column("step_id", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    instant("requested", required=True),
+    instant("expires", required=True),
+    Column("state", Text, nullable=False),
+    Column("decider", Text),
+    Column("comment", Text),
+    instant("decided"),
+)
+index("approvals_by_id", approvals, "tenant, approval_id", unique=True)
+index("approvals_of_tenant", approvals, "tenant, requested, approval_id")
+index("approvals_pending", approvals, "tenant, requested, approval_id", "state = 'pending'")
+index("approvals_of_occurrence", approvals, "occurrence")
+
+# The workflow or bundle that the target of a schedule names, as long as the schedule is not deleted.
+target_uses = Table(
+    "target_uses",
+    metadata,
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+index("target_uses_by_name", target_uses, "tenant, kind, name, schedule")
 
 # When each bucket of tokens is full again. One that is full is like one that is not here.
 rate_buckets = Table(

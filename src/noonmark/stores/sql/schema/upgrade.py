@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from noonmark.stores.sql.migrations import discriminators
+from noonmark.stores.sql.migrations import discriminators, target_uses
 from noonmark.stores.sql.schema.version import NOTHING, TABLE
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ WAY_OUT = f"if its schema is not of the version that its table {TABLE} says, res
 SCRIPTS: Traversable = files("noonmark.stores.sql.migrations")
 """The folder of the statements."""
 
-CONVERSIONS: Mapping[str, Callable[[Database], None]] = {"0004": discriminators.fill_in}
+CONVERSIONS: Mapping[str, Callable[[Database], None]] = {
+    "0004": discriminators.fill_in,
+    "0015": target_uses.fill_in,
+}
 """What a version does to the data, after its statements."""
 
 

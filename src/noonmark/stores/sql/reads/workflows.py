@@ -1,0 +1,145 @@
+"""Workflows as callers read them: versions, runs with their steps, approvals. Damaged rows are left out of lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.stores.rules.records import Unreadable
+from noonmark.stores.sql.reads.history import to_occurrences
+from noonmark.stores.sql.workflows import (
+    APPROVAL,
+    RUN_COLUMNS,
+    STEP_COLUMNS,
+    VERSION,
+    VERSION_COLUMNS,
+    selected,
+    to_approvals,
+    to_run,
+    to_step,
+    to_version,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from noonmark.core.lifecycle import Phase
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.workflows.run import StepRecord, WorkflowRun
+    from noonmark.ports.records import PageKey
+    from noonmark.ports.workflows import Approval, ApprovalState, WorkflowVersion
+    from noonmark.stores.sql.session import Values
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
+
+NEWEST = f"""
+    SELECT {selected(VERSION_COLUMNS, "workflows")} FROM workflows
+    WHERE tenant = ? AND workflow_id > ? AND deleted IS NULL AND version = (
+        SELECT max(other.version) FROM workflows AS other
+        WHERE other.tenant = workflows.tenant AND other.workflow_id = workflows.workflow_id AND other.deleted IS NULL
+    ) ORDER BY workflow_id LIMIT ?
+"""  # noqa: S608 - likewise
+RUN = f"""
+    SELECT {selected(RUN_COLUMNS, "workflow_runs")} FROM occurrences CROSS JOIN workflow_runs
+    ON workflow_runs.occurrence = occurrences.key WHERE occurrences.id = ?
+"""  # noqa: S608 - likewise
+_OF_RUN = f"""
+    SELECT {", ".join(STEP_COLUMNS)} FROM workflow_steps WHERE occurrence = ? ORDER BY step_id, element
+"""  # noqa: S608 - likewise
+ENDED_ELSEWHERE = f"""
+    SELECT id, {selected(STEP_COLUMNS, "workflow_steps")} FROM occurrences CROSS JOIN workflow_steps
+    ON workflow_steps.occurrence = occurrences.key
+    AND workflow_steps.is_external = 1 AND workflow_steps.ended IS NOT NULL
+    WHERE id IN EACH(text) ORDER BY id, step_id, element
+"""  # noqa: S608 - likewise
+PAGE = f"""
+    SELECT {selected(RUN_COLUMNS, "workflow_runs")} FROM workflow_runs WHERE tenant = ? AND {{more}}
+    ORDER BY started DESC, id DESC LIMIT ?
+"""  # noqa: S608 - likewise
+# A value of each run, and not a join: a database could begin a join with all occurrences of these phases.
+_IN_PHASE = "(SELECT phase FROM occurrences WHERE occurrences.key = occurrence) IN EACH(text)"
+
+
+def newest(uow: UnitOfWork, tenant: str, limit: int, after: str | None) -> list[WorkflowVersion]:
+    """The newest version of each workflow of a tenant, by id; damaged ones are left out."""
+    return _readable(uow, uow.session.query(NEWEST, tenant, after or "", limit))
+
+
+def versions(uow: UnitOfWork, tenant: str, workflow_id: str, limit: int, before: int | None) -> list[WorkflowVersion]:
+    """The versions of a workflow, newest first; damaged ones are left out."""
+    more = "deleted IS NULL" if before is None else "deleted IS NULL AND version < ?"
+    given = [] if before is None else [before]
+    return _readable(uow, uow.session.query(VERSION.format(more=more), tenant, workflow_id, *given, limit))
+
+
+def run(uow: UnitOfWork, occurrence_id: str) -> tuple[WorkflowRun, list[StepRecord]] | None:
+    """A run with its steps."""
+    found = uow.session.query(RUN, occurrence_id)
+    if not found:
+        return None
+    try:
+        read = to_run(found[0])
+    except Unreadable as error:
+        raise StoreUnavailable(
+            f"the stored record of workflow run {occurrence_id} is damaged: {error}; noonmark doctor says more"
+        ) from None
+    return read, [to_step(columns, uow.report) for columns in uow.session.query(_OF_RUN, found[0][0])]
+
+
+def ended_elsewhere(uow: UnitOfWork, occurrence_ids: Collection[str]) -> dict[str, list[StepRecord]]:
+    """The external steps of runs that have ended."""
+    found: dict[str, list[StepRecord]] = {}
+    for occurrence_id, *columns in uow.session.query(ENDED_ELSEWHERE, list(occurrence_ids)):
+        found.setdefault(occurrence_id, []).append(to_step(tuple(columns), uow.report))
+    return found
+
+
+def runs(
+    uow: UnitOfWork,
+    tenant: str,
+    limit: int,
+    *,
+    workflow_id: str | None,
+    phases: Collection[Phase],
+    before: PageKey | None,
+) -> list[tuple[WorkflowRun, Occurrence]]:
+    """The runs of a tenant, latest start first; damaged ones are left out."""
+    conditions: list[tuple[str, tuple[Any, ...]]] = [("1 = 1", ())]
+    if workflow_id is not None:
+        conditions.append(("workflow_id = ?", (workflow_id,)))
+    if before is not None:
+        conditions.append(("(started, id) < (?, ?)", before))
+    if phases:
+        conditions.append((_IN_PHASE, (sorted(phases),)))
+    values = [value for _, given in conditions for value in given]
+    query = PAGE.format(more=" AND ".join(condition for condition, _ in conditions))
+    read: list[WorkflowRun] = []
+    for columns in uow.session.query(query, tenant, *values, limit):
+        try:
+            read.append(to_run(columns))
+        except Unreadable as error:
+            uow.report("workflow_runs", columns[0], {"row": str(error)})
+    uow.load_rows(one.occurrence_id for one in read)
+    rows = [row for one in read if (row := uow.loaded_row(one.occurrence_id)) is not None]
+    found = {one.id: one for one in to_occurrences(uow, rows)}
+    return [(one, found[one.occurrence_id]) for one in read if one.occurrence_id in found]
+
+
+def approvals(
+    uow: UnitOfWork, tenant: str, limit: int, *, state: ApprovalState | None, before: PageKey | None
+) -> list[Approval]:
+    """The approvals of a tenant, latest request first; damaged ones are left out."""
+    more = ["1 = 1"] if state is None else [f"state = '{state}'"]
+    if before is not None:
+        more.append("(requested, approval_id) < (?, ?)")
+    query = f"{APPROVAL.format(more=' AND '.join(more))} ORDER BY requested DESC, approval_id DESC LIMIT ?"
+    return to_approvals(uow.session.query(query, tenant, *(before or ()), limit), uow.report)
+
+
+def _readable(uow: UnitOfWork, found: Iterable[Values]) -> list[WorkflowVersion]:
+    read = []
+    for columns in found:
+        try:
+            read.append(to_version(columns))
+        except Unreadable as error:
+            uow.report("workflows", f"{columns[0]}, {columns[1]}, {columns[2]}", {"row": str(error)})
+    return read
