@@ -14,6 +14,7 @@ from noonmark.core.api_key import Scope
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import completion_token, token_keys
+from noonmark.operations.models.fields import read_cursor, write_cursor
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import OPERATIONS, perform
 from noonmark.server.openapi import documented_routes
@@ -549,6 +550,44 @@ def test_who_has_no_good_key_does_not_learn_where_the_store_is(served, caplog):
             assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
             assert "10.0.0.1" not in refused.text
             assert "10.0.0.1" in caplog.text
+
+
+def test_a_caller_of_one_tenant_does_not_learn_where_the_store_is(served, tenants, caplog):
+    store = Fragile(served.service.store)
+    key, root = tenants[0].keys[Scope.ADMIN], new_key(served.service, tenant="*", scopes="admin")
+    call = {"jsonrpc": "2.0", "id": 1, "method": "schedule/list", "params": {}}
+    requests = (
+        ("GET", "/schedules", {}),
+        ("POST", "/rpc", {"json": call}),
+        ("POST", "/uploads?filename=a", {"content": b"a"}),
+        ("GET", "/uploads/upl_1", {}),
+        ("GET", "/api/v1/schedules", {}),
+    )
+    with hosting(replace(served.service, store=store)) as server:
+        for one in (key, root):
+            assert server.client.get("/whoami", headers=bearer(one)).status_code == 200
+        store.is_down = True
+        for method, path, more in requests:
+            caplog.clear()
+            told = server.client.request(method, path, headers=bearer(key), **more)
+            assert "10.0.0.1" not in told.text
+            if told.status_code == 503 or "error" in told.json():
+                assert "10.0.0.1" in caplog.text
+        assert server.client.get("/schedules", headers=bearer(key)).status_code == 503
+        assert "10.0.0.1" in server.client.get("/schedules", headers=bearer(root)).text
+
+
+def test_the_audit_log_does_not_show_how_much_other_tenants_do(tenants):
+    ours, theirs = tenants
+    first = ours.http.get("/audit?limit=1").json()
+    assert [one["entry"] for one in first["entries"]] == [None]
+    [position] = read_cursor(first["next_cursor"], str)
+    numbers = [one.key for one in ours.service.store.audit_entries("acme", 1_000)]
+    assert not any(position == str(number) for number in numbers)
+    rest = ours.http.get(f"/audit?limit=1000&cursor={first['next_cursor']}").json()["entries"]
+    assert len(rest) == len(numbers) - 1
+    for cursor in (first["next_cursor"], write_cursor(str(numbers[0])), write_cursor(numbers[0])):
+        assert theirs.http.get(f"/audit?cursor={cursor}").status_code == 400
 
 
 class Unwell:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from noonmark.core import errors
 from noonmark.core.redaction import redact_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from noonmark.operations.service import Caller
+
+logger = logging.getLogger("noonmark.rest")
 
 
 class ErrorRow(NamedTuple):
@@ -79,6 +86,23 @@ _BY_CODE = {
 def error_of(code: str, message: str, *, field: str = "") -> errors.NoonmarkError:
     """The error of a code, which a client raises again."""
     return _BY_CODE.get(code, errors.NoonmarkError)(message, field=field)
+
+
+@contextmanager
+def hidden_cause(request_id: str) -> Iterator[None]:
+    """Log why the store does not answer, and tell the caller only that it does not: the cause names the database."""
+    try:
+        yield
+    except errors.StoreUnavailable as error:
+        logger.warning("the store does not answer: %s", error.message, extra={"request_id": request_id})
+        raise errors.StoreUnavailable(
+            "the store does not answer; the server log has the cause under this request_id"
+        ) from None
+
+
+def hidden_cause_from(caller: Caller) -> AbstractContextManager[None]:
+    """The same, unless the caller is an administrator of all tenants."""
+    return nullcontext() if caller.is_root else hidden_cause(caller.request_id)
 
 
 def error_document(error: errors.NoonmarkError) -> dict[str, object]:

@@ -376,10 +376,10 @@ def node_document(node: NodeRecord) -> dict[str, Any]:
     }
 
 
-def audit_document(entry: AuditEntry) -> dict[str, Any]:
-    """An entry of the audit log."""
+def audit_document(entry: AuditEntry, *, is_numbered: bool) -> dict[str, Any]:
+    """An entry of the audit log, perhaps with its number."""
     return {
-        "entry": entry.key,
+        "entry": entry.key if is_numbered else None,
         "at_utc": text(entry.at),
         "caller": entry.caller,
         "operation": entry.operation,

@@ -16,15 +16,15 @@ from noonmark.core.causation import (
     why_not_emitted,
     why_not_requested,
 )
-from noonmark.core.errors import Conflict, NoonmarkError, NotAllowed, StoreUnavailable
+from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, StoreUnavailable
 from noonmark.core.interruption import failure_line, pause_line, rate_line
 from noonmark.core.quotas import UNLIMITED, Resource, check_declaration
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
-from noonmark.core.signatures import KeySettings, chain_key, proven_occurrence
+from noonmark.core.signatures import KeySettings, chain_key, hide_text, proven_occurrence, reveal_text
 from noonmark.core.targets.ping import MOMENTS
 from noonmark.core.triggers import EventTrigger
-from noonmark.operations.models.fields import write_cursor
+from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.serializers import audit_document
 from noonmark.ports.events import RateExceeded, Settled
 
@@ -274,13 +274,24 @@ def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) 
         if stored is None or not caller.sees(stored.schedule):
             return {"entries": [], "next_cursor": None}
     limit = arguments.limit
-    before = None if arguments.cursor is None else arguments.cursor[0]
+    before = None if arguments.cursor is None else _audit_position(service, caller, arguments.cursor[0])
     entries = service.store.audit_entries(
         caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id
     )
     page = entries[:limit]
-    following = write_cursor(page[-1].key or 0) if len(entries) > limit else None
-    return {"entries": [audit_document(entry) for entry in page], "next_cursor": following}
+    following = None
+    if len(entries) > limit:
+        following = write_cursor(hide_text(service.store.own_key(), caller.owner.tenant, str(page[-1].key)))
+    # Entries of all tenants have one sequence of numbers, which would show how much the others do.
+    shown = [audit_document(entry, is_numbered=caller.is_root) for entry in page]
+    return {"entries": shown, "next_cursor": following}
+
+
+def _audit_position(service: Service, caller: Caller, cursor: str) -> int:
+    text = reveal_text(service.store.own_key(), caller.owner.tenant, cursor)
+    if text is None:
+        raise InvalidRequest(NOT_A_CURSOR, field="cursor")
+    return int(text)
 
 
 def record_audit_entry(

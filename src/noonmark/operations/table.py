@@ -15,6 +15,7 @@ from noonmark.core.api_key import Scope
 from noonmark.core.errors import MethodNotFound, MissingScope, NotAllowed, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
+from noonmark.operations.errors import hidden_cause_from
 from noonmark.operations.models import answers
 from noonmark.operations.models import arguments as takes
 
@@ -502,11 +503,12 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
     check_access(operation, caller)
     if operation.is_change and not name.startswith("worker/"):
         check_clock(service)
-    if service.traces is None:
-        return _call(operation, service, caller, arguments)
-    with service.traces.operation(name) as link_to:
-        answer = _call(operation, service, caller, arguments)
-        link_to(answer)
+    with hidden_cause_from(caller):
+        if service.traces is None:
+            return _call(operation, service, caller, arguments)
+        with service.traces.operation(name) as link_to:
+            answer = _call(operation, service, caller, arguments)
+            link_to(answer)
     return answer
 
 

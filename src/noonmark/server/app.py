@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
+from noonmark.operations.errors import hidden_cause
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import check_scope
@@ -26,7 +27,7 @@ from noonmark.server import jsonrpc, openapi, pings, routes, uploads
 from noonmark.server.authentication import SOURCE, Authenticator
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import RequestGuard
-from noonmark.server.problems import HttpError, hidden_cause, problem_response, request_id_of
+from noonmark.server.problems import HttpError, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
 

@@ -15,8 +15,9 @@ from noonmark.core.instants import SECOND
 from noonmark.core.pings import parse_ping
 from noonmark.core.rate_limit import RateLimit
 from noonmark.operations import pings
+from noonmark.operations.errors import hidden_cause
 from noonmark.operations.table import check_clock
-from noonmark.server.problems import HttpError, hidden_cause
+from noonmark.server.problems import HttpError
 from noonmark.server.requests import ApiResponse, TextHandler
 
 if TYPE_CHECKING:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
-from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, QuotaExceeded, StoreUnavailable
+from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, QuotaExceeded
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.server.strict_json import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from starlette.requests import Request
 
-logger = logging.getLogger("noonmark.rest")
 PROBLEM = "application/problem+json"
 TASK_ROUTES = "/api/v1/"
 """Clients of these routes read the message from a member named `error`."""
@@ -69,18 +66,6 @@ def internal_error_response(request: Request) -> Response:
     return problem_response(
         NoonmarkError("internal error; the server log has the cause under this request_id"), request
     )
-
-
-@contextmanager
-def hidden_cause(request_id: str) -> Iterator[None]:
-    """Log why the store does not answer, and tell a caller without a valid key only that it does not."""
-    try:
-        yield
-    except StoreUnavailable as error:
-        logger.warning("the store does not answer: %s", error.message, extra={"request_id": request_id})
-        raise StoreUnavailable(
-            "the store does not answer; the server log has the cause under this request_id"
-        ) from None
 
 
 def title_of(code: str) -> str:

@@ -22,6 +22,7 @@ from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, NoonmarkError, PayloadTooLarge
 from noonmark.core.json_values import key_path
 from noonmark.operations import uploads
+from noonmark.operations.errors import hidden_cause_from
 from noonmark.server.problems import problem_response
 from noonmark.server.requests import (
     DRAIN_SECONDS,
@@ -85,7 +86,8 @@ class _Transfers:
         """Store the file in the body of a request."""
         body = _Body(request, settings)
         try:
-            document = await self._store(body, request, api_request)
+            with hidden_cause_from(api_request.caller):
+                document = await self._store(body, request, api_request)
         except NoonmarkError as error:
             await body.drain()
             response = problem_response(error, request)
@@ -138,9 +140,10 @@ class _Transfers:
     async def download(self, request: Request, api_request: ApiRequest, settings: HttpSettings) -> Response:  # noqa: ARG002 - the signature of every stream handler
         """Send a file back, with headers that keep a browser from showing it as a page of this server."""
         api_request.query({})
-        upload, file = await self._run(
-            uploads.open_content, api_request.service, api_request.caller, api_request.path["upload_id"]
-        )
+        with hidden_cause_from(api_request.caller):
+            upload, file = await self._run(
+                uploads.open_content, api_request.service, api_request.caller, api_request.path["upload_id"]
+            )
         ascii_name = upload.filename.encode("ascii", "replace").decode().replace("?", "_")
         names = f"filename=\"{ascii_name}\"; filename*=UTF-8''{quote(upload.filename, safe='')}"
         headers = {

@@ -269,7 +269,7 @@ def show_audit_entries(entries: Sequence[dict[str, Any]], more: str) -> None:
     titles = ["#", *times.titles("At"), "Who", "Did", "Schedule", "Revision", "Why"]
     rows = [
         [
-            entry["entry"],
+            "-" if entry["entry"] is None else entry["entry"],
             *times.cells(entry["at_utc"]),
             entry["caller"],
             entry["operation"],

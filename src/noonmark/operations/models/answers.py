@@ -453,7 +453,8 @@ class SigningKey:
 class AuditEntry:
     """One change: who made it, and of what."""
 
-    entry: int
+    entry: int | None
+    """Its number among the entries of all tenants, for callers that may see all of them."""
     at_utc: datetime
     caller: str
     operation: str

@@ -569,7 +569,7 @@ class AuditQuery(Arguments):
 
     schedule_id: Id | None = None
     limit: PageSize = USUAL_PAGE
-    cursor: TimeCursor | None = None
+    cursor: IdCursor | None = None
 
 
 class NewKey(Arguments):
