@@ -124,7 +124,7 @@ def make_target(
     seal: Seal | None = None,
     permissions: TargetPermissions | None = None,
 ) -> Target:
-    """The target for functions, programs, events, pings and HTTP requests.
+    """The target for functions, programs, events, pings, HTTP requests and workflows.
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
@@ -132,20 +132,25 @@ def make_target(
     from noonmark.targets.http.runner import HttpRunner
     from noonmark.targets.secrets import SecretResolver
     from noonmark.targets.store_targets import EventEmitter, PingReceiver
+    from noonmark.targets.workflow.runner import WorkflowRunner
 
     secret_resolver = SecretResolver(store, seal)
+    workflows = WorkflowRunner(store, has_callbacks=outbound is not None and outbound.public_url is not None)
     kinds: dict[str, Target] = {
         "function": runner,
         "event": EventEmitter(store),
         "ping": PingReceiver(store),
         "http": HttpRunner(outbound, secrets=secret_resolver),
+        "workflow": workflows,
     }
     if os.name == "posix":  # other systems have no process groups
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
 
         kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
-    return CompositeTarget(kinds, permissions)
+    target = CompositeTarget(kinds, permissions)
+    workflows.attach(target)
+    return target
 
 
 def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:

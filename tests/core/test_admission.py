@@ -5,7 +5,19 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import ids
-from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused, unserved
+from noonmark.core.admission import (
+    Busy,
+    Claim,
+    End,
+    Place,
+    Replan,
+    Start,
+    Wait,
+    admit,
+    refused,
+    unknown_workflow,
+    unserved,
+)
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.occurrence import Overrides
@@ -270,6 +282,21 @@ def test_what_was_asked_to_stop_is_not_begun_again(reason):
 def test_a_workflow_that_has_begun_is_delivered_to_be_ended(row, expected):
     policies = {"target": WorkflowTarget(workflow_id="etl"), "window": Window(duration=60 * SECOND)}
     assert told(admitted(claimed(200, policies=policies, **row))) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "row", "version", "expected"),
+    [
+        (MissingTargetPolicy.SKIP, {}, None, "skipped/target_missing etl"),
+        (MissingTargetPolicy.MARK_MISFIRED, {}, 3, "misfired/target_missing etl version 3"),
+        (MissingTargetPolicy.SKIP, {"attempt": 1}, None, "delivery_failed/target_missing etl"),
+    ],
+)
+def test_a_workflow_that_does_not_exist_is_a_missing_target(policy, row, version, expected):
+    target = WorkflowTarget(workflow_id="etl", version=version)
+    claim = claimed(policies={"target": target, "missing_target_policy": policy}, **row)
+    end = unknown_workflow(claim, target)
+    assert f"{told(end)} {end.facts['workflow']}" == expected
 
 
 def test_that_the_outcome_is_unknown_says_more_than_that_it_was_to_stop():

@@ -289,6 +289,12 @@ TOLD = {
             [Outcome.FAILED],
             "It could not be delivered: no live node could serve its target, `function:tidy`.",
         ),
+        (
+            {},
+            {"phase": Phase.SKIPPED, "facts": {"workflow": "etl version 3"}},
+            [],
+            "It did not run: there was no workflow `etl version 3`.",
+        ),
     ],
     Reason.MAX_RUNS_REACHED: [
         (

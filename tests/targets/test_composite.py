@@ -71,7 +71,20 @@ def test_all_targets_are_opened_and_closed(kinds):
     both = CompositeTarget(kinds)
     both.open("report", "now")
     both.close()
-    assert [one.log for one in kinds.values()] == [[("open", "report", "now"), "close"]] * 2
+    assert [(one.log[0][2], one.log[1]) for one in kinds.values()] == [("now", "close")] * 2
+
+
+def test_a_step_reports_to_its_workflow_and_is_not_withdrawn(kinds):
+    both, reports = CompositeTarget(kinds), []
+    both.open(lambda one, outcome: reports.append(("node", one, outcome)), lambda: 7)
+    own, step = assignment("function:a"), assignment("function:a")
+    step.report_to = lambda one, outcome: reports.append(("workflow", one, outcome))
+    both.deliver([own, step])
+    report = kinds["function"].log[0][1]
+    report(own, "done")
+    report(step, "done")
+    assert reports == [("node", own, "done"), ("workflow", step, "done")]
+    assert both.withdraw() == [own]
 
 
 def test_what_a_tenant_may_not_use_is_not_delivered(kinds):

@@ -195,12 +195,21 @@ def after_upstreams(claim: Claim, standings: Standings, *, now: Micros) -> End |
 
 def unserved(claim: Claim) -> End:
     """Decide a claim that no node could serve for longer than its schedule has patience."""
-    occurrence, declaration = claim.occurrence, claim.schedule.declaration
-    if occurrence.has_begun:
+    return _missing(claim, {"route": claim.occurrence.route})
+
+
+def unknown_workflow(claim: Claim, target: WorkflowTarget) -> End:
+    """Decide a claim whose workflow, or the version of it that is named, does not exist."""
+    version = "" if target.version is None else f" version {target.version}"
+    return _missing(claim, {"workflow": f"{target.workflow_id}{version}"})
+
+
+def _missing(claim: Claim, facts: Mapping[str, int | float | str]) -> End:
+    declaration = claim.schedule.declaration
+    if claim.occurrence.has_begun:
         phase, pause_after = Phase.DELIVERY_FAILED, declaration.pause_on_failure
     else:
         phase, pause_after = declaration.missing_target_policy.phase, None
-    facts = {"route": occurrence.route}
     return End(claim=claim, phase=phase, reason=Reason.TARGET_MISSING, facts=facts, pause_after=pause_after)
 
 

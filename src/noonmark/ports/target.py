@@ -60,6 +60,8 @@ class Assignment:
     """Its end was reported; what it still does is ignored."""
     traces: Traces | None = None
     """Records its run, if the node records traces."""
+    report_to: Report | None = None
+    """Takes its reports instead of the node: it is a step of a workflow that the node delivers."""
 
     @property
     def traceparent(self) -> str:

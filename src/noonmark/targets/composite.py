@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.targets.permissions import TargetPermissions
-    from noonmark.ports.target import Assignment, Report, Target
+    from noonmark.ports.target import Assignment, Report, Reported, Target
 
 
 class CompositeTarget:
@@ -34,10 +34,14 @@ class CompositeTarget:
         return any(adopted)
 
     def open(self, report: Report, now: Callable[[], Micros]) -> None:
-        """Open all targets."""
-        self._report, self._now = report, now
+        """Open all targets. Reports of steps go to the workflow that they belong to."""
+
+        def forward(assignment: Assignment, reported: Reported) -> None:
+            (assignment.report_to or report)(assignment, reported)
+
+        self._report, self._now = forward, now
         for target in self._by_kind.values():
-            target.open(report, now)
+            target.open(forward, now)
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Pass each target its assignments in one call."""
@@ -63,8 +67,9 @@ class CompositeTarget:
         return refused is None
 
     def withdraw(self) -> list[Assignment]:
-        """Withdraw from all targets."""
-        return [assignment for target in self._by_kind.values() for assignment in target.withdraw()]
+        """Withdraw from all targets. Steps are not handed back: their workflow is."""
+        withdrawn = [assignment for target in self._by_kind.values() for assignment in target.withdraw()]
+        return [assignment for assignment in withdrawn if assignment.report_to is None]
 
     def close(self) -> None:
         """Close all targets."""

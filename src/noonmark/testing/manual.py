@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from noonmark.core.instants import from_micros, to_micros
 from noonmark.driver.driver import Driver
 from noonmark.ports.events import Settled
+from noonmark.targets.composite import CompositeTarget
 from noonmark.targets.function.runner import InlineRunner
+from noonmark.targets.workflow.runner import WorkflowRunner
 from noonmark.testing.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ class ManualDriver:
         self._record = _Record(runtime.sink)
         # Nothing is claimed or committed ahead of its time: time moves only between two calls.
         timing = replace(runtime.timing, lookahead=0, early=0)
-        target = InlineRunner(scheduler._functions)
+        workflows = WorkflowRunner(runtime.store, is_inline=True)
+        target = CompositeTarget({"function": InlineRunner(scheduler._functions), "workflow": workflows})
+        workflows.attach(target)
         self._driver = Driver(replace(runtime, target=target, sink=self._record, timing=timing))
         target.open(self._driver.report, self._driver.node.store_clock.now)
         run_inline(self._driver.node.confirm_time())  # the test says what time it is

@@ -257,6 +257,8 @@ def _target_missing(case: Case) -> str:
     if row.phase in LIVE:
         return f"it has been due since {instant_words(row.due)}, and {case.unserved}"
     missed = f"{fires(case, 'due')}, but " if row.missed_count > 1 else ""
+    if (workflow := case.detail.get("workflow")) is not None:
+        return f"{missed}there was no workflow `{workflow}`"
     return f"{missed}no live node could serve its target, `{row.route}`"
 
 

@@ -38,6 +38,8 @@ class Compensation(StrEnum):
     """How far the compensation of a completed step has come; one that is done shows in the phase."""
 
     RUNNING = "running"
+    ELSEWHERE = "elsewhere"
+    """A child occurrence does it, and its end is written to the step."""
     FAILED = "failed"
 
 
@@ -74,6 +76,11 @@ class StepRecord:
     def has_ended(self) -> bool:
         """Whether its phase is one of those that last."""
         return self.phase in ENDED
+
+    @property
+    def awaits_others(self) -> bool:
+        """Whether somebody else is to end it, or to undo it."""
+        return (self.is_external and not self.has_ended) or self.compensation is Compensation.ELSEWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from noonmark.core.admission import (
     depends_on_others,
     refused,
     times_in_question,
+    unknown_workflow,
 )
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
@@ -31,7 +32,7 @@ from noonmark.core.quotas import UNLIMITED, inflight_keys
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.system_events import is_late
-from noonmark.core.targets import FunctionTarget
+from noonmark.core.targets import FunctionTarget, WorkflowTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
@@ -140,7 +141,8 @@ async def admit_once(node: Node) -> AdmitReport:
     decisions = [_decide(one, limits, now=now, lease=lease) for one in due]
     counts = _Counts()
     try:
-        decisions = _in_time(node, await _look_upstream(node, decisions), counts)
+        decisions = await _look_up_workflows(node, await _look_upstream(node, decisions))
+        decisions = _in_time(node, decisions, counts)
         results = await _upstream_results(node, decisions)
     except Exception:
         for claim in due:
@@ -197,6 +199,34 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
         for claim, standing in zip(asking, standings, strict=True)
     }
     return [verdicts.get(one.claim.occurrence.id) or one for one in decisions]
+
+
+async def _look_up_workflows(node: Node, decisions: list[Admission]) -> list[Admission]:
+    """Apply the missing-target policy where a workflow that could start does not exist."""
+    asking = [
+        (decision.claim, target)
+        for decision in decisions
+        if isinstance(decision, Start)
+        and isinstance(target := decision.claim.schedule.declaration.target, WorkflowTarget)
+        and not decision.claim.occurrence.has_begun
+    ]
+    if not asking:
+        return decisions
+    missing = await node.executor.call(_missing_workflows, node.store, asking, priority=Priority.URGENT)
+    return [missing.get(decision.claim.occurrence.id) or decision for decision in decisions]
+
+
+def _missing_workflows(store: Store, asking: Sequence[tuple[Claim, WorkflowTarget]]) -> dict[str, End]:
+    """The ends of claims whose workflow does not exist, by the id of the occurrence."""
+    known: dict[tuple[str, str, int | None], bool] = {}
+    ends = {}
+    for claim, target in asking:
+        key = (claim.schedule.owner.tenant, target.workflow_id, target.version)
+        if key not in known:
+            known[key] = store.workflow(*key) is not None
+        if not known[key]:
+            ends[claim.occurrence.id] = unknown_workflow(claim, target)
+    return ends
 
 
 async def _upstream_results(node: Node, decisions: Sequence[Admission]) -> UpstreamResults:

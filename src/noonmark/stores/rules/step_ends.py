@@ -13,7 +13,7 @@ from noonmark.core.errors import InvalidTrigger
 from noonmark.core.filters.match import matches
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
-from noonmark.core.workflows.run import StepPhase
+from noonmark.core.workflows.run import Compensation, StepPhase
 from noonmark.stores.rules import slots
 from noonmark.stores.rules.records import AWAITED_BY_RUNS, REASONS, Unreadable, unpack_overrides
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Parent
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement, Suspended
+    from noonmark.core.workflows.run import StepRecord
     from noonmark.stores.rules.records import Row
     from noonmark.stores.rules.unit_of_work import UnitOfWork
     from noonmark.stores.rules.workflow_records import StepPlace, StepWait
 
 MAX_ERROR = 500
-"""Characters of the last line of an error."""
+"""Characters of the end of an error, where its cause is."""
 
 
 def end_external_step(
@@ -39,11 +40,15 @@ def end_external_step(
     step = uow.workflows.step(place)
     if row.ended is not None or step is None or not step.is_external or step.phase is not StepPhase.RUNNING:
         return False
-    ended = replace(step, phase=phase, ended=uow.now(), result=result, error=error)
-    uow.workflows.put_steps(row, [ended])
+    _write(uow, row, replace(step, phase=phase, ended=uow.now(), result=result, error=error))
+    return True
+
+
+def _write(uow: UnitOfWork, row: Row, step: StepRecord) -> None:
+    """Write a step, and wake its run if that is suspended."""
+    uow.workflows.put_steps(row, [step])
     if row.phase == Phase.PENDING and row.waiting_for in AWAITED_BY_RUNS and _is_later(uow, row):
         slots.wake(uow, row)
-    return True
 
 
 def stop_suspended(uow: UnitOfWork, row: Row, reason: Reason, *, by: int | None = None) -> None:
@@ -63,7 +68,7 @@ def suspend(uow: UnitOfWork, row: Row, suspended: Suspended) -> None:
     steps = [uow.workflows.step((row.key, *one)) for one in suspended.open_steps]
     if stop is not None:
         row.stop, row.deadline = stop, deadline
-    if stop is not None or any(step is not None and step.has_ended for step in steps):
+    if stop is not None or any(step is not None and not step.awaits_others for step in steps):
         row.ready = uow.now()
         uow.wakes_nodes = True
     uow.changed(row)
@@ -96,7 +101,13 @@ def end_child(uow: UnitOfWork, row: Row, run: Run | None) -> None:
     if parent is None or owner is None:
         return
     place = (owner.key, parent.step_id, parent.index)
-    if row.phase == Phase.COMPLETED:
+    step = uow.workflows.step(place)
+    if step is not None and step.compensation is Compensation.ELSEWHERE and step.child == row.id:
+        if row.phase == Phase.COMPLETED:
+            _write(uow, owner, replace(step, phase=StepPhase.COMPENSATED, compensation=None, error=None))
+        else:
+            _write(uow, owner, replace(step, compensation=Compensation.FAILED, error=_failure(row, run)))
+    elif row.phase == Phase.COMPLETED:
         end_external_step(uow, owner, place, StepPhase.COMPLETED, result=None if run is None else run.result)
     else:
         end_external_step(uow, owner, place, StepPhase.FAILED, error=_failure(row, run))
@@ -163,5 +174,5 @@ def _failure(row: Row, run: Run | None) -> str:
     """Why a child did not complete."""
     lines = [line.strip() for line in ((run and run.error) or "").splitlines() if line.strip()]
     reason = REASONS.get(row.reason)
-    more = lines[-1][:MAX_ERROR] if lines else reason.sentence if reason else ""
+    more = lines[-1][-MAX_ERROR:] if lines else reason.sentence if reason else ""
     return f"{row.id} ended as {row.phase}/{row.reason}: {more}"

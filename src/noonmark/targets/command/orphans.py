@@ -31,8 +31,8 @@ NODE_VARIABLE = "NOONMARK_NODE"
 """The environment variable that names the node that started a program."""
 SCAN_INTERVAL: Micros = SECOND // 4
 """Time between two scans. An orphan's occurrence is leased to its node for longer than that."""
-ENDED_BY_ITSELF = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.DELIVERY_FAILED})
-"""The program ended by itself, or never started."""
+ENDED_BY_ITSELF = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.DELIVERY_FAILED, Outcome.SUSPENDED})
+"""The program ended by itself, or never started; a workflow is suspended when its programs have ended."""
 DEAD_STATES = ("Z", "X")
 
 _numbers = count()
@@ -63,10 +63,12 @@ class OrphanReaper:
             self._scanned = scanned
 
     def _was_lost(self, run: str) -> bool:
-        """Whether a run is in this store, and did not end by itself."""
-        if self._store.occurrence(run.rpartition("-")[0]) is None:
+        """Whether a run, or that of the workflow which it is a step of, is in this store, and did not end by itself."""
+        occurrence_id, _, fence = run.rpartition("-")
+        occurrence_id = occurrence_id.partition("/")[0]
+        if self._store.occurrence(occurrence_id) is None:
             return False
-        stored = self._store.run(run)
+        stored = self._store.run(f"{occurrence_id}-{fence}")
         return stored is None or stored[1].outcome not in ENDED_BY_ITSELF
 
 

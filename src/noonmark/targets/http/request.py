@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.facts import occurrence_facts
 from noonmark.core.instants import to_text
 from noonmark.core.settlement import run_id
 from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
@@ -73,7 +73,7 @@ def make_request(
     now: Micros,
 ) -> Request:
     """Return the request of an occurrence; ValueError says what in it is invalid. Without keys it is not signed."""
-    filled = target if target.literal else _fill(target, Filling(_placeholders(schedule, occurrence)))
+    filled = target if target.literal else _fill(target, Filling(occurrence_facts(schedule, occurrence)))
     url = _parse(filled.url)
     declared = {name: check_header(value).strip(" \t") for name, value in filled.headers.items()}
     body, content_type = _encode_body(filled.body)
@@ -113,21 +113,6 @@ def _merge(headers: dict[str, str], others: dict[str, str]) -> dict[str, str]:
     """Merge headers; `others` replace those of the same name, whatever the case."""
     names = {name.lower() for name in others}
     return {name: value for name, value in headers.items() if name.lower() not in names} | others
-
-
-def _placeholders(schedule: Schedule, occurrence: Occurrence) -> dict[str, Any]:
-    brought = occurrence.payload
-    event = brought if kind_of(occurrence.origin) is OriginKind.EVENT else None
-    return {
-        "schedule_id": occurrence.schedule_id,
-        "schedule_name": schedule.declaration.name or "",
-        "occurrence_id": occurrence.id,
-        "nominal_at": to_text(occurrence.nominal),
-        "due_at": to_text(occurrence.due),
-        "attempt": occurrence.attempt,
-        "payload": brought if event is None else event["payload"],
-        "event": event,
-    }
 
 
 def _occurrence_headers(occurrence: Occurrence) -> dict[str, str]:

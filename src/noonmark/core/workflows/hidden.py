@@ -1,0 +1,57 @@
+"""Hidden schedules: what carries workflow runs that no schedule asked for, and the work of single steps.
+
+Their ids begin with a character that callers cannot choose. They have a trigger that never fires, and each occurrence
+brings its own target.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.ids import HIDDEN
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.misfire import Skip
+from noonmark.core.policies.overlap import Allow
+from noonmark.core.schedule import TRUSTED, Declaration, Owner, Schedule
+from noonmark.core.targets import WorkflowTarget
+from noonmark.core.triggers import EventTrigger
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+
+RUNS = f"{HIDDEN}workflow:"
+STEPS = f"{HIDDEN}steps:"
+TRUSTED_STEPS = f"{HIDDEN}trusted-steps:"
+"""For the steps of a workflow that a program declared in its own process."""
+
+
+def runs_id(workflow_id: str) -> str:
+    """The id of the schedule that carries the runs of a workflow without a schedule."""
+    return f"{RUNS}{workflow_id}"
+
+
+def steps_id(workflow_id: str, source: str) -> str:
+    """The id of the schedule that carries the steps of a workflow which run as occurrences of their own."""
+    return f"{TRUSTED_STEPS if source == TRUSTED else STEPS}{workflow_id}"
+
+
+def hidden_schedule(schedule_id: str, *, uid: str, owner: Owner, source: str, now: Micros) -> Schedule:
+    """A new hidden schedule."""
+    workflow_id = schedule_id.partition(":")[2]
+    declaration = Declaration(
+        target=WorkflowTarget(workflow_id=workflow_id),
+        trigger=EventTrigger("noonmark.hidden", {"never": []}),
+        overlap_policy=Allow(),
+        misfire_policy=Skip(),
+    )
+    return Schedule(
+        uid=uid,
+        schedule_id=schedule_id,
+        owner=owner,
+        declaration=declaration,
+        revision=1,
+        phase=SchedulePhase.ACTIVE,
+        source=source,
+        created=now,
+        updated=now,
+    )

@@ -1,0 +1,565 @@
+"""Progress: what follows for a workflow run from how far its steps have come.
+
+`decide` looks at the steps in the order of the graph, so that what follows from one step is seen by the next one. It
+says what to write, what to start and stop, and how the run ends; the node writes first, then starts. A step begins when
+all that it depends on has ended and at least one of it has completed: what was skipped does not hold back what joins
+two branches. When a run fails, is stopped or times out, its running steps are stopped, the rest is cancelled, and
+completed steps are compensated, the last one first.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import parse_instant
+from noonmark.core.policies.retry import TIMEOUT, next_attempt
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.workflows.definition import MAX_RESULT, OnFailure
+from noonmark.core.workflows.filling import (
+    elements,
+    fill_compensation,
+    fill_step,
+    fill_text,
+    fill_wait,
+    holds,
+)
+from noonmark.core.workflows.run import ENDED, Compensation, StepPhase, StepRecord
+from noonmark.core.workflows.steps import CONCURRENCY, WAIT_TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.workflows.definition import Definition
+    from noonmark.core.workflows.run import StepKey
+    from noonmark.core.workflows.steps import Step, Wait
+
+COMPENSATION_ATTEMPTS = 3
+"""How often the compensation of a step is tried, unless its retry policy allows more."""
+_NOT_COMPLETED = ENDED - {StepPhase.COMPLETED}
+MAX_ERROR = 2_000
+"""Characters of the error of a step that its run repeats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """How a run ends, once its steps have stopped and what is to be undone is undone."""
+
+    outcome: Outcome
+    reason: Reason | None = None
+    error: str | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """The end as it is stored."""
+        return {"outcome": str(self.outcome), "reason": self.reason and str(self.reason), "error": self.error}
+
+
+def read_closing(document: Mapping[str, Any]) -> Closing:
+    """Read the document that `to_document` writes."""
+    reasons = {str(reason): reason for reason in Reason}
+    return Closing(
+        outcome=Outcome(document["outcome"]), reason=reasons.get(document["reason"]), error=document["error"]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A step, or an element of its list, that begins now; its record says that it runs."""
+
+    step: Step
+    record: StepRecord
+    target: dict[str, Any] = field(hash=False)
+    """The target document, filled in."""
+    is_compensation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """An approval that is asked for."""
+
+    step_id: str
+    message: str
+    expires: Micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitEvent:
+    """An event that a step waits for."""
+
+    step_id: str
+    wait: Wait
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """What follows now."""
+
+    writes: dict[StepKey, StepRecord] = field(default_factory=dict)
+    starts: list[Start] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    event_waits: list[AwaitEvent] = field(default_factory=list)
+    stops: list[StepKey] = field(default_factory=list)
+    """Steps that run on the node and are asked to stop."""
+    dropped: list[StepRecord] = field(default_factory=list)
+    """Steps that others would have ended, and that nobody waits for any more."""
+    wake_at: Micros | None = None
+    """When to look again, even if nothing has ended until then."""
+    closing: Closing | None = None
+    """How it will end: completed steps are being compensated."""
+    end: Closing | None = None
+    """How it ends now."""
+
+    def wake(self, at: Micros) -> None:
+        """Look again at that time at the latest."""
+        self.wake_at = at if self.wake_at is None else min(self.wake_at, at)
+
+
+def decide(  # noqa: PLR0913 - what is known of the run
+    definition: Definition,
+    records: Mapping[StepKey, StepRecord],
+    facts: Mapping[str, Any],
+    *,
+    now: Micros,
+    under_way: Collection[StepKey] = (),
+    closing: Closing | None = None,
+    may_start: bool = True,
+    compensates: bool = True,
+) -> Turn:
+    """Decide what follows for a run.
+
+    `facts` has those of the occurrence and the inputs. `under_way` are the steps that run on this node: others whose
+    record says so were lost with another node, and begin again. With `closing`, the run is to end like that. Without
+    `may_start`, its window is closed, and no step begins. It `compensates` unless another attempt follows.
+    """
+    return _Decision(definition, records, facts, now, frozenset(under_way), may_start=may_start).take(
+        closing, compensates=compensates
+    )
+
+
+class _Decision:
+    """One look at a run."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        records: Mapping[StepKey, StepRecord],
+        facts: Mapping[str, Any],
+        now: Micros,
+        under_way: frozenset[StepKey],
+        *,
+        may_start: bool,
+    ) -> None:
+        self._definition, self._records, self._now = definition, dict(records), now
+        self._under_way, self._may_start = under_way, may_start
+        self._facts = {**facts, "steps": _StepFacts(definition, self._records)}
+        self._turn = Turn()
+        self._sequence = max((record.sequence for record in records.values()), default=0)
+        self._by_step: dict[str, list[StepRecord]] = {}
+        for record in records.values():
+            if record.index is not None:
+                self._by_step.setdefault(record.step_id, []).append(record)
+
+    def take(self, closing: Closing | None, *, compensates: bool) -> Turn:
+        if closing is None:
+            for step in self._definition.order:
+                self._advance(step)
+            closing = self._failure()
+            if closing is None:
+                if self._is_over():
+                    self._turn.end = Closing(outcome=Outcome.COMPLETED)
+                return self._turn
+        self._close(closing, compensates=compensates)
+        return self._turn
+
+    # A run that goes on
+
+    def _advance(self, step: Step) -> None:
+        record = self._records.get((step.id, None))
+        if record is None:
+            self._begin(step)
+        elif record.has_ended:
+            return
+        elif step.wait is not None or step.approval is not None:
+            self._await(step, record)
+        elif record.count is not None:
+            self._advance_elements(step, record)
+        else:
+            self._go_on(step, record)
+
+    def _begin(self, step: Step) -> None:
+        """Begin a step whose upstreams have ended, or skip it."""
+        if not self._is_next(step) or not self._may_start:
+            return
+        try:
+            if step.when is not None and not holds(step.when, self._facts):
+                self._write(_record(step, StepPhase.SKIPPED, ended=self._now, error="its condition does not hold"))
+            elif step.wait is not None:
+                self._begin_wait(step, fill_wait(step.wait, self._facts))
+            elif step.approval is not None:
+                expires, message = self._now + step.approval.expires, fill_text(step.approval.message, self._facts)
+                self._turn.asks.append(Ask(step_id=step.id, message=message, expires=expires))
+                self._open(step, ready=expires, is_external=True)
+            elif step.for_each is not None:
+                opened = _record(
+                    step, StepPhase.RUNNING, started=self._now, count=len(elements(step, self._facts)), attempt=1
+                )
+                self._write(opened)
+                self._advance_elements(step, opened)
+            else:
+                self._start(step, _record(step, StepPhase.RUNNING, started=self._now, attempt=1))
+        except ValueError as error:
+            self._fail(step, str(error))
+
+    def _is_next(self, step: Step) -> bool:
+        """Whether nothing holds a step back; one that will never run is skipped."""
+        upstreams = [self._records.get((upstream, None)) for upstream in step.depends_on]
+        if any(upstream is None or not upstream.has_ended for upstream in upstreams):
+            return False
+        phases = {upstream.phase for upstream in upstreams if upstream is not None}
+        if phases <= {StepPhase.COMPLETED, StepPhase.SKIPPED}:
+            if phases != {StepPhase.SKIPPED}:
+                return True
+            why = "all that it depends on was skipped"
+        elif self._definition.on_failure is OnFailure.STOP:
+            return False  # the run ends, and cancels it
+        else:
+            why = "a step that it depends on failed"
+        self._write(_record(step, StepPhase.SKIPPED, ended=self._now, error=why))
+        return False
+
+    def _begin_wait(self, step: Step, wait: Wait) -> None:
+        if wait.event_types:
+            self._turn.event_waits.append(AwaitEvent(step_id=step.id, wait=wait))
+            self._open(step, ready=self._now + (wait.timeout or WAIT_TIMEOUT), is_external=True)
+            return
+        until = self._now + (wait.seconds or 0) if wait.until is None else parse_instant(wait.until)
+        self._await(step, self._open(step, ready=until))
+
+    def _open(self, step: Step, *, ready: Micros, is_external: bool = False) -> StepRecord:
+        record = _record(step, StepPhase.RUNNING, started=self._now, attempt=1, ready=ready, is_external=is_external)
+        self._write(record)
+        self._turn.wake(ready)
+        return record
+
+    def _await(self, step: Step, record: StepRecord) -> None:
+        """End a wait whose time has come; an event that never came, or an approval that expired, is a failure."""
+        ready = record.ready or self._now
+        if ready > self._now:
+            self._turn.wake(ready)
+        elif not record.is_external:
+            self._complete(record, None)
+        else:
+            what = "no matching event came in time" if step.approval is None else "the approval expired"
+            self._turn.dropped.append(record)
+            self._write(replace(record, phase=StepPhase.FAILED, ended=self._now, error=what, ready=None))
+
+    def _go_on(self, step: Step, record: StepRecord) -> None:
+        """Begin the next attempt when it is due, or what was lost with its node."""
+        if record.phase is StepPhase.PENDING:
+            if record.ready is not None and record.ready > self._now:
+                self._turn.wake(record.ready)
+            elif self._may_start:
+                self._start_again(step, replace(record, attempt=record.attempt + 1))
+        elif not record.is_external and record.key not in self._under_way and self._may_start:
+            self._start_again(step, record)
+
+    def _start_again(self, step: Step, record: StepRecord) -> None:
+        begun = replace(
+            record, phase=StepPhase.RUNNING, started=self._now, ended=None, error=None, ready=None, child=None
+        )
+        try:
+            self._start(step, begun)
+        except ValueError as error:
+            self._write(replace(begun, phase=StepPhase.FAILED, ended=self._now, error=str(error)))
+
+    def _start(self, step: Step, record: StepRecord) -> None:
+        target = fill_step(step, self._facts if record.index is None else self._of_element(step, record.index))
+        self._write(record)
+        self._turn.starts.append(Start(step=step, record=record, target=target))
+
+    def _of_element(self, step: Step, index: int) -> dict[str, Any]:
+        return {**self._facts, "item": elements(step, self._facts)[index], "index": index}
+
+    def _advance_elements(self, step: Step, record: StepRecord) -> None:
+        """Begin elements as long as fewer run than may, and end the step with its last element."""
+        known = [one.key for one in self._by_step.get(step.id, ())]
+        for key in known:
+            if not self._records[key].has_ended:
+                self._go_on(step, self._records[key])
+        known += self._begin_elements(step, record.count or 0, known)
+        ended = [self._records[key] for key in known if self._records[key].has_ended]
+        failed = sum(element.phase in _NOT_COMPLETED for element in ended)
+        if failed and (len(ended) == record.count or self._stops_at(failed)):
+            error = f"{failed:,} of {record.count:,} elements failed"
+            self._write(replace(record, phase=StepPhase.FAILED, ended=self._now, error=error))
+        elif len(ended) == record.count:
+            self._complete(record, None)
+
+    def _begin_elements(self, step: Step, count: int, known: list[StepKey]) -> list[StepKey]:
+        """Begin elements that have not begun, as far as they may; those that cannot be filled in fail."""
+        begun = {key[1] for key in known}
+        running = sum(not self._records[key].has_ended for key in known)
+        failed = sum(self._records[key].phase in _NOT_COMPLETED for key in known)
+        items = elements(step, self._facts)
+        keys: list[StepKey] = []
+        for index in (index for index in range(count) if index not in begun):
+            if not self._may_start or self._stops_at(failed) or running >= (step.concurrency or CONCURRENCY):
+                break
+            element = _record(step, StepPhase.RUNNING, started=self._now, attempt=1, index=index)
+            keys.append(element.key)
+            try:
+                target = fill_step(step, {**self._facts, "item": items[index], "index": index})
+            except ValueError as error:
+                self._write(replace(element, phase=StepPhase.FAILED, ended=self._now, error=str(error)))
+                failed += 1
+            else:
+                self._write(element)
+                self._turn.starts.append(Start(step=step, record=element, target=target))
+                running += 1
+        return keys
+
+    def _stops_at(self, failed: int) -> bool:
+        """Whether so many failed elements end their list."""
+        return failed > 0 and self._definition.on_failure is OnFailure.STOP
+
+    def _complete(self, record: StepRecord, result: Any) -> None:  # noqa: ANN401 - JSON
+        self._sequence += 1
+        self._write(
+            replace(
+                record,
+                phase=StepPhase.COMPLETED,
+                ended=self._now,
+                result=result,
+                ready=None,
+                sequence=self._sequence,
+            )
+        )
+
+    def _fail(self, step: Step, error: str) -> None:
+        self._write(_record(step, StepPhase.FAILED, started=self._now, ended=self._now, error=error, attempt=1))
+
+    def _write(self, record: StepRecord) -> None:
+        self._records[record.key] = self._turn.writes[record.key] = record
+
+    def _is_over(self) -> bool:
+        return all(
+            (record := self._records.get((step.id, None))) is not None and record.has_ended
+            for step in self._definition.steps
+        )
+
+    def _failure(self) -> Closing | None:
+        """How a run fails: at its first failure, or when nothing is left to do."""
+        failed = [
+            record for record in self._records.values() if record.phase is StepPhase.FAILED and record.index is None
+        ]
+        if not failed:
+            return None
+        if self._definition.on_failure is OnFailure.CONTINUE and not self._is_over():
+            return None
+        return Closing(outcome=Outcome.FAILED, error=_failure_text(self._definition, self._records, failed))
+
+    # A run that ends
+
+    def _close(self, closing: Closing, *, compensates: bool) -> None:
+        """Stop what runs, cancel the rest, undo what completed, and end."""
+        # What would have begun in this turn does not.
+        self._turn.starts, self._turn.asks, self._turn.event_waits = [], [], []
+        self._turn.wake_at = None
+        self._turn.closing = closing
+        is_busy = False
+        for record in list(self._records.values()):
+            if record.has_ended:
+                continue
+            if record.key in self._under_way:
+                is_busy = True
+                self._turn.stops.append(record.key)
+                continue
+            if record.is_external:
+                self._turn.dropped.append(record)
+            self._write(replace(record, phase=StepPhase.CANCELLED, ended=self._now, ready=None))
+        for step in self._definition.steps:
+            if (step.id, None) not in self._records:
+                self._write(_record(step, StepPhase.CANCELLED, ended=self._now))
+        if not is_busy and not (compensates and self._compensate()):
+            self._turn.end, self._turn.closing = replace(closing, error=self._with_compensation(closing.error)), None
+
+    def _compensate(self) -> bool:
+        """Go on with the compensation, one step at a time; whether there is more to do."""
+        for record in self._to_compensate():
+            step = self._definition.step(record.step_id)
+            if record.compensation is Compensation.ELSEWHERE or record.key in self._under_way:
+                return True
+            if record.ready is not None and record.ready > self._now:
+                self._turn.wake(record.ready)
+                return True
+            facts = self._facts if record.index is None else self._of_element(step, record.index)
+            begun = replace(record, compensation=Compensation.RUNNING, ready=None, child=None)
+            try:
+                target = fill_compensation(step, facts)
+            except ValueError as error:
+                self._write(replace(begun, compensation=Compensation.FAILED, error=str(error)))
+                continue
+            self._write(begun)
+            self._turn.starts.append(Start(step=step, record=begun, target=target, is_compensation=True))
+            return True
+        return False
+
+    def _to_compensate(self) -> Iterator[StepRecord]:
+        """Completed steps that can be undone and are not yet, the last one first."""
+        completed = [
+            record
+            for record in self._records.values()
+            if record.phase is StepPhase.COMPLETED
+            and record.compensation is not Compensation.FAILED
+            and record.count is None
+            and self._definition.step(record.step_id).compensate is not None
+        ]
+        yield from sorted(completed, key=lambda record: record.sequence, reverse=True)
+
+    def _with_compensation(self, error: str | None) -> str | None:
+        """The error of a run, with the steps whose compensation failed."""
+        failed = [_named(record) for record in self._records.values() if record.compensation is Compensation.FAILED]
+        if not failed:
+            return error
+        text = f"could not be undone: {', '.join(failed)}"
+        return text if error is None else f"{error}; {text}"
+
+
+def end_of_step(  # noqa: PLR0913 - what is known of the delivery
+    step: Step,
+    record: StepRecord,
+    *,
+    outcome: Outcome,
+    now: Micros,
+    result: Any = None,  # noqa: ANN401 - JSON
+    error: str | None = None,
+    raised: tuple[str, ...] = (),
+    is_final: bool = False,
+    retry_after: Micros = 0,
+    sequence: int,
+    occurrence_id: str,
+) -> StepRecord:
+    """The record of a step whose delivery has ended: its end, or when the next attempt is due."""
+    ended = replace(record, ended=now, ready=None)
+    if outcome is Outcome.COMPLETED:
+        if (problem := result_problem(result)) is None:
+            return replace(ended, phase=StepPhase.COMPLETED, result=result, error=None, sequence=sequence)
+        return replace(ended, phase=StepPhase.FAILED, error=problem)
+    if outcome is Outcome.CANCELLED:
+        return replace(ended, phase=StepPhase.CANCELLED, error=error)
+    decision = next_attempt(
+        step.retry,
+        attempt=record.attempt,
+        failed_at=now,
+        occurrence_id=f"{occurrence_id}/{step.id}/{record.index}",
+        least=retry_after,
+        raised=TIMEOUT if outcome is Outcome.TIMED_OUT else raised,
+    )
+    text = error if error is not None or outcome is not Outcome.TIMED_OUT else "it took longer than its timeout"
+    if is_final or decision.retry_at is None:
+        return replace(ended, phase=StepPhase.FAILED, error=text)
+    return replace(record, phase=StepPhase.PENDING, ended=None, error=text, ready=decision.retry_at)
+
+
+def end_of_compensation(  # noqa: PLR0913 - likewise
+    step: Step,
+    record: StepRecord,
+    *,
+    outcome: Outcome,
+    now: Micros,
+    error: str | None,
+    attempt: int,
+    occurrence_id: str,
+) -> StepRecord:
+    """The record of a step after an attempt to undo it."""
+    if outcome is Outcome.COMPLETED:
+        return replace(record, phase=StepPhase.COMPENSATED, compensation=None, ready=None, error=None)
+    policy = replace(step.retry, max_attempts=max(step.retry.max_attempts, COMPENSATION_ATTEMPTS), on=(), not_on=())
+    decision = next_attempt(
+        policy, attempt=attempt, failed_at=now, occurrence_id=f"{occurrence_id}/{step.id}/{record.index}/undo"
+    )
+    if decision.retry_at is None:
+        return replace(record, compensation=Compensation.FAILED, ready=None, error=error)
+    return replace(record, compensation=Compensation.RUNNING, ready=decision.retry_at, error=error)
+
+
+def result_problem(result: Any) -> str | None:  # noqa: ANN401 - JSON
+    """Why a result cannot be stored with its step, if it cannot."""
+    size = len(json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    if size <= MAX_RESULT:
+        return None
+    return f"its result has {size:,} bytes as JSON; a step may have at most {MAX_RESULT:,}"
+
+
+def results(definition: Definition, records: Mapping[StepKey, StepRecord]) -> dict[str, Any]:
+    """The result of each completed step, by its id; of a list, those of its elements in order."""
+    facts = _StepFacts(definition, records)
+    return {
+        step.id: facts[step.id]["result"]
+        for step in definition.steps
+        if (record := records.get((step.id, None))) is not None and record.phase is StepPhase.COMPLETED
+    }
+
+
+def for_next_attempt(records: Mapping[StepKey, StepRecord]) -> dict[StepKey, StepRecord] | None:
+    """What another attempt of a run keeps: its completed steps; None if some were undone, so that it begins anew."""
+    if any(record.phase is StepPhase.COMPENSATED or record.compensation is not None for record in records.values()):
+        return None
+    kept = {key: record for key, record in records.items() if record.phase is StepPhase.COMPLETED}
+    # An element is kept with its list, which goes on with the others.
+    lists = {
+        key: replace(record, phase=StepPhase.RUNNING, ended=None, error=None)
+        for key, record in records.items()
+        if record.count is not None and key not in kept
+    }
+    return kept | lists
+
+
+class _StepFacts(dict[str, Any]):
+    """What placeholders see of the steps, put together when it is asked for."""
+
+    def __init__(self, definition: Definition, records: Mapping[StepKey, StepRecord]) -> None:
+        super().__init__()
+        self._definition, self._records = definition, records
+
+    def __missing__(self, step_id: str) -> dict[str, Any]:
+        record = self._records.get((step_id, None))
+        phase = StepPhase.PENDING if record is None else record.phase
+        if record is None or record.count is None:
+            return {"result": None if record is None else record.result, "phase": str(phase)}
+        found = [self._records.get((step_id, index)) for index in range(record.count)]
+        return {"result": [None if one is None else one.result for one in found], "phase": str(phase)}
+
+    def __contains__(self, step_id: object) -> bool:
+        return any(step.id == step_id for step in self._definition.steps)
+
+
+def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:  # noqa: ANN401 - fields of a record
+    return StepRecord(step_id=step.id, phase=phase, **fields)
+
+
+def _named(record: StepRecord) -> str:
+    return f"'{record.step_id}'" if record.index is None else f"'{record.step_id}' (element {record.index})"
+
+
+def _failure_text(definition: Definition, records: Mapping[StepKey, StepRecord], failed: list[StepRecord]) -> str:
+    """What failed first, in the order of time, and how many others did."""
+    first = min(failed, key=lambda record: (record.ended or 0, record.step_id))
+    error = (first.error or "it failed").strip()
+    if first.count is not None:
+        element = next(
+            (
+                one
+                for index in range(first.count)
+                if (one := records.get((first.step_id, index))) is not None and one.phase is StepPhase.FAILED
+            ),
+            None,
+        )
+        if element is not None:
+            error = f"{error}; element {element.index}: {(element.error or 'it failed').strip()}"
+    others = len(failed) - 1
+    more = "" if not others else f" (and {others} more of {len(definition.steps)} steps)"
+    return f"step {_named(first)} failed{more}: {error[-MAX_ERROR:]}"

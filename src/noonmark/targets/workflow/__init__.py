@@ -1,0 +1,1 @@
+"""Workflows: the runs that this node holds, step by step."""

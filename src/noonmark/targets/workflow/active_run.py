@@ -1,0 +1,386 @@
+"""A workflow run that this node holds: its steps in memory, and what is still to be written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import SECOND
+from noonmark.core.interruption import interrupted_at
+from noonmark.core.lifecycle import FINAL
+from noonmark.core.policies.window import EndAction, window_period_at
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import Delivered, Suspended, settle
+from noonmark.core.targets import parse_target
+from noonmark.core.workflows.progress import (
+    Closing,
+    decide,
+    end_of_compensation,
+    end_of_step,
+    read_closing,
+    result_problem,
+    results,
+)
+from noonmark.core.workflows.run import Compensation, StepPhase
+from noonmark.ports.workflows import ApprovalRequest, EventWait, StepWrites
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.window import WindowPeriod
+    from noonmark.core.targets import Target
+    from noonmark.core.workflows.definition import Definition
+    from noonmark.core.workflows.progress import Start, Turn
+    from noonmark.core.workflows.run import StepKey, StepRecord, WorkflowRun
+    from noonmark.ports.target import Assignment
+    from noonmark.ports.workflows import WorkflowVersion
+
+STOP_GRACE: Micros = 10 * SECOND
+"""How long steps have to stop before nobody waits for them any more."""
+LOST_GRACE: Micros = 5 * SECOND
+"""The same when the node gives the run up."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """What one look at a run leads to: what to write, and what to do once it is written."""
+
+    writes: StepWrites
+    starts: list[tuple[StepKey, Assignment, bool]] = field(default_factory=list)
+    """Steps to deliver here; whether each is a compensation."""
+    dropped: list[str] = field(default_factory=list)
+    """The ids of child occurrences that nobody waits for any more."""
+
+
+class ActiveRun:
+    """One run. Only the thread of the runner touches it."""
+
+    def __init__(  # noqa: PLR0913 - what is known of it
+        self,
+        assignment: Assignment,
+        version: WorkflowVersion,
+        definition: Definition,
+        run: WorkflowRun,
+        records: dict[StepKey, StepRecord],
+        facts: dict[str, object],
+        *,
+        clears: bool,
+    ) -> None:
+        self.assignment, self.version, self.definition, self.run = assignment, version, definition, run
+        self.records, self.facts = records, facts
+        self.under_way: dict[StepKey, Assignment] = {}
+        self.closing: Closing | None = None if run.closing is None else read_closing(run.closing)
+        self.wake_at: Micros | None = None
+        self.stopping_since: Micros | None = None
+        self.last_progress: Micros = 0
+        self.end: Closing | None = None
+        self._undo_attempts: Counter[StepKey] = Counter()
+        self._unwritten: dict[StepKey, StepRecord] = dict(records) if clears else {}
+        self._is_run_unwritten = run.attempt == assignment.occurrence.attempt and (clears or not records)
+        self._clears = clears
+        self._sequence = max((record.sequence for record in records.values()), default=0)
+        self._number_ends_of_others()
+        self._looks_again = False
+        self._unfinished: Commit | None = None
+
+    @property
+    def occurrence(self) -> Occurrence:
+        """The occurrence that it is."""
+        return self.assignment.occurrence
+
+    @property
+    def has_open_externals(self) -> bool:
+        """Whether others are to end some of its steps."""
+        return any(record.awaits_others for record in self.records.values())
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the node stops, or has lost the run: another one goes on with it."""
+        return self.assignment.stop_reason is Reason.LEASE_LOST
+
+    def take_external(self, ended: list[StepRecord]) -> None:
+        """Take over ends that others have written."""
+        self.records.update({record.key: record for record in ended if not self.records[record.key].has_ended})
+        self._number_ends_of_others()
+
+    def note_end(self, key: StepKey, assignment: Assignment, delivered: Delivered, *, now: Micros) -> None:
+        """Take the end of a step that was delivered here."""
+        if self.under_way.get(key) is not assignment:
+            return
+        del self.under_way[key]
+        record, step = self.records[key], self.definition.step(key[0])
+        if delivered.outcome is Outcome.LEASE_LOST:
+            return  # the node stops: whoever goes on begins it again
+        outcome, error = delivered.outcome, delivered.error
+        is_final = delivered.is_final
+        if outcome is Outcome.COMPLETED and error is not None:  # its result cannot be stored
+            outcome, is_final = Outcome.FAILED, True
+        if record.compensation is Compensation.RUNNING:
+            self._undo_attempts[key] += 1
+            changed = end_of_compensation(
+                step,
+                record,
+                outcome=outcome,
+                now=now,
+                error=error,
+                attempt=self._undo_attempts[key],
+                occurrence_id=self.occurrence.id,
+            )
+        else:
+            changed = end_of_step(
+                step,
+                record,
+                outcome=outcome,
+                now=now,
+                result=delivered.result,
+                error=error,
+                raised=delivered.raised,
+                is_final=is_final,
+                retry_after=delivered.retry_after,
+                sequence=self._next_sequence(),
+                occurrence_id=self.occurrence.id,
+            )
+        self._put(changed)
+
+    def look(self, *, now: Micros, deliver: Deliver) -> Commit:
+        """Decide what follows, and what to write for it. What could not be written comes first."""
+        if self._unfinished is not None:
+            commit, self._unfinished = self._unfinished, None
+            return commit
+        self.closing = self.closing or self._interruption(now)
+        turn = decide(
+            self.definition,
+            self.records,
+            self.facts,
+            now=now,
+            under_way=self.under_way,
+            closing=self.closing,
+            may_start=self._may_start(now),
+            compensates=self.closing is None or self._is_last_attempt(self.closing, now),
+        )
+        if turn.closing is not None and self.closing is None and not self._is_last_attempt(turn.closing, now):
+            # A failure that another attempt follows undoes nothing.
+            turn = decide(
+                self.definition,
+                self.records,
+                self.facts,
+                now=now,
+                under_way=self.under_way,
+                closing=turn.closing,
+                may_start=False,
+                compensates=False,
+            )
+        self.closing = self.closing or turn.closing
+        for record in turn.writes.values():
+            self._put(record)
+        self._stop(turn, now)
+        commit = self._commit(turn, now, deliver)
+        self.end, self.wake_at = turn.end, now if self._looks_again else self._wake_time(turn, now)
+        self._looks_again = False
+        return commit
+
+    def _commit(self, turn: Turn, now: Micros, deliver: Deliver) -> Commit:
+        starts: list[tuple[StepKey, Assignment, bool]] = []
+        children: list[Occurrence] = []
+        for start in turn.starts:
+            try:
+                delivery = deliver(self, start, parse_target(start.target))
+            except (NoonmarkError, LookupError, ValueError) as error:
+                self._put(self._not_started(start, str(error.args[0] if error.args else error), now))
+                self._looks_again = True
+                continue
+            if isinstance(delivery, tuple):
+                child, record = delivery
+                self._put(record)
+                children.append(child)
+            else:
+                self.under_way[start.record.key] = delivery
+                starts.append((start.record.key, delivery, start.is_compensation))
+        if turn.closing is not None and any(start.is_compensation for start in turn.starts):
+            self._note_closing(turn.closing)
+        dropped = [record.child for record in turn.dropped if record.child is not None]
+        writes = StepWrites(
+            occurrence_id=self.occurrence.id,
+            fence=self.occurrence.fence,
+            run=self.run if self._is_run_unwritten else None,
+            steps=tuple(self._unwritten.values()),
+            waits=tuple(
+                EventWait(step_id=one.step_id, event_types=one.wait.event_types, filters=one.wait.filters)
+                for one in turn.event_waits
+            ),
+            approvals=tuple(
+                ApprovalRequest(
+                    approval_id=f"{self.occurrence.id}:{one.step_id}",
+                    step_id=one.step_id,
+                    message=one.message,
+                    expires=one.expires,
+                )
+                for one in turn.asks
+            ),
+            children=tuple(children),
+            cancelled=tuple(record.step_id for record in turn.dropped),
+            clears=self._clears,
+        )
+        return Commit(writes, starts, dropped)
+
+    def note_written(self, commit: Commit) -> None:
+        """What was to be written is; what has happened since is not."""
+        for record in commit.writes.steps:
+            if self._unwritten.get(record.key) is record:
+                del self._unwritten[record.key]
+        if commit.writes.run is self.run:
+            self._is_run_unwritten = False
+        self._clears = False
+        if self._unwritten and self.end is None:
+            self.wake_at = 0  # look again at once
+
+    def put_off(self, commit: Commit) -> None:
+        """It could not be written: the next look tries that again."""
+        self._unfinished = commit
+
+    def delivered(self, closing: Closing, *, now: Micros) -> Delivered:
+        """The report of its end."""
+        result = results(self.definition, self.records)
+        error = closing.error
+        if result_problem(result) is not None:  # the steps have it
+            result = {}
+        return Delivered(
+            outcome=closing.outcome,
+            started=self._started,
+            ended=now,
+            result=result or None,
+            error=error,
+            own_words=None if error is None else error.partition(":")[0],
+            reason=closing.reason,
+        )
+
+    def suspension(self, *, now: Micros) -> Suspended:
+        """The report that it waits: nothing of it runs here."""
+        open_steps = [record for record in self.records.values() if record.awaits_others]
+        steps = [self.definition.step(record.step_id) for record in open_steps]
+        waits_for_people = bool(steps) and all(step.approval is not None for step in steps)
+        return Suspended(
+            started=self._started,
+            ended=now,
+            until=self.wake_at,
+            waiting_for=Reason.APPROVAL if waits_for_people else Reason.STEP_PENDING,
+            open_steps=frozenset(record.key for record in open_steps),
+        )
+
+    @property
+    def progress(self) -> dict[str, object]:
+        """How much of it is done, for people."""
+        steps = [self.records.get((step.id, None)) for step in self.definition.steps]
+        ended = sum(record is not None and record.has_ended for record in steps)
+        part = 0.0
+        for record in steps:
+            if record is not None and record.count and not record.has_ended:
+                done = sum(
+                    one.has_ended
+                    for one in self.records.values()
+                    if one.step_id == record.step_id and one.index is not None
+                )
+                part += done / record.count
+        return {"fraction": min(1.0, (ended + part) / len(steps)), "message": f"{ended} of {len(steps)} steps ended"}
+
+    @property
+    def _started(self) -> Micros:
+        started = self.assignment.started
+        return self.run.started if started is None else started
+
+    def _number_ends_of_others(self) -> None:
+        """Give steps that others have completed their place in the order of completion."""
+        ended = [one for one in self.records.values() if one.phase is StepPhase.COMPLETED and not one.sequence]
+        for record in sorted(ended, key=lambda one: one.ended or 0):
+            self._put(replace(record, sequence=self._next_sequence()))
+
+    def _put(self, record: StepRecord) -> None:
+        self.records[record.key] = self._unwritten[record.key] = record
+        self._sequence = max(self._sequence, record.sequence)
+
+    def _next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _note_closing(self, closing: Closing) -> None:
+        if self.run.closing is None:
+            self.run = replace(self.run, closing=closing.to_document())
+            self._is_run_unwritten = True
+
+    def _not_started(self, start: Start, why: str, now: Micros) -> StepRecord:
+        if start.is_compensation:
+            return replace(start.record, compensation=Compensation.FAILED, error=why)
+        return replace(start.record, phase=StepPhase.FAILED, ended=now, error=why)
+
+    def _interruption(self, now: Micros) -> Closing | None:
+        """How it ends if it was asked to stop, or its time is up."""
+        stop = self.assignment.stop_reason or self.occurrence.stop
+        if stop is not None and stop is not Reason.LEASE_LOST:
+            return Closing(outcome=Outcome.CANCELLED, reason=stop)
+        declared = self.assignment.schedule.declaration
+        if declared.timeout is not None and now >= self.run.started + declared.timeout:
+            return Closing(outcome=Outcome.TIMED_OUT)
+        closes = interrupted_at(self.occurrence, declared)
+        if closes is not None and now >= closes:
+            return Closing(outcome=Outcome.CANCELLED, reason=Reason.WINDOW_CLOSED)
+        if (period := self._window_period(now)) is not None and not period.is_open and period.until is None:
+            return Closing(outcome=Outcome.CANCELLED, reason=Reason.WINDOW_CLOSED)
+        return None
+
+    def _window_period(self, now: Micros) -> WindowPeriod | None:
+        """Whether its window is open, where runs are suspended when it closes."""
+        declared = self.assignment.schedule.declaration
+        if declared.window is None or declared.window.end_action is not EndAction.PAUSE:
+            return None
+        return window_period_at(declared.window, declared.trigger, first_due=self.occurrence.first_due, now=now)
+
+    def _may_start(self, now: Micros) -> bool:
+        period = self._window_period(now)
+        return not self.is_given_up and (period is None or period.is_open)
+
+    def _is_last_attempt(self, closing: Closing, now: Micros) -> bool:
+        """Whether no other attempt of the occurrence follows such an end."""
+        delivered = Delivered(
+            outcome=closing.outcome, started=self._started, ended=now, reason=closing.reason, error=closing.error
+        )
+        return settle(self.occurrence, self.assignment.schedule, delivered, node="").phase in FINAL
+
+    def _stop(self, turn: Turn, now: Micros) -> None:
+        """Ask steps to stop; those that do not are given up after a while."""
+        if not turn.stops:
+            self.stopping_since = None
+            return
+        if self.stopping_since is None:
+            self.stopping_since = now
+        for key in turn.stops:
+            self.under_way[key].stop(Reason.CANCELLED)
+        if now - self.stopping_since >= STOP_GRACE:
+            for key in turn.stops:
+                self.under_way.pop(key).is_closed = True
+                self._put(
+                    replace(self.records[key], phase=StepPhase.CANCELLED, ended=now, error="it did not stop in time")
+                )
+
+    def _wake_time(self, turn: Turn, now: Micros) -> Micros | None:
+        """When to look again by itself."""
+        declared = self.assignment.schedule.declaration
+        times = [] if turn.wake_at is None else [turn.wake_at]
+        if self.closing is None:
+            if declared.timeout is not None:
+                times.append(self.run.started + declared.timeout)
+            if (closes := interrupted_at(self.occurrence, declared)) is not None:
+                times.append(closes)
+            if (period := self._window_period(now)) is not None and period.until is not None:
+                times.append(period.until)
+        elif self.stopping_since is not None and self.under_way:
+            times.append(self.stopping_since + STOP_GRACE)
+        return min(times, default=None)
+
+
+if TYPE_CHECKING:
+    Deliver = Callable[[ActiveRun, Start, Target], Assignment | tuple[Occurrence, StepRecord]]

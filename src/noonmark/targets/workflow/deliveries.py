@@ -1,0 +1,121 @@
+"""Deliveries of steps: what a step looks like to the target that does its work.
+
+A step that this node delivers is an assignment of its own, with the owner and the trust of the definition. Any other
+step is a child occurrence of a hidden schedule, which any node may deliver; its end is written to the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.ids import manual
+from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import Overrides, Parent
+from noonmark.core.planner import first_plan
+from noonmark.core.planner import occurrence as plan_occurrence
+from noonmark.core.policies.overlap import Allow
+from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.targets import WorkflowTarget
+from noonmark.core.workflows.hidden import hidden_schedule, runs_id, steps_id
+from noonmark.ports.target import Assignment
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.targets import Target
+    from noonmark.core.workflows.run import StepRecord
+    from noonmark.core.workflows.steps import Step
+    from noonmark.ports.store import Store
+    from noonmark.ports.target import Report
+    from noonmark.ports.workflows import WorkflowVersion
+
+MAX_DEPTH = 8
+"""How deep workflows may start each other."""
+ONCE = RetryPolicy()
+
+
+def step_assignment(  # noqa: PLR0913 - each is a part of it
+    parent: Assignment, source: str, step: Step, record: StepRecord, target: Target, report: Report, *, now: Micros
+) -> Assignment:
+    """The assignment of a step that this node delivers, at once."""
+    declaration = replace(
+        parent.schedule.declaration,
+        target=target,
+        timeout=step.timeout,
+        retry_policy=ONCE,
+        overlap_policy=Allow(),
+        expected=None,
+        expected_rate=None,
+        ping_urls=None,
+    )
+    place = step.id if record.index is None else f"{step.id}/{record.index}"
+    occurrence = replace(
+        parent.occurrence,
+        id=f"{parent.occurrence.id}/{place}",
+        route=target.route,
+        attempt=max(1, record.attempt),
+        due=now,
+        started=now,
+        stop=None,
+        deadline=None,
+        phase=Phase.DISPATCHING,
+    )
+    schedule = replace(parent.schedule, declaration=declaration, source=source)
+    return Assignment(occurrence, schedule, now, traces=None, report_to=report)
+
+
+def child_occurrence(  # noqa: PLR0913 - likewise
+    schedule: Schedule, parent: Occurrence, step: Step, record: StepRecord, target: Target, *, undoes: bool, now: Micros
+) -> Occurrence:
+    """The occurrence that does the work of a step elsewhere. The same attempt has the same id on every node."""
+    depth = 1
+    if parent.overrides is not None and parent.overrides.parent is not None:
+        depth = parent.overrides.parent.depth + 1
+    if depth > MAX_DEPTH:
+        raise ValueError(f"workflows start each other more than {MAX_DEPTH} levels deep")
+    place = f"{parent.id}/{step.id}/{'' if record.index is None else record.index}/{record.attempt}"
+    overrides = Overrides(
+        overlap_policy=Allow(),
+        target=target,
+        timeout=step.timeout,
+        retry_policy=ONCE,
+        window=None,
+        parent=Parent(occurrence_id=parent.id, step_id=step.id, index=record.index, depth=depth),
+    )
+    child = plan_occurrence(
+        schedule, now, now, origin=manual(f"undo:{place}" if undoes else place), overrides=overrides
+    )
+    return replace(child, route=target.route)
+
+
+class HiddenSchedules:
+    """Finds the hidden schedules that carry children, and creates those that are missing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[str, str], Schedule] = {}
+
+    def for_child(self, version: WorkflowVersion, owner_of: Schedule, target: Target, *, now: Micros) -> Schedule:
+        """The schedule that carries a child with this target."""
+        if isinstance(target, WorkflowTarget):
+            return self._find(version.tenant, runs_id(target.workflow_id), version, owner_of, now=now)
+        return self._find(version.tenant, steps_id(version.workflow_id, version.source), version, owner_of, now=now)
+
+    def _find(
+        self, tenant: str, schedule_id: str, version: WorkflowVersion, owner_of: Schedule, *, now: Micros
+    ) -> Schedule:
+        known = self._known.get((tenant, schedule_id))
+        if known is None:
+            stored = self._store.find(tenant, schedule_id)
+            if stored is None:
+                uid = f"{schedule_id}@{now:x}"
+                owner, source = owner_of.owner, version.source
+                schedule = hidden_schedule(schedule_id, uid=uid, owner=owner, source=source, now=now)
+                self._store.create([first_plan(schedule, lookahead=0)])
+                stored = self._store.find(tenant, schedule_id)
+            if stored is None:
+                raise LookupError(f"the schedule {schedule_id!r} that carries its steps could not be created")
+            known = self._known[tenant, schedule_id] = stored.schedule
+        return known

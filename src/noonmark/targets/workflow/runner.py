@@ -1,0 +1,497 @@
+"""The workflow runner: carries out the runs that this node holds, from one thread.
+
+The thread takes what has happened since it last looked (runs that begin, steps that ended, stop requests, timers),
+decides what follows for each run it concerns, writes all of it in one transaction, and only then starts the next steps.
+So steps of many runs that end at about the same time share a commit, and a step that was written as ended never begins
+again. If nothing of a run is left to do here, the run is suspended, and gives up its node.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from dataclasses import replace
+from functools import lru_cache, partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.facts import occurrence_facts
+from noonmark.core.instants import SECOND
+from noonmark.core.occurrence import CONTINUED
+from noonmark.core.reasons import Reason
+from noonmark.core.run import progress_result
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.settlement import Delivered, RunInProgress
+from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets.http import HttpTarget
+from noonmark.core.workflows.definition import check_inputs, restore_definition
+from noonmark.core.workflows.progress import for_next_attempt
+from noonmark.core.workflows.run import Compensation, WorkflowRun
+from noonmark.targets.outcomes import not_started, stopped, undeliverable
+from noonmark.targets.process_control import StopSignal
+from noonmark.targets.workflow.active_run import LOST_GRACE, ActiveRun
+from noonmark.targets.workflow.deliveries import HiddenSchedules, child_occurrence, step_assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.targets import Target as TargetDocument
+    from noonmark.core.workflows.definition import Definition
+    from noonmark.core.workflows.progress import Start
+    from noonmark.core.workflows.run import StepKey, StepRecord
+    from noonmark.ports.store import Store
+    from noonmark.ports.target import Assignment, Report, Reported, Target
+    from noonmark.ports.workflows import WorkflowVersion
+    from noonmark.targets.workflow.active_run import Commit
+
+    Message = tuple[str, Assignment, Reported | None]
+
+logger = logging.getLogger("noonmark.jobs")
+
+HOLD: Micros = 2 * SECOND
+"""A run that waits no longer than this keeps its node."""
+POLL: Micros = SECOND
+"""How often to look for ends that others have written, while something else of the run is at work here."""
+STORE_PAUSE: Micros = SECOND // 2
+"""Time between two tries to reach a store that is away."""
+MAX_BATCH = 500
+"""How many runs are written in one transaction."""
+REDRIVE = "redrive:"
+"""Begins the key of an occurrence that runs an ended one again; the id of that one follows."""
+BEGIN, REPORT, STOP = "begin", "report", "stop"
+
+
+class WorkflowRunner:
+    """Runs workflows."""
+
+    def __init__(self, store: Store, *, has_callbacks: bool = False, is_inline: bool = False) -> None:
+        """With `has_callbacks`, receivers of requests may report the end of the work later.
+
+        Then requests are occurrences of their own, which such a report can name. Inline, everything happens in the
+        thread that delivers.
+        """
+        self._store, self._has_callbacks, self._is_inline = store, has_callbacks, is_inline
+        self._targets: Target | None = None
+        self._hidden = HiddenSchedules(store)
+        self._lock = threading.Condition()
+        self._messages: deque[Message] = deque()
+        self._queued: dict[int, Assignment] = {}
+        """Assignments that have not begun."""
+        self._runs: dict[str, ActiveRun] = {}
+        self._steps: dict[int, tuple[ActiveRun, StepKey]] = {}
+        """The step of each assignment that was delivered."""
+        self._timers: list[tuple[Micros, int, Assignment]] = []
+        """When to begin a run, or to look at one again."""
+        self._numbers = count()
+        self._thread: threading.Thread | None = None
+        self._is_closed = self._is_draining = False
+        self._restore = lru_cache(maxsize=256)(_restore)
+
+    def attach(self, targets: Target) -> None:
+        """Deliver steps to these targets."""
+        self._targets = targets
+
+    def routes(self) -> tuple[str, ...]:
+        """Return the one route of all workflows."""
+        return (WorkflowTarget.route,)
+
+    def adopt(self, routes: Collection[str]) -> bool:  # noqa: ARG002 - required by the port
+        """Return False: the only route is always served."""
+        return False
+
+    def open(self, report: Report, now: Callable[[], Micros]) -> None:
+        """Remember where to report. The thread starts with the first run."""
+        self._report, self._now = report, now
+
+    def deliver(self, assignments: Sequence[Assignment]) -> None:
+        """Begin each run when it is due."""
+        for assignment in assignments:
+            assignment.signal = StopSignal(partial(self._put, (STOP, assignment, None)))
+            assignment.ends_soon = True
+        with self._lock:
+            self._queued.update({id(assignment): assignment for assignment in assignments})
+            self._messages.extend((BEGIN, assignment, None) for assignment in assignments)
+            if self._thread is None and not self._is_inline and not self._is_closed:
+                self._thread = threading.Thread(target=self._serve, name="noonmark-workflows", daemon=True)
+                self._thread.start()
+            self._lock.notify()
+        if self._is_inline:
+            self._drain()
+
+    def withdraw(self) -> list[Assignment]:
+        """Take back runs that have not begun."""
+        with self._lock:
+            queued = list(self._queued.values())
+            self._queued.clear()
+            self._messages = deque(message for message in self._messages if message[0] != BEGIN)
+        return queued
+
+    def close(self) -> None:
+        """Begin nothing more. What still runs is handed back by the node."""
+        with self._lock:
+            self._is_closed = True
+            self._lock.notify()
+
+    def _put(self, message: Message) -> None:
+        with self._lock:
+            self._messages.append(message)
+            self._lock.notify()
+        if self._is_inline:
+            self._drain()
+
+    def _on_report(self, assignment: Assignment, reported: Reported) -> None:
+        """Take the end of a step; from any thread."""
+        if not isinstance(reported, RunInProgress):
+            self._put((REPORT, assignment, reported))
+
+    # The thread
+
+    def _serve(self) -> None:
+        while not self._is_closed:
+            messages = self._wait()
+            try:
+                self._handle(messages)
+            except Exception:
+                logger.exception("a workflow could not go on")
+
+    def _drain(self) -> None:
+        """Handle everything in this thread, and what follows from it."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            while messages := self._take():
+                self._handle(messages)
+        finally:
+            self._is_draining = False
+
+    def _take(self) -> list[Message]:
+        with self._lock:
+            messages = list(self._messages)
+            self._messages.clear()
+            return messages
+
+    def _wait(self) -> list[Message]:
+        with self._lock:
+            while not self._messages and not self._is_closed:
+                pause = None if not self._timers else max(0, self._timers[0][0] - self._now()) / SECOND
+                if pause == 0:
+                    break
+                self._lock.wait(pause)
+            messages = list(self._messages)
+            self._messages.clear()
+            return messages
+
+    def _handle(self, messages: Iterable[Message]) -> None:
+        """Take what has happened, and go on with the runs that it concerns."""
+        now = self._now()
+        touched: dict[str, ActiveRun] = {}
+        begun: list[Assignment] = []
+        for kind, assignment, reported in messages:
+            if kind == BEGIN:
+                begun.append(assignment)
+            elif (run := self._note(assignment, reported, now)) is not None:
+                touched[run.occurrence.id] = run
+        for assignment in self._due(now):
+            if (run := self._run_of(assignment)) is not None:
+                touched[run.occurrence.id] = run
+            elif id(assignment) in self._queued:
+                begun.append(assignment)
+        touched |= {run.occurrence.id: run for one in begun if (run := self._begin(one, now)) is not None}
+        self._look_elsewhere(touched.values())
+        for run in touched.values():
+            if run.is_given_up:
+                self._give_up(run, now)
+        runs = [run for run in touched.values() if not run.is_given_up]
+        for start in range(0, len(runs), MAX_BATCH):
+            self._go_on(runs[start : start + MAX_BATCH], now)
+
+    def _due(self, now: Micros) -> list[Assignment]:
+        """The runs whose timers have come."""
+        due = []
+        while self._timers and self._timers[0][0] <= now:
+            due.append(heappop(self._timers)[2])
+        return due
+
+    def _note(self, assignment: Assignment, reported: Reported | None, now: Micros) -> ActiveRun | None:
+        """The run that a message concerns: one that is to stop, or one of whose steps has ended."""
+        if reported is None:
+            return self._run_of(assignment)
+        run, key = self._steps.pop(id(assignment), (None, None))
+        if run is None or key is None or self._run_of(run.assignment) is None:
+            return None
+        run.note_end(key, assignment, _ended(reported, now), now=now)
+        return run
+
+    def _run_of(self, assignment: Assignment) -> ActiveRun | None:
+        """The run of an assignment that this node still holds."""
+        run = self._runs.get(assignment.occurrence.id)
+        return run if run is not None and run.assignment is assignment else None
+
+    def _begin(self, assignment: Assignment, now: Micros) -> ActiveRun | None:
+        """Take up a run; None if it has ended, or is to be tried again a little later."""
+        with self._lock:
+            if self._queued.pop(id(assignment), None) is None and not self._is_inline:
+                return None  # it was withdrawn
+        if assignment.is_closed:
+            return None
+        if now < assignment.begins and not self._is_inline:
+            self._begin_at(assignment, assignment.begins)
+            return None
+        assignment.started = max(now, assignment.begins)
+        if assignment.stop_reason is Reason.LEASE_LOST:
+            self._end(assignment, not_started(assignment, Reason.LEASE_LOST, now=now))
+            return None
+        try:
+            run = self._load(assignment, now)
+        except NoonmarkError as error:
+            if error.code == "store_unavailable" and not self._is_inline:
+                self._begin_at(assignment, now + STORE_PAUSE)
+                return None
+            self._end(assignment, replace(undeliverable(str(error), now=now), is_final=True))
+            return None
+        except (LookupError, ValueError) as error:
+            self._end(assignment, replace(undeliverable(str(error.args[0]), now=now), is_final=True))
+            return None
+        self._runs[run.occurrence.id] = run
+        return run
+
+    def _begin_at(self, assignment: Assignment, when: Micros) -> None:
+        with self._lock:
+            self._queued[id(assignment)] = assignment
+        heappush(self._timers, (when, next(self._numbers), assignment))
+
+    def _load(self, assignment: Assignment, now: Micros) -> ActiveRun:
+        occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
+        if not isinstance(target, WorkflowTarget):
+            raise LookupError(f"a {target.kind} target is not a workflow")
+        tenant, facts = assignment.schedule.owner.tenant, occurrence_facts(assignment.schedule, occurrence)
+        stored = self._store.workflow_run(occurrence.id) if _may_have_begun(occurrence) else None
+        clears = False
+        if stored is None:
+            redriven = self._redriven(occurrence)
+            run, version, records = self._new_run(assignment, target, redriven, now=now)
+            clears = bool(records)
+        else:
+            run, steps = stored
+            version = self._version(tenant, run.workflow_id, run.version)
+            records = {record.key: record for record in steps}
+            if occurrence.attempt > run.attempt:
+                records, clears = for_next_attempt(records) or {}, True
+                run = replace(run, attempt=occurrence.attempt, started=now, closing=None)
+        definition = self._restore(_Document(version))
+        facts["inputs"] = run.inputs
+        return ActiveRun(assignment, version, definition, run, records, facts, clears=clears)
+
+    def _redriven(self, occurrence: Occurrence) -> tuple[WorkflowRun, list[StepRecord]] | None:
+        """The run of the ended occurrence that this one runs again, if it does."""
+        key = occurrence.origin.partition(":")[2]
+        return self._store.workflow_run(key.removeprefix(REDRIVE)) if key.startswith(REDRIVE) else None
+
+    def _new_run(
+        self,
+        assignment: Assignment,
+        target: WorkflowTarget,
+        redriven: tuple[WorkflowRun, list[StepRecord]] | None,
+        *,
+        now: Micros,
+    ) -> tuple[WorkflowRun, WorkflowVersion, dict[StepKey, StepRecord]]:
+        occurrence, tenant = assignment.occurrence, assignment.schedule.owner.tenant
+        records: dict[StepKey, StepRecord] = {}
+        if redriven is None:
+            version = self._version(tenant, target.workflow_id, target.version)
+            inputs = check_inputs(self._restore(_Document(version)), target.inputs)
+        else:
+            version = self._version(tenant, redriven[0].workflow_id, redriven[0].version)
+            inputs = redriven[0].inputs
+            records = for_next_attempt({record.key: record for record in redriven[1]}) or {}
+        run = WorkflowRun(
+            occurrence_id=occurrence.id,
+            workflow_id=version.workflow_id,
+            version=version.version,
+            inputs=inputs,
+            started=now,
+            attempt=occurrence.attempt,
+        )
+        return run, version, records
+
+    def _version(self, tenant: str, workflow_id: str, number: int | None) -> WorkflowVersion:
+        version = self._store.workflow(tenant, workflow_id, number, deleted=number is not None)
+        if version is None:
+            which = "" if number is None else f" version {number}"
+            raise LookupError(f"there is no workflow {workflow_id!r}{which}")
+        return version
+
+    def _look_elsewhere(self, runs: Iterable[ActiveRun]) -> None:
+        """Take over the ends of steps that others have written."""
+        waiting = {run.occurrence.id: run for run in runs if run.has_open_externals and run.under_way}
+        if not waiting:
+            return
+        try:
+            ended = self._store.open_steps(list(waiting))
+        except NoonmarkError:
+            return  # the next look will tell
+        for occurrence_id, records in ended.items():
+            waiting[occurrence_id].take_external(records)
+
+    def _go_on(self, runs: list[ActiveRun], now: Micros) -> None:
+        """Decide what follows for some runs, write it together, and do it."""
+        commits = [run.look(now=now, deliver=self._prepare) for run in runs]
+        if self._is_closed:
+            return
+        try:
+            written = self._store.commit_steps([commit.writes for commit in commits])
+        except NoonmarkError as error:
+            self._try_again(runs, commits, error)
+            return
+        starts: list[Assignment] = []
+        for run, commit, is_held in zip(runs, commits, written, strict=True):
+            if not is_held:
+                self._lose(run, commit, now)
+                continue
+            run.note_written(commit)
+            for key, assignment, _ in commit.starts:
+                self._steps[id(assignment)] = run, key
+                starts.append(assignment)
+            self._drop(commit.dropped)
+            self._conclude(run, now)
+        if starts and self._targets is not None:
+            self._targets.deliver(starts)
+
+    def _try_again(self, runs: list[ActiveRun], commits: list[Commit], error: NoonmarkError) -> None:
+        """The store is away: nothing was started. What was decided is written as soon as it is back."""
+        logger.warning("steps of %d workflow runs could not be written: %s; trying again", len(runs), error)
+        for run, commit in zip(runs, commits, strict=True):
+            run.put_off(commit)
+            self._wake_at(run, self._now() + STORE_PAUSE)
+
+    def _conclude(self, run: ActiveRun, now: Micros) -> None:
+        """Report the end of a run, or that it waits; or look at it again at its time."""
+        if run.end is not None:
+            self._finish(run, run.delivered(run.end, now=max(now, self._now())))
+            return
+        wake_at = run.wake_at
+        if not run.under_way:
+            is_soon = wake_at is not None and wake_at - now <= HOLD and not self._is_inline
+            if not is_soon and not (wake_at is not None and wake_at <= now):
+                self._finish(run, run.suspension(now=now))
+                return
+        elif run.has_open_externals:
+            wake_at = now + POLL if wake_at is None else min(wake_at, now + POLL)
+        if wake_at is not None:
+            self._wake_at(run, wake_at)
+        if now - run.last_progress >= SECOND and run.under_way:
+            run.last_progress = now
+            progress = RunInProgress(started=run.assignment.started or now, result=progress_result(run.progress))
+            self._report(run.assignment, progress)
+
+    def _wake_at(self, run: ActiveRun, when: Micros) -> None:
+        if self._is_inline:
+            with self._lock:
+                self._messages.append((STOP, run.assignment, None))  # look again at once
+            return
+        heappush(self._timers, (when, next(self._numbers), run.assignment))
+
+    def _prepare(
+        self, run: ActiveRun, start: Start, target: TargetDocument
+    ) -> Assignment | tuple[Occurrence, StepRecord]:
+        """The delivery of a step here, or the occurrence that does it elsewhere, with the record that names it."""
+        now = self._now()
+        if self._runs_here(target, run.version.source):
+            return step_assignment(
+                run.assignment, run.version.source, start.step, start.record, target, self._on_report, now=now
+            )
+        schedule = self._hidden.for_child(run.version, run.assignment.schedule, target, now=now)
+        child = child_occurrence(
+            schedule, run.occurrence, start.step, start.record, target, undoes=start.is_compensation, now=now
+        )
+        if start.is_compensation:
+            return child, replace(start.record, compensation=Compensation.ELSEWHERE, child=child.id)
+        return child, replace(start.record, is_external=True, child=child.id)
+
+    def _runs_here(self, target: TargetDocument, source: str) -> bool:
+        """Whether this node delivers a step itself."""
+        if isinstance(target, WorkflowTarget) or (isinstance(target, HttpTarget) and self._has_callbacks):
+            return False
+        return self._is_served(target) or (source == TRUSTED and self._adopt(target))
+
+    def _is_served(self, target: TargetDocument) -> bool:
+        return self._targets is not None and target.route in self._targets.routes()
+
+    def _adopt(self, target: TargetDocument) -> bool:
+        """Serve what a program declared in its own process, if this one can."""
+        return self._targets is not None and self._targets.adopt([target.route])
+
+    def _drop(self, children: Iterable[str]) -> None:
+        """Cancel child occurrences that nobody waits for any more."""
+        for occurrence_id in children:
+            try:
+                if not self._store.cancel(occurrence_id):
+                    self._store.request_stop(occurrence_id)
+            except NoonmarkError:
+                logger.warning("child occurrence %s could not be cancelled", occurrence_id, exc_info=True)
+
+    def _lose(self, run: ActiveRun, commit: Commit, now: Micros) -> None:
+        """Another node has the run: what was to start does not, and what runs here is stopped."""
+        for key, _, _ in commit.starts:
+            run.under_way.pop(key, None)
+        run.assignment.stop_reason = Reason.LEASE_LOST
+        self._give_up(run, now)
+
+    def _give_up(self, run: ActiveRun, now: Micros) -> None:
+        """Stop the steps of a run that another node goes on with; once they have stopped, say so."""
+        if run.stopping_since is None:
+            run.stopping_since = now
+            for assignment in run.under_way.values():
+                assignment.stop(Reason.LEASE_LOST)
+        is_busy = any(assignment.ends_soon and not assignment.is_closed for assignment in run.under_way.values())
+        if is_busy and now - run.stopping_since < LOST_GRACE:
+            self._wake_at(run, run.stopping_since + LOST_GRACE)
+            return
+        self._finish(run, stopped(run.assignment, Reason.LEASE_LOST, None, now=now))
+
+    def _finish(self, run: ActiveRun, reported: Reported) -> None:
+        self._runs.pop(run.occurrence.id, None)
+        for assignment in run.under_way.values():
+            self._steps.pop(id(assignment), None)
+        self._end(run.assignment, reported)
+
+    def _end(self, assignment: Assignment, reported: Reported) -> None:
+        if not assignment.is_closed:
+            assignment.is_closed = True
+            self._report(assignment, reported)
+
+
+class _Document:
+    """A version as the key of a cache: what it says never changes."""
+
+    def __init__(self, version: WorkflowVersion) -> None:
+        self.version = version
+        self._key = (version.tenant, version.workflow_id, version.version, version.digest)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Document) and self._key == other._key
+
+
+def _restore(document: _Document) -> Definition:
+    return restore_definition(dict(document.version.document))
+
+
+def _may_have_begun(occurrence: Occurrence) -> bool:
+    """Whether something of a run may be stored already."""
+    return occurrence.attempt > 1 or occurrence.losses > 0 or occurrence.reason in CONTINUED
+
+
+def _ended(reported: Reported, now: Micros) -> Delivered:
+    """The end of a step. A receiver that reports later could not be told apart from one that never does."""
+    if isinstance(reported, Delivered):
+        return reported
+    return undeliverable("the receiver would report later, and a step here cannot wait for that", now=now)

@@ -1,0 +1,348 @@
+"""Workflow runs on every store, at the time of a clock that the test moves: what starts, waits, is undone and kept."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from noonmark import IntervalTrigger, Scheduler
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.core.workflows.run import StepPhase
+from noonmark.embedded.declarations import OWNER
+from noonmark.testing import FakeClock, ManualDriver
+from tests.workflow_store import put_workflow
+
+START = datetime(2030, 3, 17, 12, 0, tzinfo=UTC)
+
+
+class Rig:
+    """A scheduler whose functions write down their calls, and fail as often as they are told to."""
+
+    def __init__(self, url):
+        self.clock = FakeClock(START)
+        self.scheduler = Scheduler(url, clock=self.clock)
+        self.driver = ManualDriver(self.scheduler)
+        self.store = self.scheduler._store
+        self.calls, self.failing, self.results = [], {}, {}
+
+    def call(self, name, **kwargs):
+        """The target that calls a function of that name."""
+
+        def function(**given):
+            self.calls.append((name, given) if given else name)
+            if self.failing.get(name, 0) > 0:
+                self.failing[name] -= 1
+                raise ValueError(f"{name} failed")
+            return self.results.get(name)
+
+        self.scheduler.register_function(name, function)
+        return {"target_kind": "function", "function": name, "kwargs": kwargs}
+
+    def step(self, step_id, *after, **fields):
+        kind = {} if {"wait", "approval", "target"} & set(fields) else {"target": self.call(step_id)}
+        return {"id": step_id, "depends_on": list(after), **kind, **fields}
+
+    def start(self, *steps, policies=None, inputs=None, **fields):
+        """Store a workflow and start it once; returns its occurrence."""
+        put_workflow(self.store, {"workflow_id": "w", "steps": list(steps), **fields})
+        target = {"target_kind": "workflow", "workflow_id": "w", "inputs": inputs or {}}
+        self.job = self.scheduler.schedule(target, name="w", **(policies or {}))
+        self.driver.run_due()
+        self.first = self.scheduler.occurrences(self.job)[-1].id
+        return self.occurrence()
+
+    def occurrence(self):
+        return self.store.occurrence(self.first)
+
+    def newest(self):
+        """The occurrence that was asked for after the first one."""
+        [newest] = [one for one in self.scheduler.occurrences(self.job) if one.id != self.first]
+        return newest
+
+    def pass_time(self, **duration):
+        self.driver.run_until(self.clock.now() + timedelta(**duration))
+        return self.occurrence()
+
+    def phases(self):
+        return {
+            one.step_id if one.index is None else f"{one.step_id}[{one.index}]": str(one.phase)
+            for one in self.store.workflow_run(self.occurrence().id)[1]
+        }
+
+    def decide(self, step_id, *, approved, comment=None):
+        decided = self.store.decide_approval(
+            OWNER.tenant, f"{self.occurrence().id}:{step_id}", approved=approved, by="ann", comment=comment
+        )
+        self.driver.run_due()
+        return decided
+
+
+@pytest.fixture
+def rig(url):
+    rig = Rig(url)
+    yield rig
+    rig.scheduler.close()
+
+
+def test_a_run_completes_with_the_results_of_its_steps(rig):
+    rig.results = {"extract": [1, 2], "load": "ok"}
+    ended = rig.start(
+        rig.step("extract"),
+        rig.step("double", "extract", for_each="{{ steps.extract.result }}", input={"x": "{{ item }}"}),
+        rig.step("load", "double", input={"day": "{{ inputs.day }}", "at": "{{ nominal_at }}"}),
+        inputs={"day": "MON"},
+    )
+    assert (ended.phase, ended.attempt) == (Phase.COMPLETED, 1)
+    assert rig.calls == [
+        "extract", ("double", {"x": 1}), ("double", {"x": 2}), ("load", {"day": "MON", "at": "2030-03-17T12:00:00Z"}),
+    ]  # fmt: skip
+    [run] = rig.store.occurrence_runs(ended.id)
+    assert run.result == {"extract": [1, 2], "double": [None, None], "load": "ok"}
+
+
+def test_a_run_keeps_the_version_it_began_with(rig):
+    rig.start(rig.step("a"), rig.step("wait", "a", wait={"seconds": 3_600}), rig.step("old", "wait"))
+    put_workflow(rig.store, {"workflow_id": "w", "steps": [rig.step("new")]})
+    assert rig.pass_time(hours=1).phase is Phase.COMPLETED
+    assert rig.calls == ["a", "old"]
+    rig.scheduler.run_now(rig.job, wait=False)
+    rig.driver.run_due()
+    assert rig.calls == ["a", "old", "new"]
+
+
+def test_a_wait_of_days_gives_up_the_node_and_goes_on_in_time(rig):
+    waiting = rig.start(rig.step("a"), rig.step("b", "a", wait={"seconds": 3 * 86_400}), rig.step("c", "b"))
+    assert (waiting.phase, waiting.reason, waiting.waiting_for) == (
+        Phase.PENDING, Reason.SUSPENDED, Reason.STEP_PENDING,
+    )  # fmt: skip
+    assert rig.pass_time(days=2.9).phase is Phase.PENDING
+    ended = rig.pass_time(days=0.1)
+    assert (ended.phase, ended.attempt, rig.calls) == (Phase.COMPLETED, 1, ["a", "c"])
+    assert [str(run.outcome) for run in rig.store.occurrence_runs(ended.id)] == ["completed", "suspended"]
+
+
+def test_an_event_that_matches_ends_a_wait_and_brings_its_payload(rig):
+    rig.scheduler.emit("paid", {"id": 7, "sum": 1})  # too early
+    rig.start(
+        rig.step("a", wait={"event_type": "paid", "filters": {"id": "{{ inputs.id }}"}}),
+        rig.step("b", "a", input={"sum": "{{ steps.a.result.payload.sum }}"}),
+        inputs={"id": 7},
+    )
+    rig.scheduler.emit("paid", {"id": 8, "sum": 2})
+    assert rig.pass_time(seconds=1).phase is Phase.PENDING
+    rig.scheduler.emit("paid", {"id": 7, "sum": 3})
+    assert rig.pass_time(seconds=1).phase is Phase.COMPLETED
+    assert rig.calls == [("b", {"sum": 3})]
+
+
+@pytest.mark.parametrize(
+    ("approved", "phase", "steps"),
+    [
+        (True, Phase.COMPLETED, {"ask": "completed", "pay": "completed"}),
+        (False, Phase.FAILED, {"ask": "failed", "pay": "cancelled"}),
+    ],
+)
+def test_a_person_decides(rig, approved, phase, steps):
+    waiting = rig.start(rig.step("ask", approval={"message": "Pay?"}), rig.step("pay", "ask"))
+    assert (waiting.phase, waiting.waiting_for) == (Phase.PENDING, Reason.APPROVAL)
+    [approval] = rig.store.approvals(OWNER.tenant, 10)
+    assert (approval.message, str(approval.state)) == ("Pay?", "pending")
+    rig.decide("ask", approved=approved, comment="too much")
+    assert (rig.occurrence().phase, rig.phases()) == (phase, steps)
+    if not approved:
+        [run] = rig.store.occurrence_runs(waiting.id)[:1]
+        assert run.error == "step 'ask' failed: denied by ann: too much"
+
+
+def test_an_approval_that_nobody_gives_expires(rig):
+    rig.start(rig.step("ask", approval={"expires_seconds": 3_600}), rig.step("pay", "ask"))
+    assert rig.pass_time(hours=1).phase is Phase.FAILED
+    assert rig.calls == []
+    assert str(rig.decide("ask", approved=True).state) in {"expired", "cancelled"}
+    assert rig.calls == []
+
+
+# Failures, attempts, compensation
+
+
+def test_a_step_is_tried_again_after_its_pause(rig):
+    rig.failing = {"a": 2}
+    waiting = rig.start(rig.step("a", retry={"max_attempts": 3, "backoff_seconds": 600}), rig.step("b", "a"))
+    assert (waiting.phase, rig.phases()) == (Phase.PENDING, {"a": "pending"})
+    ended = rig.pass_time(hours=1)
+    assert (ended.phase, ended.attempt, rig.calls) == (Phase.COMPLETED, 1, ["a", "a", "a", "b"])
+
+
+def test_another_attempt_of_the_occurrence_keeps_completed_steps_and_undoes_nothing(rig):
+    rig.failing = {"b": 1}
+    rig.start(rig.step("a", compensate=rig.call("undo")), rig.step("b", "a"), policies={"retries": 1})
+    ended = rig.pass_time(hours=1)
+    assert (ended.phase, ended.attempt, rig.calls) == (Phase.COMPLETED, 2, ["a", "b", "b"])
+    assert rig.phases() == {"a": "completed", "b": "completed"}
+
+
+def test_the_last_attempt_undoes_what_completed(rig):
+    rig.failing, rig.results = {"c": 9}, {"a": 5}
+    rig.start(
+        rig.step("a", compensate=rig.call("undo_a", id="{{ steps.a.result }}")),
+        rig.step("b", "a", compensate=rig.call("undo_b")),
+        rig.step("c", "b"),
+        policies={"retries": 1},
+    )
+    ended = rig.pass_time(hours=1)
+    assert ended.phase is Phase.FAILED
+    assert rig.calls == ["a", "b", "c", "c", "undo_b", ("undo_a", {"id": 5})]
+    assert rig.phases() == {"a": "compensated", "b": "compensated", "c": "failed"}
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_a_redrive_keeps_completed_steps_unless_they_were_undone(rig, is_undone):
+    rig.failing = {"b": 1}
+    undo = {"compensate": rig.call("undo")} if is_undone else {}
+    failed = rig.start(rig.step("a", **undo), rig.step("b", "a"))
+    assert failed.phase is Phase.FAILED
+    rig.calls.clear()
+    rig.scheduler.redrive(failed.id)
+    rig.driver.run_due()
+    assert rig.newest().phase is Phase.COMPLETED
+    assert rig.calls == (["a", "b"] if is_undone else ["b"])
+
+
+def test_a_result_that_is_too_large_fails_its_step(rig):
+    rig.results = {"a": "x" * 65_536}
+    ended = rig.start(rig.step("a"))
+    assert ended.phase is Phase.FAILED
+    [record] = rig.store.workflow_run(ended.id)[1]
+    assert "65,538 bytes" in record.error
+
+
+def test_inputs_that_do_not_fit_fail_the_run_and_are_not_tried_again(rig):
+    assert rig.start(rig.step("a"), inputs={"y": 1}, policies={"retries": 3}).phase is Phase.COMPLETED
+    put_workflow(rig.store, {"workflow_id": "w", "inputs": {"x": {}}, "steps": [rig.step("a")]})
+    rig.scheduler.run_now(rig.job, wait=False)
+    rig.driver.run_due()
+    assert (rig.newest().phase, rig.newest().attempt) == (Phase.DELIVERY_FAILED, 1)
+    assert "x" in rig.store.occurrence_runs(rig.newest().id)[0].error
+
+
+def test_a_workflow_that_does_not_exist_is_a_missing_target(rig):
+    job = rig.scheduler.schedule({"target_kind": "workflow", "workflow_id": "nope"})
+    rig.driver.run_due()
+    [missing] = rig.scheduler.occurrences(job)
+    assert (missing.phase, missing.reason) == (Phase.MISFIRED, Reason.TARGET_MISSING)
+
+
+# Stops
+
+
+def test_a_suspended_run_that_is_cancelled_is_undone(rig):
+    waiting = rig.start(
+        rig.step("a", compensate=rig.call("undo")), rig.step("b", "a", wait={"seconds": 86_400}), rig.step("c", "b")
+    )
+    assert rig.store.cancel(waiting.id)
+    rig.driver.run_due()
+    ended = rig.occurrence()
+    assert (ended.phase, ended.reason, rig.calls) == (Phase.CANCELLED, Reason.CANCELLED, ["a", "undo"])
+    assert rig.phases() == {"a": "compensated", "b": "cancelled", "c": "cancelled"}
+
+
+def test_a_timeout_counts_from_the_first_start_and_undoes(rig):
+    rig.start(
+        rig.step("a", compensate=rig.call("undo")),
+        rig.step("b", "a", wait={"seconds": 86_400}),
+        policies={"timeout": 3_600},
+    )
+    assert rig.pass_time(minutes=59).phase is Phase.PENDING
+    assert rig.pass_time(minutes=1).phase is Phase.TIMED_OUT
+    assert rig.calls == ["a", "undo"]
+
+
+@pytest.mark.parametrize(
+    ("action", "phase", "calls"),
+    [("cancel", Phase.CANCELLED, ["a"]), ("pause", Phase.PENDING, ["a"]), ("none", Phase.COMPLETED, ["a", "c"])],
+)
+def test_a_window_that_closes(rig, action, phase, calls):
+    put_workflow(
+        rig.store,
+        {"workflow_id": "w", "steps": [rig.step("a"), rig.step("b", "a", wait={"seconds": 120}), rig.step("c", "b")]},
+    )
+    target = {"target_kind": "workflow", "workflow_id": "w"}
+    hourly = IntervalTrigger(3_600, start_at=START)
+    window = {"duration_seconds": 60, "end_action": action}
+    rig.job = rig.scheduler.schedule(target, name="w", trigger=hourly, window=window)
+    rig.driver.run_due()
+    rig.first = rig.scheduler.occurrences(rig.job)[-1].id
+    rig.driver.run_until(START + timedelta(minutes=10))
+    assert (rig.occurrence().phase, rig.calls) == (phase, calls)
+    if action == "pause":
+        rig.driver.run_until(START + timedelta(hours=1, seconds=1))
+        assert rig.occurrence().phase is Phase.COMPLETED
+        assert rig.calls[:2] == ["a", "c"]
+
+
+def test_a_pause_of_the_schedule_does_not_hold_a_run_that_waits(rig):
+    rig.start(rig.step("a"), rig.step("b", "a", wait={"seconds": 60}), rig.step("c", "b"))
+    rig.scheduler.pause(rig.job)
+    assert rig.pass_time(minutes=1).phase is Phase.COMPLETED
+
+
+# Steps that are occurrences of their own
+
+
+def test_a_step_may_be_another_workflow(rig):
+    rig.results = {"inner": 7}
+    put_workflow(rig.store, {"workflow_id": "sub", "steps": [rig.step("inner", input={"n": "{{ inputs.n }}"})]})
+    ended = rig.start(
+        rig.step("a", target={"target_kind": "workflow", "workflow_id": "sub"}, input={"n": 3}),
+        rig.step("b", "a", input={"all": "{{ steps.a.result }}"}),
+    )
+    assert ended.phase is Phase.COMPLETED
+    assert rig.calls == [("inner", {"n": 3}), ("b", {"all": {"inner": 7}})]
+    assert [job.name for job in rig.scheduler.list_jobs()] == ["w"]
+
+
+def test_the_failure_of_an_inner_workflow_fails_the_step_and_is_undone(rig):
+    rig.failing = {"inner": 1}
+    put_workflow(rig.store, {"workflow_id": "sub", "steps": [rig.step("inner")]})
+    put_workflow(rig.store, {"workflow_id": "undo", "steps": [rig.step("undone")]})
+    ended = rig.start(
+        rig.step("a", compensate={"target_kind": "workflow", "workflow_id": "undo"}),
+        rig.step("b", "a", target={"target_kind": "workflow", "workflow_id": "sub"}),
+    )
+    assert (ended.phase, rig.phases()) == (Phase.FAILED, {"a": "compensated", "b": "failed"})
+    assert rig.calls == ["a", "inner", "undone"]
+    assert "ValueError: inner failed" in rig.store.occurrence_runs(ended.id)[0].error
+
+
+def test_a_workflow_that_starts_itself_ends(rig):
+    ended = rig.start(rig.step("again", target={"target_kind": "workflow", "workflow_id": "w"}))
+    assert ended.phase is Phase.FAILED
+    assert "more than 8 levels deep" in rig.store.occurrence_runs(ended.id)[0].error
+
+
+def test_an_inner_workflow_is_cancelled_with_its_run(rig):
+    put_workflow(
+        rig.store,
+        {
+            "workflow_id": "sub",
+            "steps": [
+                rig.step("inner", compensate=rig.call("undo")),
+                rig.step("wait", "inner", wait={"seconds": 9_999}),
+            ],
+        },
+    )
+    waiting = rig.start(rig.step("a", target={"target_kind": "workflow", "workflow_id": "sub"}))
+    assert waiting.waiting_for is Reason.STEP_PENDING
+    rig.store.cancel(waiting.id)
+    rig.driver.run_due()
+    assert rig.occurrence().phase is Phase.CANCELLED
+    assert rig.calls == ["inner", "undo"]
+    record = rig.store.workflow_run(waiting.id)[1][0]
+    assert (record.phase, rig.store.occurrence(record.child).phase) == (StepPhase.CANCELLED, Phase.CANCELLED)
+
+
+def test_a_step_that_no_node_serves_waits_for_one_and_is_missed(rig):
+    waiting = rig.start(rig.step("a", target={"target_kind": "command", "argv": ["true"]}))
+    assert waiting.waiting_for is Reason.STEP_PENDING
+    assert rig.pass_time(minutes=10).phase is Phase.FAILED
+    assert "target_missing" in rig.store.occurrence_runs(waiting.id)[0].error
