@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import urllib.request
@@ -16,11 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from noonmark.client import Client
-from noonmark.core.errors import Unreachable
+from noonmark.client import AsyncClient, Client
+from noonmark.core.errors import InvalidRequest, Unreachable
 from noonmark.server.guard import RequestGuard
 from noonmark.server.metrics_listener import MetricsListener
 from noonmark.server.requests import HttpSettings
+from noonmark.server.transport.connection_pool import RESERVE
 from noonmark.server.transport.tls import Certificate
 from tests.cli.runner import call
 from tests.cli.terminal import PATIENCE
@@ -51,6 +53,45 @@ def write_certificate(folder, *, password=None):
     return made
 
 
+def write_signed_certificate(folder):
+    """Write the certificate of a private authority as ca.pem, and one for this machine that it has signed."""
+    now = datetime.now(UTC)  # noqa: TID251 - a certificate is valid from now on
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("authority", "here")]
+    use = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    extensions = [[(x509.BasicConstraints(ca=True, path_length=0), True), (use, True)], [(address, False)]]
+    made = []
+    for name, key, more in zip(names, keys, extensions, strict=True):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(names[0])
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[0].public_key()), critical=False)
+        )
+        for extension, is_critical in more:
+            builder = builder.add_extension(extension, critical=is_critical)
+        made.append(builder.sign(keys[0], hashes.SHA256()))
+    (folder / "ca.pem").write_bytes(made[0].public_bytes(Encoding.PEM))
+    (folder / "cert.pem").write_bytes(made[1].public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
 def presented(port):
     """The certificate that a server presents."""
     context = ssl.create_default_context()
@@ -59,11 +100,12 @@ def presented(port):
         return x509.load_der_x509_certificate(secured.getpeercert(binary_form=True))
 
 
-def ask(url, folder, **headers):
-    context = ssl.create_default_context(cafile=folder / "cert.pem")
+def ask(url, folder, authority="cert.pem", **headers):
+    context = ssl.create_default_context(cafile=folder / authority)
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own server
     with urllib.request.urlopen(request, context=context, timeout=SOON) as answer:  # noqa: S310 - likewise
-        return answer.headers, json.loads(answer.read())
+        text = answer.read().decode()
+        return (answer.headers, json.loads(text)) if url.endswith("whoami") else text
 
 
 def first_key(folder):
@@ -101,6 +143,62 @@ def test_beyond_loopback_it_needs_a_key_and_tls(tmp_path):
         assert secret not in server.log
         assert secret not in server.printed
         assert secret.encode() not in (tmp_path / "noonmark.db").read_bytes()
+
+
+def test_clients_and_commands_trust_a_private_authority(tmp_path, monkeypatch):
+    write_signed_certificate(tmp_path)
+    (tmp_path / "none.pem").write_text("nothing")
+    key, authority = first_key(tmp_path), tmp_path / "ca.pem"
+    with serving(tmp_path, "--tls-cert", "cert.pem", "--tls-key", "key.pem", "--no-worker") as server:
+        with Client(server.url, key=key, ca_file=authority) as client:
+            assert client.whoami().all_tenants
+            (tmp_path / "large").write_bytes(b"x" * 200_000)
+            upload = client.upload(tmp_path / "large")
+            assert client.download(upload.upload_id, tmp_path / "back") == 200_000
+
+        async def ask_too():
+            async with AsyncClient(server.url, key=key, ca_file=str(authority)) as client:
+                return await client.whoami()
+
+        assert asyncio.run(ask_too()).all_tenants
+        with pytest.raises(Unreachable), Client(server.url, key=key) as client:
+            client.whoami()
+        for file, problem in (("none.pem", "PEM"), ("missing.pem", "cannot be read")):
+            with pytest.raises(InvalidRequest, match=problem) as refused:
+                Client(server.url, ca_file=tmp_path / file)
+            assert refused.value.field == "ca_file"
+        command = ("whoami", "--server", server.url, "--key", key, "--json")
+        assert call(*command).code == 6
+        assert call(*command, "--ca-file", authority).json["all_tenants"]
+        assert call(*command, "--ca-file", tmp_path / "none.pem").problem["field"] == "--ca-file"
+        assert "--store: calls no server" in call("whoami", "--store", "memory://", "--ca-file", authority).err
+        monkeypatch.setenv("NOONMARK_CA_FILE", str(authority))
+        assert call(*command).json["all_tenants"]
+
+
+def test_a_client_that_does_not_finish_its_handshake_keeps_nobody_out(tmp_path):
+    write_signed_certificate(tmp_path)
+    key = first_key(tmp_path)
+    tls = ("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--no-worker")
+    limits = ("--max-connections", "8", "--max-connections-per-address", "8", "--request-timeout", "2")
+    with serving(tmp_path, *tls, *limits) as server, Client(server.url, key=key, ca_file=tmp_path / "ca.pem") as client:
+        silent = []
+        for number in range(40):
+            silent.append(socket.create_connection(("127.0.0.1", server.port), SOON))
+            if number % 2:
+                silent[-1].sendall(b"\x16\x03\x01")  # the beginning of a handshake
+        assert client.whoami().all_tenants
+        counted = ask(f"{server.url}/metrics", tmp_path, authority="ca.pem", Authorization=f"Bearer {key}")
+        [opened] = re.findall(r"^noonmark_http_connections (\d+)", counted, re.MULTILINE)
+        assert int(opened) <= 8 + RESERVE
+        for line in silent:  # each is closed, by the limit or by the time
+            line.settimeout(SOON / 2)  # asyncio by itself would wait for a minute
+            assert line.recv(1) == b""
+            line.close()
+        half = socket.create_connection(("127.0.0.1", server.port), SOON)
+        assert client.whoami().all_tenants
+        assert server.stop() == 0
+        half.close()
 
 
 @pytest.mark.parametrize(

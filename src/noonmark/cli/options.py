@@ -58,6 +58,13 @@ class Connection:
             help="The key itself. Other users of this machine can see it, and your shell may record it.",
         ),
     ] = None
+    ca_file: Annotated[
+        Text,
+        Parameter(
+            group=CONNECTION,
+            help="A file with the certificates to check an https server against; default: NOONMARK_CA_FILE.",
+        ),
+    ] = None
     as_tenant: Annotated[
         Text, Parameter(group=CONNECTION, help="Act for this tenant; needs a key of tenant '*', or --store.")
     ] = None

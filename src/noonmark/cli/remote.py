@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "http://127.0.0.1:8001"
 SERVER_VARIABLE = "NOONMARK_SERVER"
+CA_VARIABLE = "NOONMARK_CA_FILE"
 CHAIN_VARIABLE = "NOONMARK_CHAIN"
 """Tells a program that a node started which run it belongs to."""
 CREATING = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set", "key/create"})
@@ -65,6 +66,8 @@ def connect(connection: Connection, *, timeout: float | None = None) -> Iterator
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
     if connection.store is not None and (connection.key is not None or connection.key_file is not None):
         raise InvalidRequest("needs no key: anyone who can open a store may do everything", field="--store")
+    if connection.store is not None and connection.ca_file is not None:
+        raise InvalidRequest("calls no server, so there is no certificate to check", field="--store")
     remote = (
         _server(connection, timeout)
         if connection.store is None
@@ -83,10 +86,13 @@ def _server(connection: Connection, timeout: float | None) -> Remote:
     key = find_key(connection, address)
     try:
         limit = {} if timeout is None else {"timeout": timeout}
-        return ServerRemote(Client(address, key=key, tenant=connection.as_tenant, **limit))
+        ca_file = connection.ca_file or os.environ.get(CA_VARIABLE) or None
+        return ServerRemote(Client(address, key=key, tenant=connection.as_tenant, ca_file=ca_file, **limit))
     except InvalidRequest as error:
         source = SERVER_VARIABLE if connection.server is None else "--server"
-        field = {"base_url": source, "tenant": "--as-tenant"}.get(error.field, error.field)
+        authorities = CA_VARIABLE if connection.ca_file is None else "--ca-file"
+        fields = {"base_url": source, "tenant": "--as-tenant", "ca_file": authorities}
+        field = fields.get(error.field, error.field)
         raise InvalidRequest(error.message, field=field) from None
 
 

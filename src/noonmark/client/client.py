@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import time
 from functools import update_wrapper
 from inspect import Parameter, signature
@@ -17,6 +18,7 @@ from noonmark.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from os import PathLike
     from typing import BinaryIO
 
     from noonmark.client.transport import Listing, Outcome, Request
@@ -34,7 +36,9 @@ _CREDENTIAL = re.compile(r"[!-~]{1,16384}")
 _PROOF = re.compile(r"[A-Za-z0-9._:-]{1,500}")
 
 
-def _settings(base_url: str, timeout: float, key: str | None, tenant: str | None) -> dict[str, Any]:
+def _settings(
+    base_url: str, timeout: float, key: str | None, tenant: str | None, ca_file: str | PathLike[str] | None
+) -> dict[str, Any]:
     """The settings of the HTTP client."""
     if key is not None and not _CREDENTIAL.fullmatch(key):
         raise InvalidRequest("must be a key: one word of printable ASCII characters", field="key")
@@ -55,9 +59,21 @@ def _settings(base_url: str, timeout: float, key: str | None, tenant: str | None
         # Proxies and credentials of the environment are not meant for this.
         "trust_env": False,
         # Loading certificates takes a while, and only https needs them.
-        "verify": url.scheme == "https",
+        "verify": _authorities(ca_file) if url.scheme == "https" else False,
         "headers": {"User-Agent": "noonmark-client"} | _chain() | credentials,
     }
+
+
+def _authorities(ca_file: str | PathLike[str] | None) -> ssl.SSLContext | bool:
+    """Whom to trust: the usual certificate authorities, or only those of a file."""
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError:
+        raise InvalidRequest("must be a file with certificates in PEM format", field="ca_file") from None
+    except OSError as error:
+        raise InvalidRequest(f"cannot be read: {error.strerror}", field="ca_file") from None
 
 
 def _chain() -> dict[str, str]:
@@ -104,12 +120,14 @@ class Client:
         key: str | None = None,
         tenant: str | None = None,
         timeout: float = TIMEOUT,
+        ca_file: str | PathLike[str] | None = None,
     ) -> None:
         """`key` is an API key or a signed token. `timeout` is in seconds, for each try.
 
-        `tenant` is the one to act for, with a key of tenant `*`. Nothing is sent before the first request.
+        `tenant` is the one to act for, with a key of tenant `*`. `ca_file` has the certificates, in PEM format, that a
+        server with a certificate of a private authority is checked against. Nothing is sent before the first request.
         """
-        self._http = httpx2.Client(**_settings(base_url, timeout, key, tenant))
+        self._http = httpx2.Client(**_settings(base_url, timeout, key, tenant, ca_file))
 
     create = _method(requests.create)
     upsert = _method(requests.upsert)
@@ -283,12 +301,14 @@ class AsyncClient:
         key: str | None = None,
         tenant: str | None = None,
         timeout: float = TIMEOUT,
+        ca_file: str | PathLike[str] | None = None,
     ) -> None:
         """`key` is an API key or a signed token. `timeout` is in seconds, for each try.
 
-        `tenant` is the one to act for, with a key of tenant `*`. Nothing is sent before the first request.
+        `tenant` is the one to act for, with a key of tenant `*`. `ca_file` has the certificates, in PEM format, that a
+        server with a certificate of a private authority is checked against. Nothing is sent before the first request.
         """
-        self._http = httpx2.AsyncClient(**_settings(base_url, timeout, key, tenant))
+        self._http = httpx2.AsyncClient(**_settings(base_url, timeout, key, tenant, ca_file))
 
     create = _async_method(requests.create)
     upsert = _async_method(requests.upsert)

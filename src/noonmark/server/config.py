@@ -681,6 +681,8 @@ SERVER_VARIABLE = f"{PREFIX}SERVER"
 """Names the server that commands call; not a setting of the server itself."""
 KEY_VARIABLE = f"{PREFIX}KEY"
 """The key with which commands call it: a schedule that has one would show it to all who see the schedule."""
+CA_VARIABLE = f"{PREFIX}CA_FILE"
+"""The certificates that commands check it against."""
 MAX_FILE = 1 << 20
 
 

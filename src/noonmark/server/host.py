@@ -34,14 +34,21 @@ from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
-from noonmark.server.config import FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS, setting_conflicts
+from noonmark.server.config import (
+    CA_VARIABLE,
+    FILE_VARIABLE,
+    KEY_VARIABLE,
+    SERVER_VARIABLE,
+    SETTINGS,
+    setting_conflicts,
+)
 from noonmark.server.metrics_listener import MetricsListener
 from noonmark.server.rate_limits import RateLimiter, RateLimits
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
 from noonmark.server.transport.listener import BACKLOG, is_loopback, url_of
-from noonmark.server.transport.tls import Certificate
+from noonmark.server.transport.tls import Certificate, Handshake
 from noonmark.targets.command.programs import Pin, ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry, import_function
 from noonmark.targets.http.settings import HttpTargetSettings
@@ -341,7 +348,7 @@ def _command_rules(settings: Settings) -> CommandRules:
         programs=None if "*" in names or not names else frozenset(names),
         env=frozenset(settings.allow_env),
         folders=settings.allow_cwd,
-        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE, KEY_VARIABLE}),
+        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE, KEY_VARIABLE, CA_VARIABLE}),
     )
 
 
@@ -487,9 +494,15 @@ class _Server(uvicorn.Server):
         pool: ConnectionPool,
         certificate: Certificate | None,
     ) -> None:
+        # Uvicorn would not tell the pool of a connection before its handshake.
+        connection = (
+            partial[object](Connection, pool)
+            if certificate is None
+            else partial[object](Handshake, pool, certificate.context)
+        )
         config = uvicorn.Config(
             app,
-            http=cast("type[Protocol]", partial(Connection, pool)),
+            http=cast("type[Protocol]", connection),
             log_config=None,
             proxy_headers=False,  # the guard reads them, from trusted proxies only
             server_header=False,
@@ -499,9 +512,6 @@ class _Server(uvicorn.Server):
             # asyncio accepts this many at once, before the pool sees them; all must fit.
             backlog=max(1, pool.limits.max_connections // 8),
         )
-        if certificate is not None:
-            config.load()
-            config.ssl = certificate.context
         super().__init__(config)
         self._certificate = certificate
         self.stop_requests = 0

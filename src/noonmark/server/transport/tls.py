@@ -1,10 +1,18 @@
-"""TLS: the certificate of the server, read again when its files change."""
+"""TLS: the certificate of the server, read again when its files change, and connections before their handshake."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from noonmark.server.transport.connection import Connection
+from noonmark.server.transport.connection_pool import address_of
+
+if TYPE_CHECKING:
+    from noonmark.server.transport.connection_pool import ConnectionPool
 
 logger = logging.getLogger("noonmark.serve")
 
@@ -55,3 +63,73 @@ def _file_stamp(file: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino
+
+
+class Handshake(asyncio.Protocol):
+    """A connection until its TLS handshake is complete. It counts in the pool like one that has sent no request."""
+
+    unsent = produced = 0
+    is_receiving = False
+
+    def __init__(self, pool: ConnectionPool, context: ssl.SSLContext, **options: Any) -> None:  # noqa: ANN401 - of uvicorn
+        self._pool, self._context, self._options = pool, context, options
+        self._connections: set[Any] = options["server_state"].connections
+        self._received: list[bytes] = []
+        """What has arrived since the handshake, decrypted."""
+        self._is_over = False
+        self.address, self.is_reserved, self.last_received = "", False, 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Join the pool, if there is room, and begin the handshake."""
+        loop = asyncio.get_running_loop()
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.pause_reading()
+        self.address, self.last_received = address_of(transport.get_extra_info("peername")), loop.time()
+        self._connections.add(self)
+        self._pool.add(self, loop)
+        if not self._is_over:
+            self._task = loop.create_task(self._shake_hands(loop))
+
+    def data_received(self, data: bytes) -> None:
+        """Keep the beginning of the first request."""
+        self._received.append(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever the reason
+        """The client has left, just after the handshake."""
+        self._leave()
+
+    def drop(self) -> None:
+        """Close it now."""
+        self._leave()
+        self._transport.abort()
+
+    def shutdown(self) -> None:
+        """Close it, since the server stops."""
+        self.drop()
+
+    async def _shake_hands(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            transport = await loop.start_tls(
+                self._transport,
+                self,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=self._pool.limits.head_seconds,
+            )
+        except OSError:  # it is no TLS, the client does not trust the certificate, or has left
+            self.drop()
+            return
+        if self._is_over or transport is None:
+            self._leave()
+            return
+        self._leave()
+        connection = Connection(self._pool, **self._options)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if self._received:
+            connection.data_received(b"".join(self._received))
+
+    def _leave(self) -> None:
+        self._is_over = True
+        self._pool.remove(self)
+        self._connections.discard(self)
