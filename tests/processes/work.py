@@ -85,3 +85,8 @@ def die(*, context):
 def nothing():
     """Leave no mark."""
     return "done"
+
+
+def fail():
+    """Leave no mark, and fail."""
+    raise ValueError("it fails")
