@@ -52,6 +52,17 @@ def test_check_asks_a_server_whether_a_live_node_serves_the_target(server, tmp_p
     assert "! no live node serves `function:repotr`" in asked.out
 
 
+def test_check_says_what_a_server_would_refuse(server, tmp_path):
+    file = tmp_path / "refused.json"
+    command = {"target_kind": "command", "argv": ["true"], "env": {"LD_PRELOAD": "x"}}
+    file.write_text(json.dumps({"trigger": {"type": "once", "delay_seconds": 60}, "target": command}))
+    assert call("check", file).code == 0
+    asked = call("check", file, "--server", server.url, "--json")
+    assert (asked.code, asked.json["valid"]) == (2, False)
+    [problem] = asked.json["problems"]
+    assert (problem["field"], problem["code"]) == ("target.env.LD_PRELOAD", "not_allowed")
+
+
 def test_worker_stop_and_start(cli):
     told = cli("worker", "status")
     assert told.startswith("The worker is running.\n")

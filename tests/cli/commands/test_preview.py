@@ -309,6 +309,17 @@ def test_check_asks_a_store_whether_a_live_node_serves_the_target(cli, node):
     assert "no live node" not in checked(misspelt).out
 
 
+def test_check_warns_of_a_window_after_which_no_other_follows(cli, node):
+    document = {
+        "trigger": {"type": "once", "delay_seconds": 60},
+        "target": {"target_kind": "command", "argv": ["true"]},
+        "window": {"duration_seconds": 5, "end_action": "pause"},
+    }
+    for connection in ((), cli.connection):
+        warnings = checked(document, *connection, "--json").json["warnings"]
+        assert any("no further window follows" in warning for warning in warnings)
+
+
 def test_check_asks_a_server_and_says_if_there_is_none():
     refused = checked(SCHEDULE, "--server", "http://127.0.0.1:1")
     assert refused.code == 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from noonmark.cli.inputs import parse_json, read_document
 from noonmark.cli.local_zone import document_note, flag_zone, local_zone, machine_note
@@ -14,16 +14,16 @@ from noonmark.cli.parameters import Parameter
 from noonmark.cli.render.fires import Upcoming, preview_trigger
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
-from noonmark.core.errors import InvalidSchedule, InvalidTrigger
-from noonmark.core.instants import from_micros, parse_instant
+from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
+from noonmark.core.instants import from_micros, parse_instant, to_micros
 from noonmark.core.json_values import shown
+from noonmark.core.policies.window import last_window_warning
 from noonmark.core.triggers import parse_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from noonmark.core.errors import Problem
     from noonmark.core.schedule import Declaration
 
 MAX_COUNT = 1_000
@@ -114,7 +114,8 @@ def check(
         str | None, Parameter(show_default=False, help="IANA time zone of the expressions; default: this machine's.")
     ] = None,
     server: Annotated[
-        str | None, Parameter(show_default=False, help="Also ask this server whether a live node serves the target.")
+        str | None,
+        Parameter(show_default=False, help="Also ask this server, as create does."),
     ] = None,
     store: Annotated[
         str | None, Parameter(show_default=False, help="Ask this store instead: sqlite:///noonmark.db.")
@@ -145,7 +146,11 @@ def check(
     upcoming = _upcoming(declaration, now)
     note = document_note(document.get("trigger"))
     if server is not None or store is not None:
-        upcoming = replace(upcoming, warnings=_warnings(declaration, Connection(server=server, store=store)))
+        problems, warnings = _ask(document, Connection(server=server, store=store))
+        if problems:
+            _report(problems, file=file, as_json=as_json)
+            return EXIT_INVALID
+        upcoming = replace(upcoming, warnings=warnings)
     if as_json:
         print_json({"valid": True, "problems": []} | upcoming.to_document() | present(timezone_note=note))
         return 0
@@ -157,20 +162,13 @@ def check(
     return 0
 
 
-def _warnings(declaration: Declaration, connection: Connection) -> list[str]:
-    """What a server knows that may surprise about a schedule."""
+def _ask(document: dict[str, Any], connection: Connection) -> tuple[list[Problem], list[str]]:
+    """Why a server would refuse a schedule, and what may surprise about it there."""
     from noonmark.cli.remote import connect  # noqa: PLC0415 - a check without a server does not need it
 
-    # Without a trigger, any one: only the target is asked about.
-    trigger = {"type": "interval", "every_seconds": 60} if declaration.trigger is None else None
-    arguments = {
-        "trigger": trigger or declaration.to_document()["trigger"],
-        "target": declaration.target.to_document(),
-        "count": 1,
-    }
     with connect(connection) as remote:
-        warnings: list[str] = remote.call("schedule/preview", arguments)["warnings"]
-    return warnings
+        [check] = remote.call("schedule/check", {"schedules": [document]})["checks"]
+    return [Problem(one["field"], one["detail"], one["code"]) for one in check["problems"]], check["warnings"]
 
 
 def _report(problems: Sequence[Problem], *, file: str, as_json: bool) -> None:
@@ -186,6 +184,8 @@ def _report(problems: Sequence[Problem], *, file: str, as_json: bool) -> None:
 
 def _upcoming(declaration: Declaration, now: datetime) -> Upcoming:
     if declaration.trigger is not None:
-        return preview_trigger(declaration.trigger, after=now, count=CHECK_COUNT)
+        upcoming = preview_trigger(declaration.trigger, after=now, count=CHECK_COUNT)
+        warning = last_window_warning(declaration.window, declaration.trigger, now=to_micros(now))
+        return upcoming if warning is None else replace(upcoming, warnings=[*upcoming.warnings, warning])
     upstreams = " and ".join(upstream.schedule_id for upstream in declaration.depends_on)
     return Upcoming(text=f"After {upstreams}", warnings=[], fires=[], after=now, count=0, zone="UTC")
