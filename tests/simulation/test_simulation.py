@@ -82,7 +82,7 @@ def test_another_process_with_other_hashes_gives_the_same_trace():
     ("mutant", "invariants"),
     [
         (mutants.without_fence, {"stale fence"}),
-        (mutants.without_slot, {"overlap"}),
+        (mutants.without_slot, {"overlap", "stranded row"}),  # or nobody wakes what waits for the stolen slot
         (mutants.without_turns, {"line"}),
         (mutants.without_watermark, {"nominal fires"}),
         (mutants.without_cursor, {"events"}),
