@@ -67,14 +67,29 @@ class TraceRecorder:
         """Record a request, as a child of the caller's span."""
         parent = _PROPAGATOR.extract(dict(headers), otel_context.Context())
         attributes = {"http.request.method": method, "http.route": route}
-        with self._tracer.start_as_current_span(f"{method} {route}", parent, SpanKind.SERVER, attributes) as span:
+        with self._span(f"{method} {route}", parent, SpanKind.SERVER, attributes) as span:
             yield lambda status: _set_status(span, status)
 
     @contextmanager
     def operation(self, name: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         """Record an operation, and link it to the occurrence or the event that it created."""
-        with self._tracer.start_as_current_span(name, attributes={"noonmark.operation": name}) as span:
+        with self._span(name, None, SpanKind.INTERNAL, {"noonmark.operation": name}) as span:
             yield lambda answer: self._link_to_answer(span, answer)
+
+    @contextmanager
+    def _span(
+        self, name: str, parent: otel_context.Context | None, kind: SpanKind, attributes: Mapping[str, str]
+    ) -> Iterator[Span]:
+        """A span of this thread. Of an error it has the code: the message may repeat what was sent, such as a key."""
+        with self._tracer.start_as_current_span(
+            name, parent, kind, attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield span
+            except Exception as error:
+                span.set_attribute("error.type", str(getattr(error, "code", type(error).__name__)))
+                span.set_status(Status(StatusCode.ERROR))
+                raise
 
     @contextmanager
     def run(self, occurrence: Occurrence) -> Iterator[None]:
