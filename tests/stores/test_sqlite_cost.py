@@ -29,7 +29,7 @@ from noonmark.testing.factories import MINUTE, NOW
 TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
 TABLES += ("events", "event_streams", "event_listeners", "notes", "idempotency_keys")
 
-WORK = ("event_streams_behind", "occurrences_queued", "occurrences_awaiting")
+WORK = ("event_streams_behind", "occurrences_queued", "occurrences_awaiting", "occurrences_suspended")
 
 
 @pytest.fixture

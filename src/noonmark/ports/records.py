@@ -155,7 +155,7 @@ class Activity:
     """What a schedule is doing, and its last run."""
 
     delivering: tuple[str, ...] = ()
-    """The ids of its occurrences that are dispatching or awaiting completion, in order."""
+    """The ids of its occurrences that are dispatching, awaiting completion or suspended, in order."""
     last_run: Run | None = None
     """The last ended run of the newest occurrence that has one, by nominal time, then by id."""
 

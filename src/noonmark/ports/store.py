@@ -605,15 +605,16 @@ class Store(
         """
 
     def request_stop(self, occurrence_id: str) -> bool:
-        """Ask the node that delivers it to stop it as cancelled; False if it is not dispatching.
+        """Ask the node that delivers it to stop it as cancelled; False if it is neither dispatching nor suspended.
 
-        The request survives a lost lease, but not a retry.
+        A suspended workflow run becomes claimable, so that a node ends it. The request survives a lost lease and a
+        suspension, but not a retry.
         """
 
     def cancel(self, occurrence_id: str) -> bool:
         """End a pending or claimed row as cancelled/cancelled, with its fence raised; False if there is none.
 
-        Then as after a settlement.
+        Then as after a settlement. A suspended workflow run is asked to stop instead, as by `request_stop`.
         """
 
     def routes(self, source: str) -> list[str]:
@@ -684,8 +685,9 @@ class Store(
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Delete occurrences that ended before `before`, and of each schedule all ended ones but the newest `keep`.
 
-        Newest by nominal time. Their runs go with them; live rows and counters stay. At most `limit` per call; returns
-        how many.
+        Newest by nominal time. Their runs and steps go with them; live rows and counters stay. At most `limit` per
+        call; returns how many. Versions of workflows that were deleted before `before`, and that no run began with,
+        are deleted as well.
         """
 
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:

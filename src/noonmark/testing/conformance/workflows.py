@@ -76,25 +76,25 @@ def _resume(bench: Bench, node: str = "node-a") -> Occurrence:
 def _begin(bench: Bench, of: Schedule | None = None, key: str = "a", *steps: StepRecord) -> Occurrence:
     """Start a workflow run, with some steps."""
     bench.add(_create(bench) if of is None else of, key)
-    one = _resume(bench)
-    run = WorkflowRun(occurrence_id=one.id, workflow_id="etl", version=1, inputs={"day": 1}, started=bench.now)
-    assert _write(bench, one, run=run, steps=steps)
-    return one
+    occurrence = _resume(bench)
+    run = WorkflowRun(occurrence_id=occurrence.id, workflow_id="etl", version=1, inputs={"day": 1}, started=bench.now)
+    assert _write(bench, occurrence, run=run, steps=steps)
+    return occurrence
 
 
-def _write(bench: Bench, one: Occurrence, **fields: Any) -> bool:  # noqa: ANN401 - the fields of StepWrites
-    [done] = bench.store.commit_steps([StepWrites(occurrence_id=one.id, fence=one.fence, **fields)])
+def _write(bench: Bench, occurrence: Occurrence, **fields: Any) -> bool:  # noqa: ANN401 - the fields of StepWrites
+    [done] = bench.store.commit_steps([StepWrites(occurrence_id=occurrence.id, fence=occurrence.fence, **fields)])
     return done
 
 
-def _steps(bench: Bench, one: Occurrence) -> list[StepRecord]:
-    found = bench.store.workflow_run(one.id)
+def _steps(bench: Bench, occurrence: Occurrence) -> list[StepRecord]:
+    found = bench.store.workflow_run(occurrence.id)
     assert found is not None
     return found[1]
 
 
-def _step(bench: Bench, one: Occurrence, step_id: str = "load") -> StepRecord:
-    [found] = [step for step in _steps(bench, one) if step.step_id == step_id]
+def _step(bench: Bench, occurrence: Occurrence, step_id: str = "load") -> StepRecord:
+    [found] = [step for step in _steps(bench, occurrence) if step.step_id == step_id]
     return found
 
 
@@ -114,13 +114,13 @@ def _start_child(bench: Bench) -> Occurrence:
 
 
 def _suspend(
-    bench: Bench, one: Occurrence, *open_steps: str, until: int | None = None, reason: Reason | None = None
+    bench: Bench, occurrence: Occurrence, *open_steps: str, until: int | None = None, reason: Reason | None = None
 ) -> bool:
-    return bench.store.settle([_suspension(bench, one, *open_steps, until=until, reason=reason)]) == [True]
+    return bench.store.settle([_suspension(bench, occurrence, *open_steps, until=until, reason=reason)]) == [True]
 
 
 def _suspension(
-    bench: Bench, one: Occurrence, *open_steps: str, until: int | None = None, reason: Reason | None = None
+    bench: Bench, occurrence: Occurrence, *open_steps: str, until: int | None = None, reason: Reason | None = None
 ) -> Any:  # noqa: ANN401 - a settlement
     suspended = Suspended(
         started=bench.now,
@@ -129,9 +129,9 @@ def _suspension(
         waiting_for=reason or Reason.STEP_PENDING,
         open_steps=frozenset((step, None) for step in open_steps),
     )
-    stored = bench.store.find_uid(one.uid)
+    stored = bench.store.find_uid(occurrence.uid)
     assert stored is not None
-    return settle(one, stored.schedule, suspended, node="node-a")
+    return settle(occurrence, stored.schedule, suspended, node="node-a")
 
 
 def _is_claimable(bench: Bench) -> bool:
@@ -231,11 +231,11 @@ def a_workflow_that_a_schedule_names_is_not_deleted(bench: Bench) -> None:
 
 @case
 def steps_are_written_as_long_as_the_fence_holds(bench: Bench) -> None:
-    one = _begin(bench)
-    found = bench.store.workflow_run(one.id)
+    occurrence = _begin(bench)
+    found = bench.store.workflow_run(occurrence.id)
     assert found is not None
     assert found == (
-        WorkflowRun(occurrence_id=one.id, workflow_id="etl", version=1, inputs={"day": 1}, started=NOW),
+        WorkflowRun(occurrence_id=occurrence.id, workflow_id="etl", version=1, inputs={"day": 1}, started=NOW),
         [],
     )
     full = StepRecord(
@@ -253,20 +253,20 @@ def steps_are_written_as_long_as_the_fence_holds(bench: Bench) -> None:
         compensation=Compensation.RUNNING,
     )
     elements = [replace(RUNNING, step_id="each", index=index) for index in (1, 0)]
-    assert _write(bench, one, steps=[RUNNING, *elements, full, DONE])
-    stored = replace(full, error=_steps(bench, one)[0].error)
-    assert _steps(bench, one) == [stored, elements[1], elements[0], RUNNING, DONE]
+    assert _write(bench, occurrence, steps=[RUNNING, *elements, full, DONE])
+    stored = replace(full, error=_steps(bench, occurrence)[0].error)
+    assert _steps(bench, occurrence) == [stored, elements[1], elements[0], RUNNING, DONE]
     again = replace(elements[0], phase=StepPhase.COMPLETED, ended=NOW, result=False)
     closing = replace(found[0], closing={"outcome": "failed"}, attempt=2)
-    assert _write(bench, one, run=closing, steps=[again])
-    changed = bench.store.workflow_run(one.id)
+    assert _write(bench, occurrence, run=closing, steps=[again])
+    changed = bench.store.workflow_run(occurrence.id)
     assert changed == (closing, [stored, elements[1], again, RUNNING, DONE])
-    late = StepWrites(occurrence_id=one.id, fence=one.fence - 1, steps=[replace(DONE, step_id="late")])
+    late = StepWrites(occurrence_id=occurrence.id, fence=occurrence.fence - 1, steps=[replace(DONE, step_id="late")])
     unknown = replace(late, occurrence_id="nothing")
-    assert bench.store.commit_steps([late, unknown, replace(late, fence=one.fence)]) == [False, False, True]
-    assert bench.settle(one)
-    assert not _write(bench, one, steps=[replace(DONE, step_id="later")])
-    assert {step.step_id for step in _steps(bench, one)} == {"each", "late", "load", "read"}
+    assert bench.store.commit_steps([late, unknown, replace(late, fence=occurrence.fence)]) == [False, False, True]
+    assert bench.settle(occurrence)
+    assert not _write(bench, occurrence, steps=[replace(DONE, step_id="later")])
+    assert {step.step_id for step in _steps(bench, occurrence)} == {"each", "late", "load", "read"}
     assert bench.store.workflow_run("nothing") is None
     assert bench.store.commit_steps([]) == []
 
@@ -284,23 +284,23 @@ def many_runs_are_written_together_each_by_its_own_fence(bench: Bench) -> None:
 
 @case
 def several_writes_about_one_run_are_carried_out_in_their_order(bench: Bench) -> None:
-    one = _begin(bench)
-    first = StepWrites(occurrence_id=one.id, fence=one.fence, steps=[RUNNING])
+    occurrence = _begin(bench)
+    first = StepWrites(occurrence_id=occurrence.id, fence=occurrence.fence, steps=[RUNNING])
     waits = replace(first, waits=[EventWait(step_id="load", event_types=("paid",))])
-    drops = replace(first, steps=[replace(RUNNING, phase=StepPhase.CANCELLED, ended=NOW)], cancelled=["load"])
-    assert bench.store.commit_steps([waits, drops]) == [True, True]
-    assert _step(bench, one).phase is StepPhase.CANCELLED
+    assert bench.store.commit_steps([waits, replace(first, cancelled=["load"])]) == [True, True]
+    _emit(bench, "e1")
+    assert _step(bench, occurrence) == RUNNING
     assert bench.store.commit_steps([replace(first, clears=True), replace(first, steps=[DONE])]) == [True, True]
-    assert _steps(bench, one) == [RUNNING, DONE]
+    assert _steps(bench, occurrence) == [RUNNING, DONE]
 
 
 @case
 def a_run_that_begins_anew_forgets_its_steps(bench: Bench) -> None:
-    one, other = (_begin(bench, _create(bench, uid), "a", RUNNING, DONE) for uid in ("one", "two"))
+    occurrence, other = (_begin(bench, _create(bench, uid), "a", RUNNING, DONE) for uid in ("one", "two"))
     request = ApprovalRequest(approval_id="ok", step_id="load", message="?", expires=NOW + MINUTE)
-    assert _write(bench, one, approvals=[request])
-    assert _write(bench, one, clears=True, steps=[replace(DONE, attempt=2)])
-    assert _steps(bench, one) == [replace(DONE, attempt=2)]
+    assert _write(bench, occurrence, approvals=[request])
+    assert _write(bench, occurrence, clears=True, steps=[replace(DONE, attempt=2)])
+    assert _steps(bench, occurrence) == [replace(DONE, attempt=2)]
     assert _steps(bench, other) == [RUNNING, DONE]
     [approval] = bench.store.approvals("acme", 9)
     assert (approval.state, approval.decided) == (ApprovalState.CANCELLED, NOW)
@@ -308,19 +308,19 @@ def a_run_that_begins_anew_forgets_its_steps(bench: Bench) -> None:
 
 @case
 def the_end_of_a_step_resets_the_losses_of_its_run(bench: Bench) -> None:
-    one = _begin(bench)
+    occurrence = _begin(bench)
     bench.advance(LEASE)
     again = _resume(bench, "node-b")
-    assert bench.row(one).losses == 1
-    assert not _write(bench, one, steps=[DONE])
+    assert bench.row(occurrence).losses == 1
+    assert not _write(bench, occurrence, steps=[DONE])
     assert _write(bench, again, steps=[RUNNING])
-    assert bench.row(one).losses == 1
+    assert bench.row(occurrence).losses == 1
     assert _write(bench, again, steps=[DONE])
-    assert bench.row(one).losses == 0
+    assert bench.row(occurrence).losses == 0
     bench.advance(LEASE)
     last = _resume(bench, "node-c")
     assert _write(bench, last, steps=[DONE], waits=[EventWait(step_id="load", event_types=("paid",))])
-    assert bench.row(one).losses == 0
+    assert bench.row(occurrence).losses == 0
 
 
 # Children
@@ -328,36 +328,36 @@ def the_end_of_a_step_resets_the_losses_of_its_run(bench: Bench) -> None:
 
 @case
 def a_child_that_completes_ends_its_step(bench: Bench) -> None:
-    one, steps = _begin(bench), _hidden(bench)
+    occurrence, steps = _begin(bench), _hidden(bench)
     elements = [replace(RUNNING, index=index) for index in (None, 0, 1)]
-    children = [_child(steps, one, str(index), index) for index in (None, 0, 1)]
-    assert _write(bench, one, steps=elements, children=children)
+    children = [_child(steps, occurrence, str(index), index) for index in (None, 0, 1)]
+    assert _write(bench, occurrence, steps=elements, children=children)
     assert bench.store.known([child.id for child in children]) == {child.id for child in children}
-    assert _write(bench, one, children=children), "they are known, and stay"
-    assert bench.store.open_steps([one.id]) == {}
+    assert _write(bench, occurrence, children=children), "they are known, and stay"
+    assert bench.store.open_steps([occurrence.id]) == {}
     claims = {claim.occurrence.id: claim for claim in bench.claim("node-b")}
     started = bench.decide(replace(start(claims[children[2].id]), takes_slot=False))
     bench.advance(1)
     run = replace(bench.settlement(started).run, result={"rows": [1]})
     assert bench.settle(started, run=run)
     ended = replace(elements[2], phase=StepPhase.COMPLETED, ended=bench.now, result={"rows": [1]})
-    assert _steps(bench, one) == [*elements[:2], ended]
-    assert bench.store.open_steps([one.id, "nothing"]) == {one.id: [ended]}
-    assert bench.row(one).phase is Phase.DISPATCHING
-    assert _write(bench, one, steps=[elements[2]]), "its node has not looked since"
-    assert _write(bench, one, steps=[elements[2]], cancelled=["other"])
-    assert _steps(bench, one)[2] == ended
+    assert _steps(bench, occurrence) == [*elements[:2], ended]
+    assert bench.store.open_steps([occurrence.id, "nothing"]) == {occurrence.id: [ended]}
+    assert bench.row(occurrence).phase is Phase.DISPATCHING
+    assert _write(bench, occurrence, steps=[elements[2]]), "its node has not looked since"
+    assert _write(bench, occurrence, steps=[elements[2]], cancelled=["other"])
+    assert _steps(bench, occurrence)[2] == ended
     undone = replace(ended, phase=StepPhase.COMPENSATED)
-    assert _write(bench, one, steps=[undone])
-    assert _steps(bench, one)[2] == undone
+    assert _write(bench, occurrence, steps=[undone])
+    assert _steps(bench, occurrence)[2] == undone
 
 
 @case
 def a_child_that_does_not_complete_fails_its_step(bench: Bench) -> None:
-    one, steps = _begin(bench), _hidden(bench)
+    occurrence, steps = _begin(bench), _hidden(bench)
     elements = [replace(RUNNING, index=index) for index in range(3)]
-    children = [_child(steps, one, str(index), index) for index in range(3)]
-    assert _write(bench, one, steps=elements, children=children)
+    children = [_child(steps, occurrence, str(index), index) for index in range(3)]
+    assert _write(bench, occurrence, steps=elements, children=children)
     assert bench.store.cancel(children[0].id)
     claims = {claim.occurrence.id: claim for claim in bench.claim("node-b")}
     failed = bench.decide(replace(start(claims[children[1].id]), takes_slot=False))
@@ -365,7 +365,7 @@ def a_child_that_does_not_complete_fails_its_step(bench: Bench) -> None:
     run = replace(bench.settlement(failed).run, outcome=Outcome.FAILED, error="Traceback\n  line\nValueError: no\n")
     assert bench.settle(failed, run=run, phase=Phase.FAILED, reason=Reason.ATTEMPTS_EXHAUSTED)
     assert bench.retry(again, NOW + MINUTE)
-    found = _steps(bench, one)
+    found = _steps(bench, occurrence)
     assert [step.phase for step in found] == [StepPhase.FAILED, StepPhase.FAILED, StepPhase.RUNNING]
     assert found[0].error == f"{children[0].id} ended as cancelled/cancelled: {Reason.CANCELLED.sentence}"
     assert found[1].error == f"{failed.id} ended as failed/attempts_exhausted: ValueError: no"
@@ -373,23 +373,25 @@ def a_child_that_does_not_complete_fails_its_step(bench: Bench) -> None:
 
 @case
 def the_end_of_a_child_that_nobody_waits_for_changes_nothing(bench: Bench) -> None:
-    one, steps = _begin(bench), _hidden(bench)
-    orphan = replace(_child(steps, one, "x"), overrides=Overrides(parent=Parent(occurrence_id="gone", step_id="load")))
+    occurrence, steps = _begin(bench), _hidden(bench)
+    orphan = replace(
+        _child(steps, occurrence, "x"), overrides=Overrides(parent=Parent(occurrence_id="gone", step_id="load"))
+    )
     own = replace(RUNNING, is_external=False)
-    assert _write(bench, one, steps=[own], children=[_child(steps, one), orphan])
+    assert _write(bench, occurrence, steps=[own], children=[_child(steps, occurrence), orphan])
     claims = bench.claim("node-b")
     for claim in claims:
         assert bench.settle(bench.decide(replace(start(claim), takes_slot=False)))
-    assert _steps(bench, one) == [own]
-    late = _child(steps, one, "late")
-    assert _write(bench, one, steps=[replace(own, phase=StepPhase.CANCELLED, is_external=True)], children=[late])
+    assert _steps(bench, occurrence) == [own]
+    late = _child(steps, occurrence, "late")
+    assert _write(bench, occurrence, steps=[replace(own, phase=StepPhase.CANCELLED, is_external=True)], children=[late])
     assert bench.settle(_start_child(bench))
-    assert _step(bench, one).phase is StepPhase.CANCELLED
+    assert _step(bench, occurrence).phase is StepPhase.CANCELLED
 
 
 @case
 def a_child_has_its_own_terms(bench: Bench) -> None:
-    one, steps = _begin(bench), _hidden(bench)
+    occurrence, steps = _begin(bench), _hidden(bench)
     own = Overrides(
         overlap_policy=overlap.Allow(),
         concurrency=Concurrency("gpu", 2),
@@ -397,10 +399,10 @@ def a_child_has_its_own_terms(bench: Bench) -> None:
         timeout=5 * SECOND,
         retry_policy=RetryPolicy(max_attempts=3),
         window=Window(duration=MINUTE, end_action=EndAction.CANCEL),
-        parent=Parent(occurrence_id=one.id, step_id="load", index=3, depth=2),
+        parent=Parent(occurrence_id=occurrence.id, step_id="load", index=3, depth=2),
     )
-    child = replace(_child(steps, one), overrides=own, route="function:other")
-    assert _write(bench, one, steps=[RUNNING], children=[child])
+    child = replace(_child(steps, occurrence), overrides=own, route="function:other")
+    assert _write(bench, occurrence, steps=[RUNNING], children=[child])
     assert bench.row(child).overrides == own
     assert bench.claim() == []
     [claim] = bench.claim(routes=["function:other"])
@@ -421,18 +423,18 @@ def a_child_has_its_own_terms(bench: Bench) -> None:
 @case
 def a_suspended_run_keeps_its_slot_and_no_place_and_is_no_attempt(bench: Bench) -> None:
     limit = Concurrency("gpu", 1)
-    made = _create(bench, concurrency=limit)
+    schedule = _create(bench, concurrency=limit)
     other = _create(bench, "uid-2", concurrency=limit)
-    one = _begin(bench, made, "a", RUNNING)
+    occurrence = _begin(bench, schedule, "a", RUNNING)
     bench.add(other, "b")
     [claim] = bench.claim("node-b", routes=["workflow"])
     bench.decide(Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT))
     bench.advance(1)
-    assert _suspend(bench, one, "load", until=NOW + MINUTE)
-    row = bench.row(one)
+    assert _suspend(bench, occurrence, "load", until=NOW + MINUTE)
+    row = bench.row(occurrence)
     assert (row.phase, row.reason, row.waiting_for) == (Phase.PENDING, Reason.SUSPENDED, Reason.STEP_PENDING)
-    assert (row.attempt, row.holds_slot, row.node, row.started, row.due) == (0, True, None, None, one.due)
-    [run] = bench.store.occurrence_runs(one.id)
+    assert (row.attempt, row.holds_slot, row.node, row.started, row.due) == (0, True, None, None, occurrence.due)
+    [run] = bench.store.occurrence_runs(occurrence.id)
     assert (run.outcome, run.ended) == (Outcome.SUSPENDED, bench.now)
     [claim] = bench.claim(routes=["workflow"])
     assert claim.occurrence.uid == other.uid, "what it held is free"
@@ -441,139 +443,143 @@ def a_suspended_run_keeps_its_slot_and_no_place_and_is_no_attempt(bench: Bench) 
     assert not _is_claimable(bench)
     bench.advance(MINUTE)
     again = _resume(bench, "node-b")
-    assert (again.id, again.attempt, again.fence > one.fence) == (one.id, 1, True)
-    assert bench.stored(made).counters.admitted == 0
+    assert (again.id, again.attempt, again.fence > occurrence.fence) == (occurrence.id, 1, True)
+    assert bench.stored(schedule).counters.admitted == 0
     assert bench.settle(again)
-    assert bench.stored(made).counters.successful == 1
+    assert bench.stored(schedule).counters.successful == 1
 
 
 @case
 def an_end_after_the_suspension_wakes_the_run(bench: Bench) -> None:
-    one, steps = _begin(bench), _hidden(bench)
-    assert _write(bench, one, steps=[RUNNING], children=[_child(steps, one)])
+    occurrence, steps = _begin(bench), _hidden(bench)
+    assert _write(bench, occurrence, steps=[RUNNING], children=[_child(steps, occurrence)])
     child = _start_child(bench)
-    assert _suspend(bench, one, "load")
+    assert _suspend(bench, occurrence, "load")
     bench.advance(1)
     assert bench.store.next_time(["workflow"]) is None
     assert not _is_claimable(bench)
     assert bench.settle(child)
     assert bench.store.next_time(["workflow"]) == bench.now
-    assert _resume(bench).id == one.id
-    assert _step(bench, one).phase is StepPhase.COMPLETED
+    assert _resume(bench).id == occurrence.id
+    assert _step(bench, occurrence).phase is StepPhase.COMPLETED
 
 
 @case
 def an_end_before_the_suspension_is_not_lost(bench: Bench) -> None:
-    one, steps = _begin(bench), _hidden(bench)
-    assert _write(bench, one, steps=[RUNNING, replace(RUNNING, step_id="other")], children=[_child(steps, one)])
+    occurrence, steps = _begin(bench), _hidden(bench)
+    assert _write(
+        bench, occurrence, steps=[RUNNING, replace(RUNNING, step_id="other")], children=[_child(steps, occurrence)]
+    )
     assert bench.settle(_start_child(bench))
     bench.advance(1)
-    assert _suspend(bench, one, "other", "load", until=NOW + MINUTE)
+    assert _suspend(bench, occurrence, "other", "load", until=NOW + MINUTE)
     assert bench.store.next_time(["workflow"]) == bench.now
-    assert _resume(bench).id == one.id
+    assert _resume(bench).id == occurrence.id
 
 
 @case
 def an_end_that_its_node_knows_does_not_keep_a_run_from_waiting(bench: Bench) -> None:
-    one, steps = _begin(bench), _hidden(bench)
-    assert _write(bench, one, steps=[RUNNING, replace(RUNNING, step_id="other")], children=[_child(steps, one)])
+    occurrence, steps = _begin(bench), _hidden(bench)
+    assert _write(
+        bench, occurrence, steps=[RUNNING, replace(RUNNING, step_id="other")], children=[_child(steps, occurrence)]
+    )
     assert bench.settle(_start_child(bench))
-    assert _suspend(bench, one, "other", "unknown")
+    assert _suspend(bench, occurrence, "other", "unknown")
     assert not _is_claimable(bench)
 
 
 @case
 def an_end_and_a_suspension_in_one_call_wake_the_run_in_either_order(bench: Bench) -> None:
     for number, is_first in enumerate((True, False)):
-        one = _begin(bench, _create(bench, f"uid-{number}"))
+        occurrence = _begin(bench, _create(bench, f"uid-{number}"))
         steps = _hidden(bench, f"steps-{number}", f"~steps:{number}")
-        assert _write(bench, one, steps=[RUNNING], children=[_child(steps, one)])
-        both = [bench.settlement(_start_child(bench)), _suspension(bench, one, "load")]
+        assert _write(bench, occurrence, steps=[RUNNING], children=[_child(steps, occurrence)])
+        both = [bench.settlement(_start_child(bench)), _suspension(bench, occurrence, "load")]
         assert bench.store.settle(both if is_first else both[::-1]) == [True, True]
         assert bench.settle(_resume(bench))
 
 
 @case
 def a_pause_does_not_hold_a_suspended_run_and_a_deletion_does_not_end_it(bench: Bench) -> None:
-    made, steps = _create(bench), _hidden(bench)
-    bench.add_event(made, "a")
-    one = _resume(bench)
-    assert _write(bench, one, steps=[RUNNING], children=[_child(steps, one)])
-    assert _suspend(bench, one, "load")
-    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    schedule, steps = _create(bench), _hidden(bench)
+    bench.add_event(schedule, "a")
+    occurrence = _resume(bench)
+    assert _write(bench, occurrence, steps=[RUNNING], children=[_child(steps, occurrence)])
+    assert _suspend(bench, occurrence, "load")
+    assert bench.commit(edits.pause(bench.snapshot(schedule), now=bench.now))
     assert bench.settle(_start_child(bench))
     again = _resume(bench)
     assert _suspend(bench, again, until=bench.now + 1)
-    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
-    assert bench.row(one).phase is Phase.PENDING
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
+    assert bench.row(occurrence).phase is Phase.PENDING
     bench.advance(1)
     last = _resume(bench)
     assert _suspend(bench, last, until=bench.now)
     assert bench.settle(_resume(bench))
-    assert bench.row(one).phase is Phase.COMPLETED
+    assert bench.row(occurrence).phase is Phase.COMPLETED
 
 
 @case
 def a_cancelled_suspended_run_is_resumed_to_be_stopped(bench: Bench) -> None:
     for number, stop in enumerate((bench.store.cancel, bench.store.request_stop)):
-        made = _create(bench, f"uid-{number}")
-        one = _begin(bench, made, "a", RUNNING)
-        assert _suspend(bench, one, "load", until=NOW + MINUTE)
-        assert bench.store.activities([made.uid])[0].delivering == (one.id,), "it is in flight"
-        assert stop(one.id)
-        row = bench.row(one)
+        schedule = _create(bench, f"uid-{number}")
+        occurrence = _begin(bench, schedule, "a", RUNNING)
+        assert _suspend(bench, occurrence, "load", until=NOW + MINUTE)
+        assert bench.store.activities([schedule.uid])[0].delivering == (occurrence.id,), "it is in flight"
+        assert stop(occurrence.id)
+        row = bench.row(occurrence)
         assert (row.phase, row.stop) == (Phase.PENDING, Reason.CANCELLED)
         [claim] = bench.claim(routes=["workflow"])
-        assert stop(one.id), "a node has just claimed it"
+        assert stop(occurrence.id), "a node has just claimed it"
         assert claim.occurrence.stop is Reason.CANCELLED
         again = bench.start(claim)
         assert _suspend(bench, again, until=NOW + MINUTE), "it was not seen"
-        assert (bench.row(one).stop, _is_claimable(bench)) == (Reason.CANCELLED, True)
+        assert (bench.row(occurrence).stop, _is_claimable(bench)) == (Reason.CANCELLED, True)
         assert bench.settle(_resume(bench), phase=Phase.CANCELLED, reason=Reason.CANCELLED)
-        assert bench.store.activities([made.uid])[0].delivering == ()
+        assert bench.store.activities([schedule.uid])[0].delivering == ()
 
 
 @case
 def a_newer_occurrence_asks_a_suspended_run_for_the_slot(bench: Bench) -> None:
-    made = _create(bench)
-    one = _begin(bench, made, "a", RUNNING)
-    assert _suspend(bench, one, "load")
-    bench.add_event(made, "b")
+    schedule = _create(bench)
+    occurrence = _begin(bench, schedule, "a", RUNNING)
+    assert _suspend(bench, occurrence, "load")
+    bench.add_event(schedule, "b")
     [claim] = bench.claim(routes=["workflow"])
     bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=True, cancel_grace=5))
-    row = bench.row(one)
+    row = bench.row(occurrence)
     assert (row.phase, row.stop, row.deadline) == (Phase.PENDING, Reason.REPLACED, NOW + 5)
     again = _resume(bench)
-    assert again.id == one.id
+    assert again.id == occurrence.id
     assert bench.settle(again, phase=Phase.CANCELLED, reason=Reason.REPLACED)
     assert _resume(bench).id == claim.occurrence.id
 
 
 @case
 def an_edit_of_its_limits_does_not_wake_a_suspended_run(bench: Bench) -> None:
-    made = _create(bench)
-    one = _begin(bench, made, "a", RUNNING)
-    assert _suspend(bench, one, "load")
-    snapshot = bench.snapshot(made)
+    schedule = _create(bench)
+    occurrence = _begin(bench, schedule, "a", RUNNING)
+    assert _suspend(bench, occurrence, "load")
+    snapshot = bench.snapshot(schedule)
     changed = replace(snapshot.schedule.declaration, concurrency=Concurrency("gpu", 1))
     assert bench.commit(edits.edit(snapshot, changed, now=bench.now, lookahead=LOOKAHEAD))
     assert not _is_claimable(bench)
-    assert bench.row(one).waiting_for is Reason.STEP_PENDING
+    assert bench.row(occurrence).waiting_for is Reason.STEP_PENDING
 
 
 @case
 def a_suspended_run_waits_and_is_not_to_start(bench: Bench) -> None:
-    made = _create(bench)
-    one = _begin(bench, made, "a", RUNNING)
+    schedule = _create(bench)
+    occurrence = _begin(bench, schedule, "a", RUNNING)
     two = _begin(bench, _create(bench, "uid-2"), "b", RUNNING)
-    assert _suspend(bench, one, "load", reason=Reason.APPROVAL)
+    assert _suspend(bench, occurrence, "load", reason=Reason.APPROVAL)
     assert _suspend(bench, two, "load", until=NOW + MINUTE)
     work = bench.store.workload(now=bench.now, limit=9)
-    assert {row.id for row in work.waiting.occurrences} == {one.id, two.id}
+    assert {row.id for row in work.waiting.occurrences} == {occurrence.id, two.id}
     assert (work.upcoming.count, work.due.count) == (0, 0)
     assert bench.store.backlog(bench.now, 9).waiting == 2
     assert bench.store.count_waiting("acme") == 0
-    assert bench.stored(made).next_due is None
+    assert bench.stored(schedule).next_due is None
     bench.advance(MINUTE)
     assert bench.store.backlog(bench.now, 9).waiting == 1
     assert [row.id for row in bench.store.workload(now=bench.now, limit=9).due.occurrences] == [two.id]
@@ -595,11 +601,11 @@ def _match(bench: Bench) -> None:
 
 def _waiting(bench: Bench, key: str = "a", *types: str, **filters: object) -> Occurrence:
     """A suspended run that waits for an event."""
-    one = _begin(bench, _create(bench, f"uid-{key}"), key)
+    occurrence = _begin(bench, _create(bench, f"uid-{key}"), key)
     wait = EventWait(step_id="load", event_types=types or ("paid",), filters=filters)
-    assert _write(bench, one, steps=[RUNNING], waits=[wait])
-    assert _suspend(bench, one, "load")
-    return one
+    assert _write(bench, occurrence, steps=[RUNNING], waits=[wait])
+    assert _suspend(bench, occurrence, "load")
+    return occurrence
 
 
 @case
@@ -630,54 +636,56 @@ def an_event_ends_the_wait_that_it_matches(bench: Bench) -> None:
 def an_event_from_before_the_wait_does_not_end_it(bench: Bench) -> None:
     early = Event(event_type="paid", emitted=0, event_id="early")
     assert bench.store.emit("acme", [early, replace(early, event_id="burst")]) == [True, True]
-    one = _waiting(bench)
+    occurrence = _waiting(bench)
     _match(bench)
-    assert _step(bench, one) == RUNNING
+    assert _step(bench, occurrence) == RUNNING
     _emit(bench, "late")
-    assert _step(bench, one).result["event_id"] == "late"
+    assert _step(bench, occurrence).result["event_id"] == "late"
 
 
 @case
 def a_dropped_wait_and_that_of_an_ended_run_are_over(bench: Bench) -> None:
-    one, two = (_begin(bench, _create(bench, uid), "a", RUNNING) for uid in ("one", "two"))
+    occurrence, two = (_begin(bench, _create(bench, uid), "a", RUNNING) for uid in ("one", "two"))
     wait = EventWait(step_id="load", event_types=("paid",))
-    assert _write(bench, one, waits=[wait])
-    assert _write(bench, one, cancelled=["load", "other"])
+    assert _write(bench, occurrence, waits=[wait])
+    assert _write(bench, occurrence, cancelled=["load", "other"])
     assert _write(bench, two, steps=[DONE], waits=[wait])
     assert bench.settle(two, phase=Phase.FAILED, reason=Reason.FAILED)
     _emit(bench, "e1")
-    assert _step(bench, one) == RUNNING
+    assert _step(bench, occurrence) == RUNNING
     assert _steps(bench, two) == [replace(RUNNING, phase=StepPhase.CANCELLED, ended=NOW), DONE]
 
 
 @case
 def a_system_event_is_emitted_for_a_step_that_waits_for_it(bench: Bench) -> None:
-    one = _waiting(bench, "a", str(SystemEvent.COMPLETED))
+    occurrence = _waiting(bench, "a", str(SystemEvent.COMPLETED))
     assert bench.settle(bench.run(bench.create_quiet("plain"), "x"))
     _match(bench)
-    assert _step(bench, one).result["payload"]["schedule_id"] == "schedule-of-plain"
+    assert _step(bench, occurrence).result["payload"]["schedule_id"] == "schedule-of-plain"
+    assert bench.settle(bench.run(bench.create_quiet("another"), "y"))
+    assert len(bench.store.events("acme", 9)) == 1, "nobody waits for another one"
 
 
-def _ask(bench: Bench, one: Occurrence, approval_id: str = "ok", step_id: str = "load") -> None:
+def _ask(bench: Bench, occurrence: Occurrence, approval_id: str = "ok", step_id: str = "load") -> None:
     request = ApprovalRequest(approval_id=approval_id, step_id=step_id, message="Ship?", expires=NOW + MINUTE)
-    assert _write(bench, one, steps=[replace(RUNNING, step_id=step_id)], approvals=[request])
+    assert _write(bench, occurrence, steps=[replace(RUNNING, step_id=step_id)], approvals=[request])
 
 
 @case
 def an_approval_is_decided_once_and_wakes_its_run(bench: Bench) -> None:
-    one, two = (_begin(bench, _create(bench, uid)) for uid in ("one", "two"))
-    _ask(bench, one)
+    occurrence, two = (_begin(bench, _create(bench, uid)) for uid in ("one", "two"))
+    _ask(bench, occurrence)
     _ask(bench, two, "no")
-    assert _suspend(bench, one, "load", until=NOW + MINUTE, reason=Reason.APPROVAL)
+    assert _suspend(bench, occurrence, "load", until=NOW + MINUTE, reason=Reason.APPROVAL)
     bench.advance(5)
     decided = bench.store.decide_approval("acme", "ok", approved=True, by="ada", comment="go")
     assert decided == bench.store.approval("acme", "ok")
     assert decided is not None
     assert (decided.state, decided.by, decided.comment) == (ApprovalState.APPROVED, "ada", "go")
-    assert (decided.requested, decided.decided, decided.occurrence_id) == (NOW, NOW + 5, one.id)
-    step = _step(bench, one)
+    assert (decided.requested, decided.decided, decided.occurrence_id) == (NOW, NOW + 5, occurrence.id)
+    step = _step(bench, occurrence)
     assert (step.phase, step.result) == (StepPhase.COMPLETED, {"approved": True, "by": "ada", "comment": "go"})
-    assert _resume(bench).id == one.id
+    assert _resume(bench).id == occurrence.id
     assert bench.store.decide_approval("acme", "ok", approved=False, by="bob") == decided
     denied = bench.store.decide_approval("acme", "no", approved=False, by="bob", comment=None)
     assert denied is not None
@@ -689,11 +697,11 @@ def an_approval_is_decided_once_and_wakes_its_run(bench: Bench) -> None:
 
 @case
 def an_approval_expires_or_is_cancelled_with_its_step(bench: Bench) -> None:
-    one = _begin(bench)
+    occurrence = _begin(bench)
     for step in ("a", "b", "c", "d"):
-        _ask(bench, one, step, step)
-    assert _write(bench, one, cancelled=["a"])
-    assert _write(bench, one, steps=[replace(RUNNING, step_id="b", phase=StepPhase.CANCELLED)])
+        _ask(bench, occurrence, step, step)
+    assert _write(bench, occurrence, cancelled=["a"])
+    assert _write(bench, occurrence, steps=[replace(RUNNING, step_id="b", phase=StepPhase.CANCELLED)])
     cancelled = bench.store.decide_approval("acme", "b", approved=True, by="ada")
     assert cancelled is not None
     assert (cancelled.state, cancelled.by) == (ApprovalState.CANCELLED, None)
@@ -701,8 +709,8 @@ def an_approval_expires_or_is_cancelled_with_its_step(bench: Bench) -> None:
     expired = bench.store.decide_approval("acme", "c", approved=True, by="ada")
     assert expired is not None
     assert expired.state is ApprovalState.EXPIRED
-    assert _step(bench, one, "c").phase is StepPhase.RUNNING
-    assert _write(bench, one, cancelled=["d"])
+    assert _step(bench, occurrence, "c").phase is StepPhase.RUNNING
+    assert _write(bench, occurrence, cancelled=["d"])
     states = {found.approval_id: found.state for found in bench.store.approvals("acme", 9)}
     assert states == {
         "a": ApprovalState.CANCELLED,
@@ -714,19 +722,19 @@ def an_approval_expires_or_is_cancelled_with_its_step(bench: Bench) -> None:
 
 @case
 def approvals_are_listed_and_known_ones_stay(bench: Bench) -> None:
-    one = _begin(bench)
+    occurrence = _begin(bench)
     for approval_id in ("b", "a"):
-        _ask(bench, one, approval_id)
+        _ask(bench, occurrence, approval_id)
     bench.advance(1)
-    _ask(bench, one, "c")
-    _ask(bench, one, "a")
+    _ask(bench, occurrence, "c")
+    _ask(bench, occurrence, "a")
     assert [found.approval_id for found in bench.store.approvals("acme", 9)] == ["c", "b", "a"]
     assert [found.approval_id for found in bench.store.approvals("acme", 1, before=(NOW + 1, "c"))] == ["b"]
     assert bench.store.decide_approval("acme", "b", approved=True, by="ada") is not None
     pending = bench.store.approvals("acme", 9, state=ApprovalState.PENDING)
     assert [found.approval_id for found in pending] == ["c", "a"]
     assert bench.store.approvals("other", 9) == []
-    assert bench.settle(one)
+    assert bench.settle(occurrence)
     assert bench.store.approvals("acme", 9, state=ApprovalState.PENDING) == []
 
 
@@ -755,8 +763,8 @@ def workflow_runs_are_listed_latest_start_first(bench: Bench) -> None:
     assert (run, row) == (other, bench.row(second))
 
 
-def _run(bench: Bench, one: Occurrence) -> WorkflowRun:
-    found = bench.store.workflow_run(one.id)
+def _run(bench: Bench, occurrence: Occurrence) -> WorkflowRun:
+    found = bench.store.workflow_run(occurrence.id)
     assert found is not None
     return found[0]
 
@@ -800,8 +808,8 @@ def a_hidden_schedule_is_found_by_its_ids_and_in_no_list(bench: Bench) -> None:
 @case
 def hidden_schedules_and_children_emit_no_system_events(bench: Bench) -> None:
     bench.create("listener", trigger=EventTrigger([str(SystemEvent.COMPLETED), str(SystemEvent.SCHEDULE_CREATED)]))
-    one, steps = _begin(bench), _hidden(bench)
-    assert _write(bench, one, steps=[RUNNING], children=[_child(steps, one)])
+    occurrence, steps = _begin(bench), _hidden(bench)
+    assert _write(bench, occurrence, steps=[RUNNING], children=[_child(steps, occurrence)])
     assert bench.settle(_start_child(bench))
     runs = bench.create_quiet("runs", schedule_id="~workflow:etl", overlap_policy=overlap.Allow())
     assert bench.settle(bench.run(runs, "x"))
@@ -815,10 +823,10 @@ def what_a_run_has_left_is_pruned_with_it(bench: Bench) -> None:
     bench.store.put_workflow(ETL)
     bench.store.put_workflow(replace(ETL, digest="two"))
     bench.store.put_workflow(replace(ETL, digest="three"))
-    one = _begin(bench, None, "a", DONE)
-    _ask(bench, one)
-    assert _write(bench, one, waits=[EventWait(step_id="load", event_types=("paid",))])
-    assert bench.settle(one)
+    occurrence = _begin(bench, None, "a", DONE)
+    _ask(bench, occurrence)
+    assert _write(bench, occurrence, waits=[EventWait(step_id="load", event_types=("paid",))])
+    assert bench.settle(occurrence)
     assert bench.store.delete_workflow("acme", "etl") is not None
     snapshot = bench.snapshot(replace(factories.schedule("uid-1"), uid="uid-1"))
     assert bench.commit(edits.delete(snapshot, now=bench.now))
@@ -827,7 +835,7 @@ def what_a_run_has_left_is_pruned_with_it(bench: Bench) -> None:
     assert bench.store.prune(before=NOW, keep=9, limit=9) == 0
     assert bench.store.workflow("acme", "etl", 2, deleted=True) is not None
     assert bench.store.prune(before=bench.now, keep=9, limit=9) == 1
-    assert bench.store.workflow_run(one.id) is None
+    assert bench.store.workflow_run(occurrence.id) is None
     assert bench.store.approvals("acme", 9) == []
     assert bench.store.workflow_runs("acme", 9) == []
     assert bench.store.prune(before=bench.now, keep=9, limit=9) == 0
@@ -837,10 +845,10 @@ def what_a_run_has_left_is_pruned_with_it(bench: Bench) -> None:
 
 @case
 def an_earlier_failure_of_a_run_leaves_no_open_steps(bench: Bench) -> None:
-    one, other = (_begin(bench, _create(bench, uid), "a", RUNNING) for uid in ("one", "two"))
-    stored = bench.store.find_uid(one.uid)
+    occurrence, other = (_begin(bench, _create(bench, uid), "a", RUNNING) for uid in ("one", "two"))
+    stored = bench.store.find_uid(occurrence.uid)
     assert stored is not None
     delivered = Delivered(outcome=Outcome.FAILED, started=NOW, ended=NOW)
-    assert bench.store.settle([settle(one, stored.schedule, delivered, node="node-a")]) == [True]
-    assert _step(bench, one).phase is StepPhase.CANCELLED
+    assert bench.store.settle([settle(occurrence, stored.schedule, delivered, node="node-a")]) == [True]
+    assert _step(bench, occurrence).phase is StepPhase.CANCELLED
     assert _step(bench, other) == RUNNING
