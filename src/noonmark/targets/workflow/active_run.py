@@ -360,6 +360,7 @@ class ActiveRun:
         for key in turn.stops:
             self.under_way[key].stop(Reason.CANCELLED)
         if now - self.stopping_since >= STOP_GRACE:
+            self._looks_again = True
             for key in turn.stops:
                 self.under_way.pop(key).is_closed = True
                 self._put(
