@@ -15,8 +15,10 @@ from pkgutil import walk_packages
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
+from pytest_rerunfailures import StatusDB
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.rows import joined
 from tests.servers.postgres import QUICK, Database, running
 from tests.soak import examples
 
@@ -82,6 +84,16 @@ def pytest_configure(config):
         config.add_cleanup(folder.cleanup)
 
 
+def pytest_sessionstart(session):
+    """Do not tell the main process how often each test has failed.
+
+    It would count the crashes of workers by that, which our scheduling does not repeat, and reads it byte by byte.
+    """
+    if hasattr(session.config, "workerinput"):
+        session.config.failures_db.sock.close()
+        session.config.failures_db = StatusDB()
+
+
 def pytest_collection(session):
     """Import the core while coverage is measured: a part that is imported where it is needed might be later.
 
@@ -134,6 +146,16 @@ def pytest_ignore_collect(collection_path, config):
     if config.option.markexpr != QUICK_TIER or collection_path == TESTS or TESTS not in collection_path.parents:
         return None
     return folder_of(collection_path) in TIER_OF or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector):
+    """Make one test of the rows of a table; tests that go alone stay apart."""
+    made = yield
+    is_shared = hasattr(collector.config, "workerinput") and not collector.nodeid.startswith(ALONE)
+    if is_shared and isinstance(made, list) and made and isinstance(made[0], pytest.Function):
+        return joined(made)
+    return made
 
 
 def pytest_itemcollected(item):

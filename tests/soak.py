@@ -7,5 +7,5 @@ SCALE = int(os.environ.get("NOONMARK_SOAK", "1"))
 
 
 def examples(count):
-    """How many random examples a property is tried on: a third of them in `make test`."""
-    return max(count // 3, 20) if SCALE == 1 else count * SCALE
+    """How many random examples a property is tried on: a fifth of them in `make test`."""
+    return max(count // 5, 20) if SCALE == 1 else count * SCALE

@@ -10,11 +10,12 @@ from noonmark.core.schedule import Owner
 from noonmark.core.targets import FunctionTarget
 from noonmark.testing import factories
 from tests.processes.fleet import PATIENCE
+from tests.soak import SCALE
 
-BURST = 12_000
+BURST = 6_000 if SCALE == 1 else 12_000
 """Far more than is claimed before an owner's turn comes, so that whoever must wait for all of it sees its end."""
 CHUNK = 5_000
-SINGLES = 5
+SINGLES = 2 if SCALE == 1 else 5
 PROMISED = 1.0
 MARGIN = 20
 """Seconds beyond what is promised, on a busy machine."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.soak import SCALE
 
-RUNS = 20 * SCALE
+RUNS = 10 * SCALE
 CODES = {"stops": 0, "killed": -9, "leaves": 0, "keeps": 0}
 
 

@@ -330,7 +330,7 @@ def test_postgresql_is_migrated_on_request_and_a_lost_schema_is_unhealthy(databa
     database.sql("DROP SCHEMA noonmark CASCADE")
     with (
         proxied(database.server) as proxy,
-        serving(tmp_path, "--store", database.through(proxy), "--migrate") as server,
+        serving(tmp_path, "--store", f"{database.through(proxy)}?timeout=3", "--migrate") as server,
     ):
 
         def is_ready():
