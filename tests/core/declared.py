@@ -5,8 +5,11 @@ import math
 import string
 import unicodedata
 from datetime import UTC, datetime
+from itertools import product
 
 from hypothesis import strategies as st
+
+from tests.soak import SCALE
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -263,6 +266,13 @@ HOSTILE = {
     "deep arrays": nested(100_000),
     "an object inside itself": endless(),
 }
+
+
+def hostile_pairs(document):
+    """Places of a document and hostile values: in `make test` a third of the pairs, with every place and value."""
+    for (number, path), (other, kind) in product(enumerate(places(document)), enumerate(HOSTILE)):
+        if SCALE > 1 or (number + other) % 3 == 0:
+            yield path, kind
 
 
 def assert_fit_for_a_log(error):

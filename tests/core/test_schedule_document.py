@@ -28,6 +28,7 @@ from tests.core.declared import (
     assert_fit_for_a_log,
     changed,
     entangled,
+    hostile_pairs,
     junk,
     places,
     target_documents,
@@ -500,15 +501,18 @@ def test_a_stored_document_that_was_damaged_is_refused(document):
 
 
 @pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
-@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_values_anywhere_end_in_our_error_or_in_a_declaration(value):
-    followed = {**FULL_SCHEDULE, "trigger": TRIGGERS["event"]}
-    for document in (FULL_SCHEDULE, followed):
-        for path in places(document):
+@pytest.mark.parametrize("changes", [{}, {"trigger": TRIGGERS["event"]}], ids=["by time", "by events"])
+def test_hostile_values_anywhere_end_in_our_error_or_in_a_declaration(changes):
+    document = {**FULL_SCHEDULE, **changes}
+    for path, kind in hostile_pairs(document):
+        try:
             try:
-                parse(changed(document, path, value)).to_document()
+                parse(changed(document, path, HOSTILE[kind])).to_document()
             except InvalidSchedule as error:
                 assert_fit_for_a_log(error)
+        except Exception as error:
+            error.add_note(f"{kind} at {path}")
+            raise
 
 
 @pytest.mark.parametrize("field", FULL_SCHEDULE)

@@ -1,7 +1,6 @@
 """Targets: what receives the work, read from documents and written back."""
 
 import json
-from itertools import product
 
 import pytest
 from hypothesis import given
@@ -18,6 +17,7 @@ from tests.core.declared import (
     assert_fit_for_a_log,
     changed,
     entangled,
+    hostile_pairs,
     junk,
     places,
     target_documents,
@@ -567,7 +567,7 @@ _DEFAULTS = {"method": ("POST",), "fork_context": ({"type": "full_history"},)}
 @pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
 @pytest.mark.parametrize("name", FULL_TARGETS)
 def test_hostile_values_anywhere_end_in_our_error_or_in_a_target(name):
-    for path, kind in product(places(FULL_TARGETS[name]), HOSTILE):
+    for path, kind in hostile_pairs(FULL_TARGETS[name]):
         try:
             try:
                 parse_target(changed(FULL_TARGETS[name], path, HOSTILE[kind])).to_document()

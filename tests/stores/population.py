@@ -337,15 +337,15 @@ def look(rig, store):
     return failures
 
 
-def judged(undamaged, told, owner):
-    """What is wrong with a store in which a cell of that schedule was damaged."""
-    affected = TOGETHER.get(owner, {owner})
+def judged(undamaged, told, *owners):
+    """What is wrong with a store in which a cell of each of these schedules was damaged; None is nobody's."""
+    affected = set().union(*(TOGETHER.get(owner, {owner}) for owner in owners))
     wrong = [
         f"{name} ran {told.fires[name]} times instead of {count}"
         for name, count in undamaged.fires.items()
         if name not in affected and told.fires[name] != count
     ]
-    about = re.compile(rf"({'|'.join(map(re.escape, affected))}): ") if owner else None
+    about = None if None in owners else re.compile(rf"({'|'.join(map(re.escape, affected))}): ")
     wrong += [one for one in told.failures if about is None or not about.match(one)]
     if len(told.lines) > LOUD:
         wrong.append(f"{len(told.lines)} lines in the log, such as {told.lines[-1]}")
