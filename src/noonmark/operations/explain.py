@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
+from noonmark.core.occurrence import in_force
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.expected_rate import close
+from noonmark.core.targets import WorkflowTarget
+from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import next_run, text
@@ -14,6 +17,7 @@ from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.permissions import TargetPermissions
@@ -40,15 +44,30 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
         occurrence,
         runs,
         now=service.store.clock(),
-        unserved=unserved(service.store, schedule, service.permissions),
+        unserved=unserved(service.store, in_force(schedule, occurrence), service.permissions),
         rate_window=_rate_window(service.store, schedule),
     )
+    explanation = _with_steps(service.store, schedule, occurrence, explanation)
     about = {
         "occurrence_id": occurrence.id,
         "schedule_id": schedule.schedule_id,
         "phase": str(occurrence.phase),
     }
     return about | explanation.to_document()
+
+
+def _with_steps(
+    store: Store, schedule: Schedule, occurrence: Occurrence, explanation: explain.Explanation
+) -> explain.Explanation:
+    """The explanation with the steps of the workflow that the occurrence runs, if it has begun one."""
+    found = store.workflow_run(occurrence.id) if occurrence.route == WorkflowTarget.route else None
+    if found is None or not found[0].has_begun:
+        return explanation
+    run, records = found
+    version = store.workflow(schedule.owner.tenant, run.workflow_id, run.version, deleted=True)
+    if version is None:
+        return explanation
+    return explain.explain_steps(explanation, restore_definition(version.document), records)
 
 
 def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
@@ -109,7 +128,7 @@ def _latest(
     if last is None:
         return None
     runs = store.occurrence_runs(last.id)
-    return explain.explain_latest(
+    explanation = explain.explain_latest(
         stored.schedule,
         last,
         runs,
@@ -118,6 +137,7 @@ def _latest(
         unserved=unserved(store, stored.schedule, permissions),
         rate_window=_rate_window(store, stored.schedule),
     )
+    return _with_steps(store, stored.schedule, last, explanation)
 
 
 def _rate_window(store: Store, schedule: Schedule) -> RateWindow | None:

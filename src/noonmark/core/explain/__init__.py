@@ -6,5 +6,15 @@ Nothing is decided or changed here: this asks the rules themselves, and reports 
 from noonmark.core.explain.explanation import Explanation, Rule, Step
 from noonmark.core.explain.instant import explain_instant
 from noonmark.core.explain.occurrence import explain_latest, explain_occurrence, latest
+from noonmark.core.explain.workflow import explain_steps
 
-__all__ = ["Explanation", "Rule", "Step", "explain_instant", "explain_latest", "explain_occurrence", "latest"]
+__all__ = [
+    "Explanation",
+    "Rule",
+    "Step",
+    "explain_instant",
+    "explain_latest",
+    "explain_occurrence",
+    "explain_steps",
+    "latest",
+]

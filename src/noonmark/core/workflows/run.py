@@ -83,6 +83,10 @@ class StepRecord:
         return (self.is_external and not self.has_ended) or self.compensation is Compensation.ELSEWHERE
 
 
+NOT_BEGUN = 0
+"""The attempt of a workflow run that was asked for, and that no node has begun."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRun:
     """What an occurrence of a workflow runs: the version that it began with, and its inputs."""
@@ -92,8 +96,13 @@ class WorkflowRun:
     version: int
     inputs: dict[str, Any] = field(hash=False)
     started: Micros
-    """When its current attempt first began; a suspended run goes on with the same attempt."""
+    """When its current attempt first began, or is due; a suspended run goes on with the same attempt."""
     attempt: int = 1
     """The attempt of the occurrence that began then."""
     closing: dict[str, Any] | None = field(default=None, hash=False)
     """The outcome that is reported as soon as completed steps are compensated."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a node has begun it."""
+        return self.attempt != NOT_BEGUN

@@ -25,6 +25,7 @@ from noonmark.core.workflows.progress import (
     results,
 )
 from noonmark.core.workflows.run import Compensation, StepPhase
+from noonmark.core.workflows.waiting import approval_id
 from noonmark.ports.workflows import ApprovalRequest, EventWait, StepWrites
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class ActiveRun:
             ),
             approvals=tuple(
                 ApprovalRequest(
-                    approval_id=f"{self.occurrence.id}:{one.step_id}",
+                    approval_id=approval_id(self.occurrence.id, one.step_id),
                     step_id=one.step_id,
                     message=one.message,
                     expires=one.expires,
