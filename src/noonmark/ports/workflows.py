@@ -178,9 +178,10 @@ class WorkflowStore(Protocol):
         """
 
     def workflow_run(self, occurrence_id: str) -> tuple[WorkflowRun, list[StepRecord]] | None:
-        """A workflow run with its steps, by id and index; None if the occurrence is not one, or has not begun.
+        """A workflow run with its steps, by id and index; None if the occurrence is not one.
 
-        A step whose record is damaged has failed.
+        One that a schedule plans is not there before it begins. One that somebody has asked for, with a version, is
+        there from the moment on when its occurrence is added. A step whose record is damaged has failed.
         """
 
     def open_steps(self, occurrence_ids: Collection[str]) -> dict[str, list[StepRecord]]:

@@ -15,6 +15,7 @@ from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 from noonmark.core.system_events import SystemEvent, change
 from noonmark.core.targets import BundleTarget, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
+from noonmark.core.workflows.run import NOT_BEGUN, WorkflowRun
 from noonmark.ports.workflows import UsedKind
 from noonmark.stores.rules import completion, dependencies, quotas, rate_windows, slots, snapshots
 from noonmark.stores.rules.records import (
@@ -210,8 +211,27 @@ def add(uow: UnitOfWork, state: ScheduleState | None, occurrence: Occurrence) ->
     """Add an occurrence whose row and state are loaded."""
     if state is None or not _is_new(uow, state, occurrence):
         return False
-    _insert(uow, state, occurrence)
+    row = _insert(uow, state, occurrence)
+    if (run := _requested_run(occurrence)) is not None:
+        tenants = uow.tenants_of({row.schedule})
+        uow.workflows.put_run(row, tenants[row.schedule], run)
     return True
+
+
+def _requested_run(occurrence: Occurrence) -> WorkflowRun | None:
+    """The workflow run that somebody has asked for, so that it is listed before it begins."""
+    overrides = occurrence.overrides
+    target = None if overrides is None or overrides.parent is not None else overrides.target
+    if not isinstance(target, WorkflowTarget) or target.version is None:
+        return None
+    return WorkflowRun(
+        occurrence_id=occurrence.id,
+        workflow_id=target.workflow_id,
+        version=target.version,
+        inputs=target.inputs,
+        started=occurrence.due,
+        attempt=NOT_BEGUN,
+    )
 
 
 def _is_new(uow: UnitOfWork, state: ScheduleState, occurrence: Occurrence) -> bool:
@@ -426,7 +446,7 @@ def _rebind(uow: UnitOfWork, row: Row, occurrence: Occurrence) -> None:
     uow.changed(row)
 
 
-def _insert(uow: UnitOfWork, state: ScheduleState, occurrence: Occurrence) -> None:
+def _insert(uow: UnitOfWork, state: ScheduleState, occurrence: Occurrence) -> Row:
     row = uow.new_row(occurrence, state)
     row.fence = max(row.fence, state.fences)
     row.held = int(state.holds_back(row))
@@ -435,6 +455,7 @@ def _insert(uow: UnitOfWork, state: ScheduleState, occurrence: Occurrence) -> No
     uow.changed_state(state)
     if occurrence.phase in FINAL:
         completion.archive(uow, row)
+    return row
 
 
 def _forget(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:

@@ -273,7 +273,7 @@ class WorkflowRunner:
         tenant, facts = assignment.schedule.owner.tenant, occurrence_facts(assignment.schedule, occurrence)
         stored = self._store.workflow_run(occurrence.id) if _may_have_begun(occurrence) else None
         clears = False
-        if stored is None:
+        if stored is None or not stored[0].has_begun:
             redriven = self._redriven(occurrence)
             run, version, records = self._new_run(assignment, target, redriven, now=now)
             clears = bool(records)

@@ -763,6 +763,25 @@ def workflow_runs_are_listed_latest_start_first(bench: Bench) -> None:
     assert (run, row) == (other, bench.row(second))
 
 
+@case
+def a_run_that_somebody_asked_for_is_listed_before_it_begins(bench: Bench) -> None:
+    hidden = _hidden(bench, "runs", "~workflow:etl")
+    target = WorkflowTarget(workflow_id="etl", version=3, inputs={"n": 1})
+    own = Overrides(target=target)
+    asked = factories.occurrence(hidden, manual("a"), overrides=own)
+    of_step = replace(own, parent=Parent(occurrence_id="occ_1", step_id="load"))
+    child = factories.occurrence(hidden, manual("b"), overrides=of_step)
+    assert bench.store.add([asked, child]) == [True, True]
+    [(run, row)] = bench.store.workflow_runs("acme", 9, workflow_id="etl", phases=[Phase.PENDING])
+    assert (run.version, run.inputs, run.started, run.has_begun) == (3, {"n": 1}, NOW, False)
+    assert row.id == asked.id
+    assert bench.store.workflow_run(asked.id) == (run, [])
+    assert bench.store.workflow_run(child.id) is None
+    assert bench.store.cancel(asked.id)
+    [(_, row)] = bench.store.workflow_runs("acme", 9)
+    assert row.phase is Phase.CANCELLED
+
+
 def _run(bench: Bench, occurrence: Occurrence) -> WorkflowRun:
     found = bench.store.workflow_run(occurrence.id)
     assert found is not None
