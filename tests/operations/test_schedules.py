@@ -323,7 +323,7 @@ class TestPausing:
         assert after["phase"] != made["phase"]
 
 
-SLEEP = {"target_kind": "workflow", "workflow_id": "wf_1"}
+SLEEP = {"target_kind": "command", "argv": ["sleep", "9"]}
 
 
 class TestWindows:

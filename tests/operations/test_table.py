@@ -35,6 +35,7 @@ DOCUMENTS = {
     "schedule/create": {"trigger": EVERY_MINUTE, "target": REPORT},
     "schedule/upsert": {"trigger": EVERY_MINUTE, "target": REPORT, "schedule_id": "s"},
     "schedule/update": {"schedule_id": "s"},
+    "workflow/create": {"workflow_id": "w", "steps": [{"id": "a", "target": REPORT}]},
     "event/emit": {"event_type": "e"},
     "secret/set": {"name": "n", "value": "0123456789", "hosts": ["example.com"]},
     "secret/delete": {"name": "n"},

@@ -1,15 +1,22 @@
 """The requests of the parity tests: rows for each operation, and rows that every transport must reject alike."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.occurrence import in_force
 from noonmark.core.settlement import Accepted, settle
+from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
+from noonmark.core.workflows.waiting import approval_id
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
+from noonmark.ports.workflows import ApprovalRequest, StepWrites
 from noonmark.testing.conformance.bench import start
 from tests.embedded.waiting import eventually
 
@@ -23,6 +30,13 @@ AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC
 SEALED = {"value": "Bearer 0123456789", "hosts": ["api.example.com", "*.example.org:8443"]}
 CARRIES = {"target_kind": "http", "url": "https://api.example.com", "secret_headers": {"Authorization": "nothing"}}
 PINGED = {"target_kind": "ping"}
+STEPS = [
+    {"id": "fetch", "target": NOBODY, "input": {"n": "{{ inputs.n }}"}},
+    {"id": "load", "target": NOBODY, "depends_on": ["fetch"]},
+]
+FLOW = {"name": "nightly", "inputs": {"n": 1}, "steps": STEPS}
+ASKS = {"steps": [{"id": "ask", "approval": {"message": "Publish it?"}}]}
+_FILES = TemporaryDirectory()
 _numbers = count(1)
 
 
@@ -42,6 +56,51 @@ class Stage:
     def schedule(self, **fields):
         made = self.do("schedule/create", **{"schedule_id": self.name(), "trigger": YEARLY, "target": NOBODY, **fields})
         return made["schedule_id"]
+
+    def workflow(self, **fields):
+        """The id of a workflow."""
+        return self.do("workflow/create", **{"workflow_id": self.name(), **FLOW, **fields})["workflow_id"]
+
+    def named_workflow(self):
+        """A workflow that a schedule names."""
+        made = self.workflow()
+        self.schedule(target={"target_kind": "workflow", "workflow_id": made})
+        return {"workflow_id": made}
+
+    def workflow_run(self, **fields):
+        """The id of a workflow run that no node can start."""
+        return self.do("workflow/run", workflow_id=self.workflow(**fields), key="waiting")["workflow_run_id"]
+
+    @cached_property
+    def kept_workflow(self):
+        """A workflow with two versions that is only read."""
+        return self.workflow(workflow_id=self.workflow(), description="the second")
+
+    @cached_property
+    def kept_run(self):
+        """A run that is only read, and waits for an approval."""
+        return self.do("approval/list")["approvals"][0]["workflow_run_id"] if self.approval() else None
+
+    def approval(self):
+        """The id of an approval that a workflow run waits for."""
+        run = self.workflow_run(**ASKS, inputs={})
+        store, lease, asked_id = self.service.store, 60 * SECOND, approval_id(run, "ask")
+        now = store.clock()
+        [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=run)
+        [admitted] = store.admit([start(claim)], now=now, lease=lease)
+        target = in_force(claim.schedule, claim.occurrence).declaration.target
+        begun = WorkflowRun(
+            occurrence_id=run, workflow_id=target.workflow_id, version=target.version, inputs={}, started=now
+        )
+        step = StepRecord(step_id="ask", phase=StepPhase.RUNNING, attempt=1, started=now, is_external=True)
+        asked = ApprovalRequest(
+            approval_id=asked_id, step_id="ask", message="Publish it?", expires=now + DAY_SECONDS * SECOND
+        )
+        writes = StepWrites(
+            occurrence_id=run, fence=admitted.occurrence.fence, run=begun, steps=[step], approvals=[asked]
+        )
+        assert store.commit_steps([writes]) == [True]
+        return asked_id
 
     def upload(self):
         """A stored upload."""
@@ -150,6 +209,13 @@ def _on_backfill(verb):
     return command
 
 
+def _create_workflow(asked):
+    """A command that creates a workflow from a file."""
+    file = Path(_FILES.name) / f"{asked.get('workflow_id')}.json"
+    file.write_text(json.dumps(asked), "utf-8")
+    return ("workflow", "create", str(file))
+
+
 def _set_secret(asked):
     hosts = [word for host in asked["hosts"] for word in ("--host", host)]
     return ("secret", "set", asked["name"], *hosts, "--value", asked["value"])
@@ -190,6 +256,18 @@ LOOKS = (
     Row("occurrence/runs", lambda at: {"occurrence_id": at.ids[1]}),
     Row("occurrence/explain", lambda at: {"occurrence_id": at.ids[1]}, _on("schedule", "explain")),
     Row("run/get", lambda at: {"run_id": at.ids[2]}),
+    Row("workflow/get", lambda at: {"workflow_id": at.kept_workflow}, _on("workflow", "show")),
+    Row("workflow/get", lambda at: {"workflow_id": at.kept_workflow, "version": 1},
+        _on("workflow", "show", version="--version")),
+    Row("workflow/list", lambda at: {"limit": 1_000} if at.kept_workflow else {},
+        _on("workflow", "list", limit="--limit")),
+    Row("workflow/versions", lambda at: {"workflow_id": at.kept_workflow, "limit": 10},
+        _on("workflow", "versions", limit="--limit")),
+    Row("workflow_run/get", lambda at: {"workflow_run_id": at.kept_run}, _on("workflow", "status")),
+    Row("workflow_run/list", lambda at: {"phase": "dispatching", "limit": 1_000} if at.kept_run else {},
+        lambda _: ("workflow", "runs", "--phase", "dispatching", "--limit", "1000")),
+    Row("approval/list", lambda at: {"state": "pending", "limit": 1_000} if at.kept_run else {},
+        _on("approval", "list", state="--state", limit="--limit")),
     Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
         _on("event", "list", event_type="--event", limit="--limit")),
     Row("ping/url", lambda at: {"schedule_id": at.pinged}, _on("schedule", "ping-url")),
@@ -256,6 +334,15 @@ CHANGES = (
     Row("event/emit", lambda at: {"event_type": "told", "payload": {"n": 1}, "source": "parity", "event_id": at.name()},
         lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
                        "--event-id", asked["event_id"])),
+    Row("workflow/create", lambda at: {"workflow_id": at.name(), "version": 7, **FLOW}, _create_workflow),
+    Row("workflow/delete", lambda at: {"workflow_id": at.workflow(), "reason": "retired"},
+        _on("workflow", "delete", reason="--reason")),
+    Row("workflow/run", lambda at: {"workflow_id": at.workflow(), "inputs": {"n": 2}, "version": 1, "key": "k"},
+        lambda asked: ("workflow", "run", asked["workflow_id"], "--input", "n=2", "--version", "1", "--key", "k")),
+    Row("workflow_run/cancel", lambda at: {"workflow_run_id": at.workflow_run(), "reason": "never mind"},
+        _on("workflow", "cancel", reason="--reason")),
+    *(Row(f"approval/{verb}", lambda at: {"approval_id": at.approval(), "comment": "as agreed"},
+          _on("approval", verb, comment="--comment")) for verb in ("approve", "deny")),
     Row("ping/rotate", lambda at: {"schedule_id": at.schedule(target=PINGED)},
         _on("schedule", "ping-url", "--rotate"), audited=2),
     Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
@@ -294,6 +381,7 @@ class Wrong(Row):
 
 
 GONE = {"schedule_id": "nowhere"}
+NO_FLOW = {"workflow_id": "nowhere"}
 LOST = {"occurrence_id": "occ_" + "0" * 32}
 MORE = {"surprise": 1}
 
@@ -387,6 +475,33 @@ WRONG = (
     _wrong("occurrence/list", {"reason": "boredom"}, lambda _: ("failures", "--reason", "boredom"),
            "invalid_request", "reason"),
     _wrong("run/get", {"run_id": "run_0"}, None, "not_found", "run_id"),
+    _wrong("workflow/create", {"workflow_id": "w", "steps": [{"id": "a", "target": NOBODY, "depends_on": ["b"]}]},
+           None, "invalid_workflow", "steps[0].depends_on[0]"),
+    _wrong("workflow/create", {"workflow_id": "w", "steps": [{"id": "a", "target": {**NOBODY, "function": "os:kill"}}]},
+           None, "invalid_workflow", "steps[0].target.function"),
+    Wrong("workflow/create", lambda at: {"workflow_id": at.workflow(), "version": 1, **ASKS}, _create_workflow,
+          code="conflict", field="version"),
+    _wrong("workflow/get", NO_FLOW, _on("workflow", "show"), field="workflow_id"),
+    Wrong("workflow/get", lambda at: {"workflow_id": at.workflow(), "version": 9},
+          _on("workflow", "show", version="--version"), field="version"),
+    _wrong("workflow/list", {"limit": 0}, None, "invalid_request", "limit"),
+    _wrong("workflow/versions", NO_FLOW, _on("workflow", "versions"), field="workflow_id"),
+    _wrong("workflow/delete", NO_FLOW, _on("workflow", "delete"), field="workflow_id"),
+    Wrong("workflow/delete", lambda at: at.named_workflow(), _on("workflow", "delete"),
+          code="conflict", field="workflow_id"),
+    _wrong("workflow/run", NO_FLOW, _on("workflow", "run"), field="workflow_id"),
+    Wrong("workflow/run", lambda at: {"workflow_id": at.workflow(), "inputs": {"m": 1}},
+          lambda asked: ("workflow", "run", asked["workflow_id"], "--input", "m=1"),
+          code="invalid_request", field="inputs.m"),
+    _wrong("workflow_run/get", {"workflow_run_id": "occ_0"}, _on("workflow", "status"), field="workflow_run_id"),
+    Wrong("workflow_run/get", lambda at: {"workflow_run_id": at.waiting()}, _on("workflow", "status"),
+          field="workflow_run_id"),
+    _wrong("workflow_run/list", {"phase": "asleep"}, lambda _: ("workflow", "runs", "--phase", "asleep"),
+           "invalid_request", "phase"),
+    _wrong("workflow_run/cancel", {"workflow_run_id": "occ_0"}, _on("workflow", "cancel"), field="workflow_run_id"),
+    _wrong("approval/list", {"state": "asleep"}, _on("approval", "list", state="--state"), "invalid_request", "state"),
+    *(_wrong(f"approval/{verb}", {"approval_id": "nowhere"}, _on("approval", verb), field="approval_id")
+      for verb in ("approve", "deny")),
     _wrong("event/emit", {"event_type": "no spaces"}, lambda _: ("event", "emit", "no spaces"),
            "invalid_request", "event_type"),
     _wrong("event/match", {"event_type": "no spaces"}, lambda _: ("event", "match", "no spaces"),

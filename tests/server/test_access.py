@@ -72,6 +72,9 @@ class Tenant:
         self._do("PUT", f"/secrets/{self.secret}", **{**SEALED, "value": f"Bearer {self.mark}"})
         self._do("POST", "/events", event_type="seen", payload={"of": self.mark}, event_id=f"event-of-{self.name}")
         upload = self.http.post(f"/uploads?filename={self.mark}", content=self.mark.encode()).json()
+        workflow = stage.workflow(workflow_id=f"flow-of-{self.name}", description=self.mark)
+        approval = stage.approval()
+        [asked] = [one for one in stage.do("approval/list")["approvals"] if one["approval_id"] == approval]
         return {
             "schedule_id": plain,
             "past_id": past,
@@ -81,6 +84,9 @@ class Tenant:
             "backfill_id": backfill,
             "occurrence_id": occurrence,
             "run_id": run["run_id"],
+            "workflow_id": workflow,
+            "workflow_run_id": asked["workflow_run_id"],
+            "approval_id": approval,
             "name": self.secret,
             "upload_id": upload["upload_id"],
             "key_id": self.everything.rpartition("_")[0],
@@ -126,6 +132,7 @@ BODIES = {
     "selection/label": {"labels": {"of": "nobody"}, "set_labels": {"a": "b"}},
     "selection/run": {"labels": {"of": "nobody"}},
     "occurrence/redrive": {"phase": "failed"},
+    "workflow/create": {"workflow_id": "new", "steps": [{"id": "ask", "approval": {}}]},
     "event/emit": {"event_type": "quiet"},
     "event/match": {"event_type": "quiet"},
     "secret/set": {**SEALED},
@@ -224,7 +231,19 @@ def test_no_operation_reads_or_changes_what_another_tenant_has(served, tenants):
     assert state(theirs) == before
 
 
-LISTS = ("/schedules", "/occurrences", "/events", "/secrets", "/uploads", "/triggers", "/keys?limit=1000", "/audit")
+LISTS = (
+    "/schedules",
+    "/occurrences",
+    "/workflows",
+    "/workflow-runs",
+    "/approvals",
+    "/events",
+    "/secrets",
+    "/uploads",
+    "/triggers",
+    "/keys?limit=1000",
+    "/audit",
+)
 
 
 def state(tenant):
@@ -274,7 +293,7 @@ def test_no_command_reaches_what_another_tenant_has(served, intruder, victim, ro
     monkeypatch.setenv("NOONMARK_KEY", intruder.key)
     done = command(*row.command(arguments), "--server", served.url, "--json")
     assert "kept-by-rival" not in done.out + done.err
-    is_own = row.operation in ("schedule/create", "schedule/upsert", "event/emit", "audit/list")
+    is_own = row.operation in ("schedule/create", "schedule/upsert", "workflow/create", "event/emit", "audit/list")
     if named and not is_own:
         assert (done.code, done.problem["code"]) == (3, "not_found"), done
         assert intruder.key not in done.err

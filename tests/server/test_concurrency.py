@@ -85,6 +85,8 @@ def test_one_upsert_makes_one_schedule(served):
 
 
 def test_one_key_launches_one_run(served):
+    greet = {"id": "greet", "target": {"target_kind": "function", "function": "greet"}}
+    served.client.post("/workflows", json={"workflow_id": "launched", "steps": [greet]})
     query = {
         "workflow_id": "launched",
         "version": 1,
@@ -93,9 +95,7 @@ def test_one_key_launches_one_run(served):
         "idempotency_key": "abc123",
     }
     answers = at_once(served, 20, lambda client, _: client.post("/run-launcher/start", params=query))
-    assert {(one.status_code, one.json()["schedule_id"]) for one in answers} == {
-        (200, answers[0].json()["schedule_id"])
-    }
+    assert {(one.status_code, one.json()["run_id"]) for one in answers} == {(200, answers[0].json()["run_id"])}
 
 
 def test_concurrent_creates_never_exceed_the_quota(served):

@@ -19,11 +19,14 @@ from noonmark.client.transport import (
 )
 from noonmark.operations.models.answers import (
     ApiKey,
+    Approval,
     AuditEntry,
     Backfill,
     BackfillStatus,
     CheckedSchedule,
     CreatedKey,
+    CreatedWorkflow,
+    DeletedWorkflow,
     Diagnosis,
     Document,
     Event,
@@ -42,6 +45,9 @@ from noonmark.operations.models.answers import (
     Selected,
     Upload,
     WorkerStatus,
+    Workflow,
+    WorkflowRun,
+    WorkflowVersion,
     Workload,
 )
 from noonmark.operations.table import OPERATIONS
@@ -145,6 +151,18 @@ class OccurrenceFilters(TypedDict, total=False):
     since: datetime | str
     """It ended at this instant or later; as long as it has not ended, its due time counts."""
     until: datetime | str
+
+
+class WorkflowFields(TypedDict, total=False):
+    """The definition of a workflow."""
+
+    workflow_id: str
+    version: int | None
+    name: str | None
+    description: str | None
+    inputs: Document | None
+    steps: list[Document]
+    on_failure: str | None
 
 
 def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
@@ -549,6 +567,89 @@ def triggers(
     """List the schedules with an event trigger that match every filter."""
     arguments = to_arguments(**filters, event_type=event_type, newest_first=newest_first, limit=page_size)
     return _listing("trigger/list", "triggers", Schedule, arguments)
+
+
+def create_workflow(definition: Document | None = None, **fields: Unpack[WorkflowFields]) -> Request[CreatedWorkflow]:
+    """Create a version of a workflow; the definition of the newest version again is that version.
+
+    The definition is a document, or is given by its fields.
+    """
+    return rest_request("workflow/create", _one(CreatedWorkflow), {**(definition or {}), **to_arguments(**fields)})
+
+
+def get_workflow(workflow_id: str, *, version: int | None = None) -> Request[Workflow]:
+    """Get a version of a workflow; by default the newest."""
+    return rest_request("workflow/get", _one(Workflow), to_arguments(workflow_id=workflow_id, version=version))
+
+
+def workflows(*, page_size: int | None = None) -> Listing[WorkflowVersion]:
+    """List the workflows by id, each with its newest version."""
+    return _listing("workflow/list", "workflows", WorkflowVersion, to_arguments(limit=page_size))
+
+
+def workflow_versions(workflow_id: str, *, page_size: int | None = None) -> Listing[WorkflowVersion]:
+    """List the versions of a workflow, newest first."""
+    arguments = to_arguments(workflow_id=workflow_id, limit=page_size)
+    return _listing("workflow/versions", "versions", WorkflowVersion, arguments)
+
+
+def delete_workflow(workflow_id: str, *, reason: str | None = None) -> Request[DeletedWorkflow]:
+    """Delete a workflow with all its versions, unless schedules name it; runs that have begun go on."""
+    return rest_request("workflow/delete", _one(DeletedWorkflow), to_arguments(workflow_id=workflow_id, reason=reason))
+
+
+def run_workflow(
+    workflow_id: str,
+    inputs: Document | None = None,
+    *,
+    version: int | None = None,
+    payload: Any = None,  # noqa: ANN401 - JSON
+    key: str | None = None,
+    reason: str | None = None,
+) -> Request[WorkflowRun]:
+    """Run a workflow now. The same key again returns the same run.
+
+    It does not wait for the run.
+    """
+    arguments = to_arguments(
+        workflow_id=workflow_id, inputs=inputs, version=version, payload=payload, key=key, reason=reason
+    )
+    return rest_request("workflow/run", _one(WorkflowRun), arguments)
+
+
+def workflow_run(workflow_run_id: str) -> Request[WorkflowRun]:
+    """Get a run of a workflow, with its steps."""
+    return rest_request("workflow_run/get", _one(WorkflowRun), to_arguments(workflow_run_id=workflow_run_id))
+
+
+def workflow_runs(
+    *, workflow_id: str | None = None, phase: str | Iterable[str] | None = None, page_size: int | None = None
+) -> Listing[WorkflowRun]:
+    """List the runs of workflows, latest first."""
+    arguments = to_arguments(workflow_id=workflow_id, phase=phase, limit=page_size)
+    return _listing("workflow_run/list", "workflow_runs", WorkflowRun, arguments)
+
+
+def cancel_workflow_run(workflow_run_id: str, *, reason: str | None = None) -> Request[WorkflowRun]:
+    """Cancel a run of a workflow; its running steps are asked to stop, and completed ones are compensated."""
+    return rest_request(
+        "workflow_run/cancel", _one(WorkflowRun), to_arguments(workflow_run_id=workflow_run_id, reason=reason)
+    )
+
+
+def approvals(*, state: str | None = None, page_size: int | None = None) -> Listing[Approval]:
+    """List the approvals that are pending, or in another state, latest request first."""
+    return _listing("approval/list", "approvals", Approval, to_arguments(state=state, limit=page_size))
+
+
+def approve(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
+    """Approve: the step completes, and what depends on it starts. The same decision again changes nothing."""
+    return rest_request("approval/approve", _one(Approval), to_arguments(approval_id=approval_id, comment=comment))
+
+
+def deny(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
+    """Deny: the step fails. The same decision again changes nothing."""
+    return rest_request("approval/deny", _one(Approval), to_arguments(approval_id=approval_id, comment=comment))
 
 
 def uploads(*, page_size: int | None = None) -> Listing[Upload]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, InvalidRequest, NotFound
@@ -292,6 +293,8 @@ def _problem(row: Occurrence, schedule: Schedule | None) -> str | None:
     """What keeps an occurrence from running again."""
     if schedule is None or schedule.phase is SchedulePhase.DELETED:
         return "its schedule is deleted"
+    if row.overrides is not None and row.overrides.parent is not None:
+        return f"it is a step of the workflow run {row.overrides.parent.occurrence_id}; run that again"
     if row.phase not in REDRIVABLE:
         return f"it is {row.phase}; run its schedule instead"
     if row.missed_count > 1 and row.missed_first is not None and row.missed_last is not None:
@@ -302,6 +305,8 @@ def _problem(row: Occurrence, schedule: Schedule | None) -> str | None:
 
 def _again(row: Occurrence, schedule: Schedule, *, due: Micros, overrides: Overrides | None) -> Occurrence:
     """The occurrence that runs an ended one again; its id follows from the old one."""
+    if row.overrides is not None and row.overrides.target is not None:
+        overrides = replace(overrides or Overrides(), target=row.overrides.target)
     key = f"redrive:{row.id}"
     origin = event(key) if kind_of(row.origin) is OriginKind.EVENT else manual(key)
     return plan_occurrence(schedule, row.nominal, due, origin=origin, payload=row.payload, overrides=overrides)

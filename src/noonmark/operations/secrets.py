@@ -6,6 +6,7 @@ Answers contain the name and the hosts of a secret, never its value.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import Conflict, NotFound, QuotaExceeded, refusal
@@ -150,14 +151,14 @@ def warn_of_unreadable(service: Service, tenant: str) -> None:
     logger.warning("this node does not send requests that need these secrets, because %s: %s", why, names)
 
 
-def check_secrets(vault: SecretStore, tenant: str, target: Target) -> None:
+def check_secrets(vault: SecretStore, tenant: str, target: Target, *, field: str = "target") -> None:
     """Refuse a target that names an unknown secret, or one not bound to its host; this is checked again when sent."""
     if not isinstance(target, HttpTarget) or not target.secret_headers:
         return
     known = vault.find_secrets(tenant, set(target.secret_headers.values()))
     problems = header_problems(target.secret_headers, target.address, {secret.name: secret for secret in known})
     if problems:
-        raise refusal(problems)
+        raise refusal([replace(problem, field=field + problem.field.removeprefix("target")) for problem in problems])
 
 
 def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Redactor | None:

@@ -17,6 +17,7 @@ from noonmark.core.causation import (
     why_not_requested,
 )
 from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, StoreUnavailable
+from noonmark.core.ids import is_hidden
 from noonmark.core.interruption import failure_line, pause_line, rate_line
 from noonmark.core.quotas import UNLIMITED, Resource, check_declaration
 from noonmark.core.run import Outcome
@@ -219,6 +220,8 @@ class Caller:
 def _audit_entry(
     caller: Caller, reason: str | None, before: Schedule | None, after: Schedule | None, *, now: Micros
 ) -> AuditEntry:
+    if any(schedule is not None and is_hidden(schedule.schedule_id) for schedule in (before, after)):
+        before = after = None
     schedule = after or before
     return AuditEntry(
         at=now,

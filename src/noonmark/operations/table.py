@@ -91,6 +91,7 @@ READ, WRITE, RUN, ADMIN = Scope.READ, Scope.WRITE, Scope.RUN, Scope.ADMIN
 SETS_SECRET = "secret/set"  # noqa: S105 - a name
 """Errors about a call of it repeat nothing of its arguments: the secret may be in the wrong place."""
 _SCHEDULE, _OCCURRENCE = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
+_WORKFLOW, _WORKFLOW_RUN = "/workflows/{workflow_id}", "/workflow-runs/{workflow_run_id}"
 _BACKFILL = "/schedules/{schedule_id}/backfills/{backfill_id}"
 
 _ROWS = (
@@ -302,6 +303,55 @@ _ROWS = (
         is_repeatable=False,
     ),
     Operation(
+        "workflow/create",
+        "workflows.create_workflow",
+        WRITE,
+        "POST /workflows",
+        takes.NewWorkflow,
+        answers.CreatedWorkflow,
+        status=201,
+        body=Body.REQUIRED,
+    ),
+    Operation(
+        "workflow/delete",
+        "workflows.delete_workflow",
+        WRITE,
+        f"DELETE {_WORKFLOW}",
+        takes.WorkflowDeletion,
+        answers.DeletedWorkflow,
+        is_repeatable=False,
+    ),
+    Operation(
+        "workflow/run",
+        "workflows.run_workflow",
+        RUN,
+        f"POST {_WORKFLOW}/runs",
+        takes.WorkflowRunRequest,
+        answers.WorkflowRun,
+        status=202,
+        key="key",
+    ),
+    Operation(
+        "workflow_run/cancel",
+        "workflows.cancel_workflow_run",
+        RUN,
+        f"POST {_WORKFLOW_RUN}/cancel",
+        takes.WorkflowRunCancellation,
+        answers.WorkflowRun,
+        is_repeatable=False,
+    ),
+    *(
+        Operation(
+            f"approval/{verb}",
+            f"approvals.{verb}",
+            RUN,
+            f"POST /approvals/{{approval_id}}/{verb}",
+            takes.Decision,
+            answers.Approval,
+        )
+        for verb in ("approve", "deny")
+    ),
+    Operation(
         SETS_SECRET,
         "secrets.set_secret",
         WRITE,
@@ -455,6 +505,39 @@ _ROWS = (
     ),
     Operation(
         "backfill/get", "backfills.get_backfill", READ, f"GET {_BACKFILL}", takes.OneBackfill, answers.BackfillStatus
+    ),
+    Operation(
+        "workflow/get", "workflows.get_workflow", READ, f"GET {_WORKFLOW}", takes.WorkflowLookup, answers.Workflow
+    ),
+    Operation(
+        "workflow/list", "workflows.list_workflows", READ, "GET /workflows", takes.WorkflowQuery, answers.WorkflowPage
+    ),
+    Operation(
+        "workflow/versions",
+        "workflows.list_versions",
+        READ,
+        f"GET {_WORKFLOW}/versions",
+        takes.WorkflowVersionQuery,
+        answers.WorkflowVersionPage,
+    ),
+    Operation(
+        "workflow_run/get",
+        "workflows.get_workflow_run",
+        READ,
+        f"GET {_WORKFLOW_RUN}",
+        takes.OneWorkflowRun,
+        answers.WorkflowRun,
+    ),
+    Operation(
+        "workflow_run/list",
+        "workflows.list_workflow_runs",
+        READ,
+        "GET /workflow-runs",
+        takes.WorkflowRunQuery,
+        answers.WorkflowRunPage,
+    ),
+    Operation(
+        "approval/list", "approvals.list_approvals", READ, "GET /approvals", takes.ApprovalQuery, answers.ApprovalPage
     ),
     Operation("event/list", "events.list_events", READ, "GET /events", takes.EventQuery, answers.EventPage),
     Operation("secret/list", "secrets.list_secrets", READ, "GET /secrets", takes.NoArguments, answers.SecretList),

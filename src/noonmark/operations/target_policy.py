@@ -10,10 +10,11 @@ from noonmark.core.instants import from_micros
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
 from noonmark.core.schedule import TRUSTED
-from noonmark.core.targets import CommandTarget, FunctionTarget
+from noonmark.core.targets import CommandTarget, FunctionTarget, WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.core.urls import parse_url
+from noonmark.core.workflows.definition import check_inputs, restore_definition
 from noonmark.operations.service import check_limits
 
 if TYPE_CHECKING:
@@ -40,8 +41,13 @@ REMEDIES = {
 def target_warnings(service: Service, tenant: str, target: Target, source: str = "") -> list[str]:
     """What keeps a target from being served by the live nodes. While no node is alive, nothing is known.
 
-    A schedule from a trusted source may start any program.
+    A schedule from a trusted source may start any program. A workflow must exist when it is due.
     """
+    missing = missing_workflow(service.store, tenant, target) if isinstance(target, WorkflowTarget) else None
+    return [*_route_warnings(service, tenant, target, source), *([] if missing is None else [missing])]
+
+
+def _route_warnings(service: Service, tenant: str, target: Target, source: str) -> list[str]:
     nodes = [node for node in service.store.nodes() if node.is_alive]
     served = shown_routes(service.permissions, tenant, {route for node in nodes for route in node.routes})
     if nodes and target.route not in served:
@@ -53,6 +59,34 @@ def target_warnings(service: Service, tenant: str, target: Target, source: str =
     return [refused_program_words(target.argv[0])] if is_refused else []
 
 
+def missing_workflow(store: Store, tenant: str, target: WorkflowTarget) -> str | None:
+    """That the workflow of a target does not exist, or not in that version."""
+    newest = store.workflow(tenant, target.workflow_id)
+    if newest is None:
+        return unknown_workflow_words(target.workflow_id)
+    if target.version is None or store.workflow(tenant, target.workflow_id, target.version) is not None:
+        return None
+    return f"the workflow `{target.workflow_id}` has no version {target.version}; the newest is {newest.version}"
+
+
+def unknown_workflow_words(workflow_id: str) -> str:
+    """Say that there is no such workflow."""
+    return f"there is no workflow `{workflow_id}`; it must be created before this is due"
+
+
+def _input_warnings(service: Service, tenant: str, target: WorkflowTarget) -> list[str]:
+    """Inputs that do not fit the version that would run now."""
+    version = service.store.workflow(tenant, target.workflow_id, target.version)
+    if version is None:
+        return []
+    try:
+        check_inputs(restore_definition(version.document), target.inputs)
+    except InvalidSchedule as error:
+        which = f"version {version.version} of the workflow `{target.workflow_id}`"
+        return [f"target.{problem.field}: {problem.message} ({which})" for problem in error.problems]
+    return []
+
+
 def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> list[str]:
     """What may surprise about a schedule: its trigger, its last window, and a target that no live node serves."""
     from noonmark.core.describe import describe  # noqa: PLC0415 - it loads a library, for its words
@@ -61,6 +95,8 @@ def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> l
     about_times = [] if declared.trigger is None else describe(declared.trigger, now=from_micros(now)).warnings
     about_window = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
     about_target = target_warnings(service, schedule.owner.tenant, declared.target, schedule.source)
+    if isinstance(declared.target, WorkflowTarget):
+        about_target += _input_warnings(service, schedule.owner.tenant, declared.target)
     return [*about_times, *([] if about_window is None else [about_window]), *about_target]
 
 
@@ -120,18 +156,36 @@ def check_declaration(
     target = declaration.target
     if stored is not None and stored.declaration.target == target:
         return declaration
-    if service.permissions is not None:
-        tenant = caller.owner.tenant if stored is None else stored.owner.tenant
-        if (refused := service.permissions.problem(tenant, target)) is not None:
-            raise NotAllowed(refused[1], field=refused[0])
+    check_target(
+        service,
+        caller.owner.tenant if stored is None else stored.owner.tenant,
+        target,
+        before=None if stored is None else stored.declaration.target,
+    )
+    return declaration
+
+
+def check_target(
+    service: Service, tenant: str, target: Target, *, field: str = "target", before: Target | None = None
+) -> None:
+    """Refuse a target that a document may not name, or that no node with these rules would deliver.
+
+    `before` is what it replaces: the same function again is allowed.
+    """
+    if service.permissions is not None and (refused := service.permissions.problem(tenant, target)) is not None:
+        raise NotAllowed(refused[1], field=_moved(refused[0], field))
     if isinstance(target, FunctionTarget):
-        _check_function(target, stored)
+        _check_function(target, before, field)
     elif isinstance(target, HttpTarget) and service.egress is not None:
         if (problem := service.egress.url_problem(target.address)) is not None:
-            raise InvalidSchedule(problem, field="target.url")
+            raise InvalidSchedule(problem, field=f"{field}.url")
     elif isinstance(target, CommandTarget) and service.commands is not None:
-        _check_command(service, target)
-    return declaration
+        _check_command(service, target, field)
+
+
+def _moved(path: str, field: str) -> str:
+    """A path in a target of a schedule, for a target that stands elsewhere."""
+    return field + path.removeprefix("target")
 
 
 def _check_upstreams(service: Service, caller: Caller, declaration: Declaration, stored: Schedule | None) -> None:
@@ -162,24 +216,23 @@ def check_payload(service: Service, schedule: Schedule, payload: object) -> None
         raise NotAllowed(problem, field="payload")
 
 
-def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
+def _check_function(target: FunctionTarget, before: Target | None, field: str) -> None:
     """Refuse a function by its module: documents name functions that nodes have registered."""
-    before = None if stored is None else stored.declaration.target
     if isinstance(before, FunctionTarget) and before.function == target.function:
         return
     if BY_MODULE in target.function:
         raise InvalidSchedule(
             "must be the name under which a node has registered the function; only a program can name one by its"
             " module",
-            field="target.function",
+            field=f"{field}.function",
         )
 
 
-def _check_command(service: Service, target: CommandTarget) -> None:
+def _check_command(service: Service, target: CommandTarget, field: str) -> None:
     """Refuse a command that no node with these rules would start."""
     assert service.commands is not None  # noqa: S101 - the caller has checked
     for name in target.env:
         if (problem := service.commands.env_problem(name)) is not None:
-            raise NotAllowed(problem, field=f"target.env.{name}")
+            raise NotAllowed(problem, field=f"{field}.env.{name}")
     if target.cwd is not None and (problem := service.commands.cwd_problem(target.cwd)) is not None:
-        raise NotAllowed(problem, field="target.cwd")
+        raise NotAllowed(problem, field=f"{field}.cwd")

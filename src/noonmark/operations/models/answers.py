@@ -597,6 +597,167 @@ class AuditPage(_Page):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedWorkflow:
+    """The version that a definition has."""
+
+    workflow_id: str
+    version: int
+    warnings: list[str]
+    """What may surprise about it, such as a target that no live node serves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowVersion:
+    """A version of a workflow without its definition."""
+
+    workflow_id: str
+    version: int
+    name: str | None
+    description: str
+    step_count: int
+    source: str
+    """The surface that it was created through; its steps may do what that allows."""
+    created_by: str
+    created_at_utc: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """A version of a workflow."""
+
+    workflow_id: str
+    version: int
+    name: str | None
+    description: str
+    inputs: Document | None
+    """The inputs by name; null if any are accepted."""
+    steps: list[Document]
+    on_failure: str
+    """stop: the other steps are cancelled when one fails; continue: those that do not depend on it go on."""
+    source: str
+    """The surface that it was created through; its steps may do what that allows."""
+    created_by: str
+    created_at_utc: datetime
+    warnings: list[str]
+    """What may surprise about it, such as a target that no live node serves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedWorkflow:
+    """A deleted workflow. Runs that have begun go on."""
+
+    workflow_id: str
+    version: int
+    """The newest version that it had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowPage(_Page):
+    """A page of workflows, by id, each with its newest version."""
+
+    workflows: list[WorkflowVersion]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowVersionPage(_Page):
+    """A page of the versions of a workflow, newest first."""
+
+    versions: list[WorkflowVersion]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowStep:
+    """A step of a run, or one element of a step with `for_each`."""
+
+    step_id: str
+    index: int | None
+    """The place of the element in its list; null for the step itself."""
+    phase: Literal["pending", "running", "completed", "failed", "skipped", "cancelled", "compensated"]
+    attempt: int
+    started_at_utc: datetime | None
+    ended_at_utc: datetime | None
+    result: Any
+    """What it returned; null also where the document would be too large, see `has_result`."""
+    has_result: bool
+    error: str | None
+    waiting_for: Literal["approval", "event", "time", "retry", "occurrence"] | None
+    """What a running step waits for."""
+    ready_at_utc: datetime | None
+    """When its next attempt is due, its wait ends or its approval expires."""
+    approval_id: str | None
+    """The approval that it waits for."""
+    occurrence_id: str | None
+    """The occurrence that does its work, if the node that runs the workflow does not do it."""
+    count: int | None
+    """How many elements its list has."""
+    compensation: str | None
+    """`running` while it is being undone, `failed` if that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRun:
+    """A run of a workflow."""
+
+    workflow_run_id: str
+    """The id of its occurrence."""
+    workflow_id: str
+    version: int | None
+    """Null if the workflow was unknown when it was due."""
+    phase: str
+    """That of its occurrence."""
+    reason: str | None
+    why: str | None
+    """The reason as a sentence."""
+    waiting_for: str | None
+    schedule_id: str | None
+    """The schedule that started it; null if a caller did."""
+    inputs: Document
+    attempt: int
+    due_at_utc: datetime
+    started_at_utc: datetime | None
+    """When its current or last attempt began."""
+    ended_at_utc: datetime | None
+    steps: list[WorkflowStep] | None
+    """In the order of the definition; null in lists."""
+    result: Any
+    """The results of its completed steps by their ids, once it has completed; null in lists, and where it is too large.
+    """
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRunPage(_Page):
+    """A page of runs of workflows, latest first."""
+
+    workflow_runs: list[WorkflowRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A step of a workflow that waits, or waited, for somebody's decision."""
+
+    approval_id: str
+    workflow_run_id: str
+    workflow_id: str | None
+    step_id: str
+    message: str
+    state: Literal["pending", "approved", "denied", "expired", "cancelled"]
+    requested_at_utc: datetime
+    expires_at_utc: datetime
+    decided_at_utc: datetime | None
+    by: str | None
+    """Who decided."""
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPage(_Page):
+    """A page of approvals, latest request first."""
+
+    approvals: list[Approval]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeList:
     """The nodes seen within the last day."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from noonmark.core.api_key import MAX_NAME, Scope, scopes_of, tenant_or_all
-from noonmark.core.documents import named
+from noonmark.core.documents import named, one_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason as OccurrenceReason
 from noonmark.operations.models.fields import (
@@ -28,12 +29,14 @@ from noonmark.operations.models.fields import (
     Reason,
     cursor,
     integer,
+    json_object,
     number,
     objects,
     raw,
     several,
     text,
 )
+from noonmark.ports.workflows import ApprovalState
 
 USUAL_PAGE = 100
 USUAL_PREVIEW, MAX_PREVIEW = 5, 1_000
@@ -90,6 +93,10 @@ Scopes = Annotated[
     ),
 ]
 Lifetime = Annotated[float, number(1, 3_155_760_000)]
+Version = Annotated[int, integer(1)]
+ApprovalStateName = Annotated[
+    ApprovalState, Kind(partial(one_of, allowed=named(ApprovalState)), {"enum": list(ApprovalState)})
+]
 TriggerKinds = Annotated[list[str], several({name: name for name in KINDS})]
 
 
@@ -537,6 +544,112 @@ class OneSecret(Arguments):
     is_document: ClassVar[bool] = True
 
     name: SecretName
+
+
+class NewWorkflow(Arguments):
+    """A version of a workflow. Versions never change."""
+
+    is_document: ClassVar[bool] = True
+
+    workflow_id: Id
+    version: Count | None = None
+    """Default: the next number. The same definition as the newest version is that version."""
+    name: Name | None = None
+    description: Annotated[str, text(0, 10_000)] | None = None
+    inputs: Object | None = None
+    """The inputs by name: a default, or an object with `type`, `default`, `required` and `description`. Without it, any
+    inputs are accepted."""
+    steps: Annotated[Any, raw({"type": "array", "items": OBJECT, "minItems": 1, "maxItems": 1_000})]
+    """The steps, each with an `id` and one of `target`, `wait` and `approval`."""
+    on_failure: Text | None = None
+    """stop or continue."""
+
+
+class OneWorkflow(Arguments):
+    """A workflow by its id."""
+
+    workflow_id: Id
+
+
+class WorkflowLookup(OneWorkflow):
+    """The version of a workflow to get."""
+
+    version: Version | None = None
+    """Default: the newest."""
+
+
+class WorkflowQuery(Arguments):
+    """The workflows to list."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: IdCursor | None = None
+
+
+class WorkflowVersionQuery(OneWorkflow):
+    """The versions of a workflow to list."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeCursor | None = None
+
+
+class WorkflowDeletion(OneWorkflow):
+    """The workflow to delete."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class WorkflowRunRequest(OneWorkflow):
+    """A run of a workflow to start now."""
+
+    inputs: Annotated[dict[str, Any], Kind(json_object, OBJECT)] | None = None
+    version: Version | None = None
+    """Default: the newest."""
+    payload: Json | None = None
+    """What steps find as `{{ payload }}`."""
+    key: Name | None = None
+    """The same key again returns the same run."""
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class OneWorkflowRun(Arguments):
+    """A run of a workflow by its id, which is the id of its occurrence."""
+
+    workflow_run_id: Id
+
+
+class WorkflowRunQuery(Arguments):
+    """The runs of workflows to list."""
+
+    workflow_id: Id | None = None
+    phase: Phases | None = None
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class WorkflowRunCancellation(OneWorkflowRun):
+    """The run of a workflow to cancel."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class ApprovalQuery(Arguments):
+    """The approvals to list."""
+
+    state: ApprovalStateName = ApprovalState.PENDING
+    """pending, approved, denied, expired or cancelled."""
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class Decision(Arguments):
+    """The decision about an approval."""
+
+    approval_id: Id
+    comment: Reason | None = None
+    """Stored with the decision."""
 
 
 class PageQuery(Arguments):

@@ -33,6 +33,7 @@ from noonmark.core.json_values import (
     json_copy,
     json_problem,
     number_value,
+    shown,
     text_of,
 )
 
@@ -222,6 +223,14 @@ def _json(value: object) -> Any:  # noqa: ANN401 - JSON
     if (problem := json_problem(value)) is not None:
         raise ValueError(problem)
     return json_copy(value)
+
+
+def json_object(value: object) -> dict[str, Any]:
+    """A copy of a JSON object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"must be an object, not {shown(value)}")
+    found: dict[str, Any] = _json(value)
+    return found
 
 
 _ID = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$", "examples": ["nightly-report"]}

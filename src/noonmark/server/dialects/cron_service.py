@@ -6,10 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import present
-from noonmark.core.errors import InvalidRequest, NoonmarkError
+from noonmark.core.errors import InvalidRequest, NoonmarkError, NotAllowed
 from noonmark.core.instants import parse_instant
 from noonmark.core.json_values import boolean_value, key_path, number_value
+from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.operations.table import OPERATIONS, check_access
+from noonmark.operations.workflows import arguments_of_launch
 from noonmark.server.dialects.models import CronServiceSchedule
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, ParameterType
@@ -110,6 +112,8 @@ LAUNCHED = {
     "idempotency_key": ParameterType.TEXT,
 }
 MAX_KEY = 200
+SOURCE = "schedule"
+"""What the cron service tells a workflow about where it comes from."""
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
@@ -179,8 +183,8 @@ def _extend(answer: ApiResponse, **more: Any) -> ApiResponse:  # noqa: ANN401 - 
 
 
 def _launch(request: ApiRequest) -> ApiResponse:
-    """Run a workflow once, now; repeating the key returns the same run."""
-    check_access(OPERATIONS["schedule/create"], request.caller)
+    """Run a workflow now, and say what became of it; repeating the key returns the same run."""
+    check_access(OPERATIONS["workflow/run"], request.caller)
     if document := request.document(required=False):
         raise InvalidRequest("must be empty: this route takes query parameters", field=key_path(next(iter(document))))
     query = request.query(LAUNCHED)
@@ -192,33 +196,29 @@ def _launch(request: ApiRequest) -> ApiResponse:
         raise InvalidRequest(str(error), field="scheduled_for") from None
     if not 1 <= len(query["idempotency_key"]) <= MAX_KEY:
         raise InvalidRequest(f"must have 1 to {MAX_KEY} characters", field="idempotency_key")
-    try:
-        schedule = request.perform("schedule/create", _run_once(query))
-    except NoonmarkError as error:
-        raise rename_fields(error, NAMES) from None
+    caller = request.caller
+    if query["user_id"] != caller.owner.user and not caller.is_root:
+        raise NotAllowed("must be the user of your key; only a key of tenant * may name another", field="user_id")
+    meta = {name: query[name] for name in ("user_id", "scheduled_for", "idempotency_key")} | {"source": SOURCE}
+    arguments = arguments_of_launch(request.service, caller, query["workflow_id"], query.get("version"), meta)
+    run = request.perform("workflow/run", {**arguments, "key": query["idempotency_key"]})
     return ApiResponse(
         document={
-            "message": "Workflow started",
-            "schedule_id": schedule["schedule_id"],
-            "workflow_id": query["workflow_id"],
+            "message": _message(run),
+            "run_id": run["workflow_run_id"],
+            "phase": run["phase"],
+            "workflow_id": run["workflow_id"],
+            "version": run["version"],
             "scheduled_for": query["scheduled_for"],
             "idempotency_key": query["idempotency_key"],
         }
     )
 
 
-def _run_once(query: dict[str, Any]) -> dict[str, Any]:
-    """A schedule that fires once, immediately, and passes `scheduled_for` to the workflow."""
-    target = {
-        "target_kind": "workflow",
-        "workflow_id": query["workflow_id"],
-        "inputs": {"scheduled_for": query["scheduled_for"], "idempotency_key": query["idempotency_key"]},
-    }
-    if "version" in query:
-        target["version"] = query["version"]
-    return {
-        "trigger": {"type": "once", "delay_seconds": 0},
-        "target": target,
-        "user_id": query["user_id"],
-        "idempotency_key": f"run-launcher:{query['idempotency_key']}",
-    }
+def _message(run: Mapping[str, Any]) -> str:
+    """What became of a run; one that no node can start has not been started."""
+    if run["phase"] in FINAL:
+        return f"Workflow {run['phase'].replace('_', ' ')}"
+    if run["phase"] == Phase.PENDING and run["waiting_for"] is not None:
+        return f"Workflow accepted. {run['why']}"
+    return "Workflow started"

@@ -57,11 +57,14 @@ class CronServicePause(Arguments):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedWorkflow:
-    """A workflow that runs once."""
+    """A run of a workflow, and what became of it."""
 
     message: str
-    schedule_id: str
+    run_id: str
+    """The id of the workflow run."""
+    phase: str
     workflow_id: str
+    version: int
     scheduled_for: datetime
     idempotency_key: str
 
