@@ -30,7 +30,9 @@ SERVER_VARIABLE = "NOONMARK_SERVER"
 CA_VARIABLE = "NOONMARK_CA_FILE"
 CHAIN_VARIABLE = "NOONMARK_CHAIN"
 """Tells a program that a node started which run it belongs to."""
-CREATING = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set", "key/create"})
+CREATING = frozenset(
+    {"schedule/create", "schedule/upsert", "workflow/create", "event/emit", "secret/set", "key/create"}
+)
 """Operations that may create the SQLite file; the others need an existing one."""
 UNCHECKED = frozenset({"doctor"})
 """Operations that use a store as it is, whatever the version of its schema."""

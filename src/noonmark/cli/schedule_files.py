@@ -1,4 +1,6 @@
-"""Files that declare schedules, in YAML, JSON or TOML: `schedules`, and optionally `defaults` and `managed_by`.
+"""Files that declare schedules and workflows, in YAML, JSON or TOML.
+
+A file has `schedules`, `workflows` or both, and optionally `defaults` of its schedules and `managed_by`.
 
 Texts may contain variables of the environment, `${NAME}` or `${NAME:-default}`; `$${` stands for `${`.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +26,12 @@ STANDARD_INPUT = "-"
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 USUAL_OWNER = "apply"
 """The `managed_by` of files that name none."""
-FIELDS = ("schedules", "defaults", "managed_by")
+FIELDS = ("workflows", "schedules", "defaults", "managed_by")
 KINDS = ("type", "target_kind")
 """Fields that say which kind of object something is."""
 MAX_FILE = 16 * MAX_BYTES
+Place = tuple[str, str, "Mapping[str, int]"]
+"""A file, a path in it, and the lines of its values."""
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
@@ -39,34 +44,64 @@ class ScheduleFiles:
     """The `managed_by` of each file."""
     secrets: set[str] = field(default_factory=set)
     """Values of variables with secret names; they are never printed."""
-    _places: list[tuple[str, str, Mapping[str, int]]] = field(default_factory=list)
+    workflows: list[dict[str, Any]] = field(default_factory=list)
+    """Definitions of workflows."""
+    _places: list[Place] = field(default_factory=list)
+    _workflow_places: list[Place] = field(default_factory=list)
 
-    def add(self, document: Mapping[str, Any], owner: str | None, place: tuple[str, str, Mapping[str, int]]) -> None:
+    def add(self, document: Mapping[str, Any], owner: str | None, place: Place) -> None:
         """Add the schedule at a place: a file, a path in it, and its lines."""
         self.desired.append(Desired(document, owner, f"{place[1]} in {place[0]}"))
         self._places.append(place)
 
+    def add_workflow(self, definition: dict[str, Any], place: Place) -> None:
+        """Add the workflow at a place."""
+        self.workflows.append(definition)
+        self._workflow_places.append(place)
+
     def locate(self, index: int, problem: Problem) -> Problem:
         """A problem of a document with its file, line and path, and without secrets."""
-        name, path, lines = self._places[index]
-        message = redact(problem.message)
-        if Redactor(self.secrets).holds(message):
-            message = "is not allowed; the value comes from a variable and is not shown"
-        return Problem(_place(name, f"{path}.{problem.field}" if problem.field else path, lines), message, problem.code)
+        return self._located(self._places[index], problem)
 
     def refuse(self, problems: Sequence[tuple[int, Problem]]) -> InvalidSchedule:
         """The error for problems of documents."""
         return refusal([self.locate(index, problem) for index, problem in problems])
 
+    def locate_workflow(self, index: int, problem: Problem) -> Problem:
+        """A problem of a workflow, likewise."""
+        return self._located(self._workflow_places[index], problem)
 
-def read_files(names: Sequence[str], environment: Mapping[str, str], *, managed_by: str | None = None) -> ScheduleFiles:
-    """Read files, all files in folders and below, or standard input; the error lists what is wrong in all of them."""
+    def refuse_workflows(self, problems: Sequence[tuple[int, Problem]]) -> InvalidSchedule:
+        """The error for problems of workflows."""
+        return refusal([self.locate_workflow(index, problem) for index, problem in problems])
+
+    def _located(self, place: Place, problem: Problem) -> Problem:
+        name, path, lines = place
+        message = redact(problem.message)
+        if Redactor(self.secrets).holds(message):
+            message = "is not allowed; the value comes from a variable and is not shown"
+        where = f"{path}.{problem.field}" if path and problem.field else path or problem.field
+        return Problem(_place(name, where, lines), message, problem.code)
+
+
+def read_files(
+    names: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    managed_by: str | None = None,
+    are_workflows: bool = False,
+) -> ScheduleFiles:
+    """Read files, all files in folders and below, or standard input; the error lists what is wrong in all of them.
+
+    Files of workflows may be a definition themselves, and have nothing else.
+    """
     files, problems = ScheduleFiles(), list[Problem]()
     for name in [path for each in names for path in _paths(each)]:
         try:
             for number, (value, lines) in enumerate(_parse(name)):
                 where = name if number == 0 else f"{name} (document {number + 1})"
-                problems += _read(files, where, value, lines, environment, managed_by)
+                read = _read_workflow_file if are_workflows else partial(_read, managed_by=managed_by)
+                problems += read(files, where, value, lines, environment)
         except InvalidSchedule as error:
             problems += [Problem(_place(name, problem.field, {}), problem.message) for problem in error.problems]
     if problems:
@@ -146,7 +181,7 @@ def _read(
     environment: Mapping[str, str],
     managed_by: str | None,
 ) -> list[Problem]:
-    """Add the schedules of one document to the files; returns what is wrong with it."""
+    """Add the schedules and workflows of one document to the files; returns what is wrong with it."""
     if not isinstance(value, dict):
         return [Problem(name, f"must be an object with {', '.join(FIELDS)}, not {shown(value)}")]
     problems: list[tuple[str, str]] = [
@@ -157,6 +192,9 @@ def _read(
     problems += variables.problems
     files.secrets |= variables.secrets
     schedules, defaults = filled.get("schedules"), filled.get("defaults")
+    if "workflows" in filled:
+        problems += _add_workflows(files, name, filled["workflows"], lines)
+        schedules = filled.get("schedules", [])
     if not isinstance(schedules, list):
         problems.append(("schedules", f"must be an array of schedule documents, not {shown(schedules)}"))
         schedules = []
@@ -175,6 +213,39 @@ def _read(
         else:
             problems.append((path, f"must be an object, not {shown(document)}"))
     return [Problem(_place(name, path, lines), message) for path, message in problems]
+
+
+def _add_workflows(
+    files: ScheduleFiles, name: str, workflows: object, lines: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """Add the definitions of one document; returns what is wrong with them."""
+    if not isinstance(workflows, list):
+        return [("workflows", f"must be an array of definitions, not {shown(workflows)}")]
+    found: list[tuple[str, str]] = []
+    for index, definition in enumerate(workflows):
+        path = f"workflows[{index}]"
+        if isinstance(definition, dict):
+            files.add_workflow(definition, (name, path, lines))
+        else:
+            found.append((path, f"must be an object, not {shown(definition)}"))
+    return found
+
+
+def _read_workflow_file(
+    files: ScheduleFiles, name: str, value: object, lines: Mapping[str, int], environment: Mapping[str, str]
+) -> list[Problem]:
+    """Add the definition that a document is, or those that it has."""
+    if not isinstance(value, dict):
+        return [Problem(name, f"must be the definition of a workflow, not {shown(value)}")]
+    variables = _Variables(environment)
+    filled: dict[str, Any] = variables.fill(value, "")
+    found = variables.problems
+    files.secrets |= variables.secrets
+    if filled.keys() == {"workflows"}:
+        found += _add_workflows(files, name, filled["workflows"], lines)
+    else:
+        files.add_workflow(filled, (name, "", lines))
+    return [Problem(_place(name, path, lines), message) for path, message in found]
 
 
 def _with_defaults(defaults: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

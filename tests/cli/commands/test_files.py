@@ -139,7 +139,7 @@ def test_json_toml_folders_and_several_documents_of_yaml(files):
     [
         ("schedules: [", ["{file}: is not YAML: while parsing a flow node did not find expected node content"]),
         ("schedules: []\nschedules: []", ['{file}: gives the key "schedules" twice in one object (line 2, column 1)']),
-        ("- a", ["{file}: must be an object with schedules, defaults, managed_by, not"]),
+        ("- a", ["{file}: must be an object with workflows, schedules, defaults, managed_by, not"]),
         ("schedule: []", ["{file}:1: schedule: unknown field; allowed are", "{file}:1: schedules: must be an array"]),
         ("schedules: [5]", ["{file}:1: schedules[0]: must be an object, not 5"]),
         ("schedules: []\ndefaults: 5\nmanaged_by: 7", ["{file}:2: defaults: must be", "{file}:3: managed_by: must be"]),

@@ -1,4 +1,4 @@
-"""`noonmark apply`, `diff` and `export`: schedules that files declare."""
+"""`noonmark apply`, `diff` and `export`: workflows and schedules that files declare."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from noonmark.cli.output import EXIT_FAILED, print_errors, print_json, print_lin
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import MAX_PAGE, connect
 from noonmark.cli.schedule_files import escape_variables, read_files
+from noonmark.cli.workflow_changes import defined, plan_workflows
 from noonmark.clocks import SystemClock
 from noonmark.core.changes import (
     MANAGED_BY,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from noonmark.cli.remote import Remote
     from noonmark.cli.schedule_files import ScheduleFiles
+    from noonmark.cli.workflow_changes import WorkflowChange, WorkflowChanges
     from noonmark.core.changes import Change, Changes
 
 OPERATIONS = {
@@ -87,9 +89,9 @@ def apply(  # noqa: PLR0913 - one per option
     confirm: Confirm = False,
     connection: Connection = Connection(),
 ) -> int:
-    """Create and change schedules so that they are as files declare them. Applied again, nothing changes.
+    """Create and change workflows and schedules so that they are as files declare them. Applied again, nothing changes.
 
-    All files are checked before anything changes.
+    All files are checked before anything changes. Workflows come first. They are never deleted, also not with --prune.
     """
     files = read_files(file, os.environ, managed_by=_owner(managed_by))
     return apply_files(connection, files, prune=prune, adopt=adopt, dry_run=dry_run, confirm=confirm)
@@ -109,11 +111,12 @@ def diff(
     """Show what noonmark apply would change. Changes nothing."""
     files = read_files(file, os.environ, managed_by=_owner(managed_by))
     with connect(connection) as remote:
+        workflows = plan_workflows(remote, files)
         changes = _plan(remote, files, prune=prune, adopt=adopt)
-        checks = _check(remote, changes)
-    _show_plan(connection, changes, files, checks)
+        checks = _check(remote, changes, workflows)
+    _show_plan(connection, changes, workflows, files, checks)
     _refuse(files, checks)
-    return EXIT_FAILED if exit_code and changes.steps else 0
+    return EXIT_FAILED if exit_code and (changes.steps or workflows.steps) else 0
 
 
 def apply_files(
@@ -127,23 +130,51 @@ def apply_files(
 ) -> int:
     """Show what files change, and change it; returns the exit code."""
     with connect(connection) as remote:
+        workflows = plan_workflows(remote, files)
         changes = _plan(remote, files, prune=prune, adopt=adopt)
-        checks = _check(remote, changes)
+        checks = _check(remote, changes, workflows)
         if dry_run or not connection.as_json:
-            _show_plan(connection, changes, files, checks)
+            _show_plan(connection, changes, workflows, files, checks)
         _refuse(files, checks)
         if dry_run:
             return 0
-        if confirm and changes.steps and not is_confirmed("Make these changes?"):
+        total = len(workflows.steps) + len(changes.steps)
+        if confirm and total and not is_confirmed("Make these changes?"):
             return EXIT_FAILED
-        for done, step in enumerate(changes.steps):
-            progress = f"{done} of {len(changes.steps)} changes were made"
+        for done, workflow in enumerate(workflows.steps):
+            _create_workflow(connection, remote, files, workflow, f"{done} of {total} changes were made")
+        for done, step in enumerate(changes.steps, len(workflows.steps)):
+            progress = f"{done} of {total} changes were made"
             _make_change(connection, remote, files, step, progress, checks.warnings.get(step.schedule_id, ()))
     if connection.as_json:
         from noonmark.cli.render.changes import changes_document  # noqa: PLC0415 - not for --json
 
-        print_json(changes_document(changes, Redactor(files.secrets), checks.warnings, applied=True))
+        print_json(changes_document(changes, workflows, Redactor(files.secrets), checks.warnings, applied=True))
     return 0
+
+
+def _create_workflow(
+    connection: Connection, remote: Remote, files: ScheduleFiles, step: WorkflowChange, progress: str
+) -> None:
+    """Create one version of a workflow and say so; an error names the document and what was done before."""
+    try:
+        answer = remote.call("workflow/create", step.definition)
+    except NoonmarkError as error:
+        raise _located(
+            error, files.locate_workflow(step.index, Problem(error.field, error.message)), progress
+        ) from None
+    if not connection.as_json:
+        print_line(f"Created version {answer['version']} of workflow {step.workflow_id}.")
+        _warn(step.workflow_id, answer["warnings"])
+
+
+def _located(error: NoonmarkError, problem: Problem, progress: str) -> NoonmarkError:
+    """An error of the server with the place in a file, and what was done before."""
+    message, place = f"{problem.message} ({progress}; apply again to make the others)", problem.field
+    if isinstance(error, InvalidSchedule):
+        return type(error)(message, field=place)
+    error.message, error.field = message, place
+    return error
 
 
 def _make_change(
@@ -162,11 +193,7 @@ def _make_change(
         problem = Problem(step.schedule_id, error.message)
         if step.index is not None:
             problem = files.locate(step.index, Problem(error.field, error.message))
-        message, place = f"{problem.message} ({progress}; apply again to make the others)", problem.field
-        if isinstance(error, InvalidSchedule):
-            raise type(error)(message, field=place) from None
-        error.message, error.field = message, place
-        raise
+        raise _located(error, problem, progress) from None
     if not connection.as_json:
         print_line(f"{verb} {step.schedule_id}.")
         _warn(step.schedule_id, [one for one in answer.get("warnings") or () if one not in known])
@@ -186,9 +213,13 @@ class Checks:
     """What may surprise about each schedule."""
 
 
-def _check(remote: Remote, changes: Changes) -> Checks:
+def _check(remote: Remote, changes: Changes, workflows: WorkflowChanges) -> Checks:
     """Check the changes on the server: only it knows where requests may go and what nodes run."""
     checks = Checks()
+    from noonmark.operations.target_policy import unknown_workflow_words  # noqa: PLC0415 - other commands need none
+
+    # Workflows are created before the schedules that name them.
+    expected = {unknown_workflow_words(step.workflow_id) for step in workflows.steps}
     for steps in _batches([step for step in changes.steps if step.index is not None]):
         try:
             answer = remote.call("schedule/check", {"schedules": [_checkable(step) for step in steps]})
@@ -197,8 +228,8 @@ def _check(remote: Remote, changes: Changes) -> Checks:
                 raise
             return checks
         for step, check in zip(steps, answer["checks"], strict=True):
-            if check["warnings"]:
-                checks.warnings[step.schedule_id] = check["warnings"]
+            if warnings := [warning for warning in check["warnings"] if warning not in expected]:
+                checks.warnings[step.schedule_id] = warnings
             if step.index is not None:
                 problems = [Problem(one["field"], one["detail"], one["code"]) for one in check["problems"]]
                 checks.problems.extend((step.index, problem) for problem in problems)
@@ -326,18 +357,31 @@ def _read_secrets(remote: Remote) -> dict[str, Secret]:
     }
 
 
-def _show_plan(connection: Connection, changes: Changes, files: ScheduleFiles, checks: Checks) -> None:
-    from noonmark.cli.render.changes import changes_document, count_changes, show_changes  # noqa: PLC0415 - not for --json
+def _show_plan(
+    connection: Connection, changes: Changes, workflows: WorkflowChanges, files: ScheduleFiles, checks: Checks
+) -> None:
+    from noonmark.cli.render.changes import (  # noqa: PLC0415 - loads the console
+        changes_document,
+        count_changes,
+        show_changes,
+        show_workflow_changes,
+    )
 
     redactor = Redactor(files.secrets)
     if connection.as_json:
-        print_json(changes_document(changes, redactor, checks.warnings, applied=False))
+        print_json(changes_document(changes, workflows, redactor, checks.warnings, applied=False))
         return
-    counts = count_changes(changes)
-    if not changes.steps:
-        print_line(f"No changes: {counts['unchanged']} unchanged.")
+    counts, of_workflows = count_changes(changes), workflows.counts
+    if not changes.steps and not workflows.steps:
+        print_line(f"No changes: {counts['unchanged'] + of_workflows['unchanged']} unchanged.")
         return
+    show_workflow_changes(workflows)
     show_changes(changes, redactor)
+    if files.workflows:
+        print_line(
+            f"Workflows: {of_workflows['create']} to create, {of_workflows['change']} to change,"
+            f" {of_workflows['unchanged']} unchanged."
+        )
     print_line(
         f"Plan: {counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete,"
         f" {counts['unchanged']} unchanged."
@@ -354,26 +398,54 @@ def export(
     file_format: Annotated[str, Parameter(name="--format", help="yaml or json.")] = "yaml",
     connection: Connection = Connection(),
 ) -> None:
-    """Print schedules as a file for noonmark apply. Applied where they come from, it changes nothing."""
+    """Print workflows and schedules as a file for noonmark apply. Applied where they come from, it changes nothing.
+
+    With a selection of schedules, it has the workflows that these name.
+    """
     if file_format not in FORMATS:
         raise InvalidRequest(f"must be one of {', '.join(FORMATS)}", field="--format")
     arguments = schedule_filter(None, label)
     if managed_by is not None:
         arguments["labels"] = {**arguments.get("labels", {}), MANAGED_BY: managed_by}
+    is_selection = bool(arguments)
     if not completed:
         arguments["phase"] = [str(phase) for phase in EXPORTED]
     with connect(connection) as remote:
         schedules = _list(remote, arguments)
-    write_file(schedules, as_json=connection.as_json or file_format == "json")
+        named = {_workflow_id(stored) for stored in schedules} if is_selection else None
+        workflows = _list_workflows(remote, named)
+    write_file(schedules, workflows, as_json=connection.as_json or file_format == "json")
 
 
-def write_file(stored: list[Stored], *, as_json: bool) -> None:
-    """Print the file that declares stored schedules."""
+def _workflow_id(stored: Stored) -> str | None:
+    target = stored.document["target"]
+    return target.get("workflow_id") if target["target_kind"] == "workflow" else None
+
+
+def _list_workflows(remote: Remote, named: Collection[str | None] | None) -> list[dict[str, Any]]:
+    """The newest definitions of the named workflows, or of all."""
+    ids: list[str] = []
+    page: dict[str, Any] = {"limit": MAX_PAGE}
+    while True:
+        answer = remote.call("workflow/list", page)
+        ids += [one["workflow_id"] for one in answer["workflows"]]
+        if answer["next_cursor"] is None:
+            break
+        page["cursor"] = answer["next_cursor"]
+    wanted = ids if named is None else [one for one in ids if one in named]
+    return [defined(remote.call("workflow/get", {"workflow_id": one})) for one in wanted]
+
+
+def write_file(stored: list[Stored], workflows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Print the file that declares stored workflows and schedules."""
     owners = {one.owner for one in stored}
     # Schedules of several owners keep their labels, and the file owns none of them.
     owner = owners.pop() if len(owners) == 1 else None
     documents = [file_document(one, owner=owner) for one in stored]
-    print_file({"managed_by": owner, "schedules": escape_variables(documents)}, as_json=as_json)
+    content = {"managed_by": owner}
+    if workflows:
+        content["workflows"] = escape_variables(workflows)
+    print_file(content | {"schedules": escape_variables(documents)}, as_json=as_json)
 
 
 def print_file(document: dict[str, Any], *, as_json: bool) -> None:

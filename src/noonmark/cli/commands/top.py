@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import select
 import shutil
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from noonmark.cli.options import Connection
 from noonmark.cli.output import one_line, print_json
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
+from noonmark.cli.screen import begin_frame, open_screen
 from noonmark.core.errors import InvalidRequest, NotAllowed, StoreUnavailable, Unreachable
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from noonmark.cli.remote import Remote
 
@@ -26,9 +24,6 @@ ONCE_HEIGHT = 100
 """The lines of a frame that is not on a terminal."""
 MAX_SHOWN = 40
 """How many occurrences of each kind are read."""
-OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-"""Opens the alternate screen and hides the cursor; and back."""
-HOME, REST = "\x1b[H", "\x1b[J"
 
 
 def top(
@@ -53,7 +48,7 @@ def top(
             _draw(_read(remote, MAX_SHOWN), shutil.get_terminal_size().columns, ONCE_HEIGHT)
             return
         first = _read(remote, MAX_SHOWN)  # an error here is that of the command
-        with _screen() as wait:
+        with open_screen() as wait:
             _watch(remote, first, interval, wait)
 
 
@@ -62,7 +57,7 @@ def _watch(remote: Remote, answer: dict[str, Any], interval: float, wait: Callab
     problem = ""
     while True:
         columns, lines = shutil.get_terminal_size()
-        sys.stdout.write(HOME + REST)
+        begin_frame()
         if problem:
             sys.stdout.write(f"{one_line(problem)[:columns]}\r\n")
         _draw(answer, columns, lines - 1 - bool(problem))
@@ -93,46 +88,3 @@ def _draw(answer: dict[str, Any], columns: int, lines: int) -> None:
     with open_console(columns) as console:
         for line in frame(answer, answer["nodes"], local_times(), width=columns, height=lines):
             console.print_line(line)
-
-
-@contextmanager
-def _screen() -> Iterator[Callable[[float], bool]]:
-    """The alternate screen, with keys read one by one; yields what waits, and returns whether the user ends it."""
-    sys.stdout.write(OPEN)
-    try:
-        with _read_keys() as wait:
-            yield wait
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.stdout.write(CLOSE)
-        sys.stdout.flush()
-
-
-@contextmanager
-def _read_keys() -> Iterator[Callable[[float], bool]]:
-    if os.name != "posix" or not sys.stdin.isatty():
-        from threading import Event  # noqa: PLC0415 - where no key can be read, Ctrl-C ends it
-
-        yield Event().wait
-        return
-    import termios  # noqa: PLC0415 - only Unix has it
-    import tty  # noqa: PLC0415 - likewise
-
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    try:
-        tty.setcbreak(terminal, termios.TCSANOW)  # what was typed before counts
-
-        def wait(seconds: float) -> bool:
-            ready, _, _ = select.select([terminal], [], [], seconds)
-            return bool(ready) and _is_quit(os.read(terminal, 64))
-
-        yield wait
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def _is_quit(keys: bytes) -> bool:
-    """Whether the typed keys end the view; the end of the input does, too."""
-    return not keys or b"q" in keys.lower()

@@ -13,6 +13,7 @@ from noonmark.core.redaction import MASK, is_secret_name, redact
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.cli.workflow_changes import WorkflowChanges
     from noonmark.core.changes import Change, Changes, FieldChange
     from noonmark.core.redaction import Redactor
 
@@ -33,6 +34,15 @@ def show_changes(changes: Changes, redactor: Redactor) -> None:
                 console.print(Text(printable(f"    {_line(step, each, redactor)}")))
 
 
+def show_workflow_changes(changes: WorkflowChanges) -> None:
+    """Show which workflows would be created, or get a new version."""
+    with open_console(10_000) as console:
+        for step in changes.steps:
+            sign, style = SIGNS[step.action]
+            after = "" if step.version is None else f": version {step.version} -> a new version"
+            console.print(Text(printable(f"{sign} workflow {step.workflow_id}{after}"), style))
+
+
 def count_changes(changes: Changes) -> dict[str, int]:
     """How many schedules each action concerns."""
     return {str(action): sum(step.action is action for step in changes.steps) for action in Action} | {
@@ -41,10 +51,22 @@ def count_changes(changes: Changes) -> dict[str, int]:
 
 
 def changes_document(
-    changes: Changes, redactor: Redactor, warnings: Mapping[str, list[str]], *, applied: bool
+    changes: Changes,
+    workflows: WorkflowChanges,
+    redactor: Redactor,
+    warnings: Mapping[str, list[str]],
+    *,
+    applied: bool,
 ) -> dict[str, Any]:
     """The changes for programs, with what may surprise about each schedule."""
     return {
+        "workflows": {
+            "changes": [
+                {"action": str(step.action), "workflow_id": step.workflow_id, "version_before": step.version}
+                for step in workflows.steps
+            ],
+            "counts": workflows.counts,
+        },
         "changes": [
             {
                 "action": str(step.action),

@@ -1,0 +1,49 @@
+"""`noonmark approval`: list, approve and deny what steps of workflows wait for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from noonmark.cli.options import Connection, Limit, Text
+from noonmark.cli.output import print_answer, print_json
+from noonmark.cli.parameters import Parameter
+from noonmark.cli.remote import connect, read_pages
+from noonmark.core.documents import present
+
+ApprovalId = Annotated[str, Parameter(help="The id of the approval.")]
+Comment = Annotated[Text, Parameter(help="A comment, stored with the decision.")]
+
+
+def list_approvals(
+    *,
+    state: Annotated[Text, Parameter(help="pending, approved, denied, expired or cancelled; default: pending.")] = None,
+    limit: Limit = 100,
+    connection: Connection = Connection(),
+) -> None:
+    """List what waits for somebody's decision."""
+    with connect(connection) as remote:
+        answer = read_pages(remote, "approval/list", present(state=state), entries="approvals", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.workflows import show_approvals  # noqa: PLC0415 - likewise
+
+    show_approvals(answer["approvals"], more_entries(answer, limit))
+
+
+def approve(approval_id: ApprovalId, /, *, comment: Comment = None, connection: Connection = Connection()) -> None:
+    """Approve: the step completes, and what depends on it starts."""
+    _decide("approve", "Approved", approval_id, comment, connection)
+
+
+def deny(approval_id: ApprovalId, /, *, comment: Comment = None, connection: Connection = Connection()) -> None:
+    """Deny: the step fails."""
+    _decide("deny", "Denied", approval_id, comment, connection)
+
+
+def _decide(verb: str, word: str, approval_id: str, comment: str | None, connection: Connection) -> None:
+    with connect(connection) as remote:
+        answer = remote.call(f"approval/{verb}", present(approval_id=approval_id, comment=comment))
+    sentence = f"{word} step {answer['step_id']} of {answer['workflow_run_id']}."
+    print_answer(answer, sentence, as_json=connection.as_json)

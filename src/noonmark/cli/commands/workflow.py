@@ -1,0 +1,348 @@
+"""`noonmark workflow`: create, show and delete workflows, and run, watch and cancel them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+from noonmark.cli.inputs import parse_json, parse_pair
+from noonmark.cli.options import Connection, ConnectionBesideKey, Limit, Number, Reason, Text, Texts
+from noonmark.cli.output import (
+    EXIT_FAILED,
+    one_line,
+    print_answer,
+    print_errors,
+    print_json,
+    print_line,
+    print_text,
+    progress_bar,
+    shorten,
+)
+from noonmark.cli.parameters import Parameter
+from noonmark.cli.remote import connect, read_pages
+from noonmark.cli.schedule_files import read_files
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest, InvalidSchedule, NotAllowed
+from noonmark.core.lifecycle import FINAL
+from noonmark.core.reasons import Reason as Reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from noonmark.cli.remote import Remote
+
+POLL_SECONDS = 0.25
+FRAME_SECONDS = 0.5
+ONCE_HEIGHT = 10_000
+"""The lines of a status that is not drawn again."""
+WorkflowId = Annotated[str, Parameter(help="The id of the workflow.")]
+RunId = Annotated[str, Parameter(help="The id of a workflow run, as `workflow run` prints it.")]
+Version = Annotated[Number, Parameter(help="This version; default: the newest.")]
+
+
+def create(
+    file: Annotated[str, Parameter(help="A .yaml, .json or .toml file with a definition, or - for standard input.")],
+    /,
+    *,
+    connection: Connection = Connection(),
+) -> None:
+    """Create a version of a workflow from a file. The definition of the newest version again changes nothing.
+
+    The file has one definition, or several under `workflows:`. Texts may contain ${VARIABLES}.
+    """
+    files = read_files([file], os.environ, are_workflows=True)
+    answers = []
+    with connect(connection) as remote:
+        for index, definition in enumerate(files.workflows):
+            try:
+                answers.append(remote.call("workflow/create", definition))
+            except InvalidSchedule as error:
+                raise files.refuse_workflows([(index, problem) for problem in error.problems]) from None
+    if connection.as_json:
+        print_json(answers[0] if len(answers) == 1 else {"workflows": answers})
+        return
+    for answer in answers:
+        print_line(f"Workflow {answer['workflow_id']} has version {answer['version']}.")
+        print_errors(f"warning: {answer['workflow_id']}: {warning}" for warning in answer["warnings"])
+
+
+def list_workflows(*, limit: Limit = 100, connection: Connection = Connection()) -> None:
+    """List workflows by id, each with its newest version."""
+    with connect(connection) as remote:
+        answer = read_pages(remote, "workflow/list", {}, entries="workflows", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.workflows import show_workflows  # noqa: PLC0415 - likewise
+
+    show_workflows(answer["workflows"], more_entries(answer, limit))
+
+
+def show(
+    workflow_id: WorkflowId,
+    /,
+    *,
+    version: Version = None,
+    mermaid: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Print the graph as Mermaid text.")
+    ] = False,
+    connection: Connection = Connection(),
+) -> None:
+    """Show a workflow: its inputs, and the graph of its steps."""
+    with connect(connection) as remote:
+        workflow = remote.call("workflow/get", present(workflow_id=workflow_id, version=version))
+    if mermaid:
+        from noonmark.cli.render.workflows import definition_of  # noqa: PLC0415 - only for a drawing
+        from noonmark.core.workflows.drawing import mermaid as to_mermaid  # noqa: PLC0415 - likewise
+
+        text = to_mermaid(definition_of(workflow))
+        if connection.as_json:
+            print_json({"workflow_id": workflow["workflow_id"], "version": workflow["version"], "mermaid": text})
+        else:
+            print_text(text if text.endswith("\n") else f"{text}\n")
+        return
+    if connection.as_json:
+        print_json(workflow)
+        return
+    from noonmark.cli.render.workflows import show_workflow  # noqa: PLC0415 - not for --json
+
+    show_workflow(workflow)
+
+
+def versions(workflow_id: WorkflowId, /, *, limit: Limit = 100, connection: Connection = Connection()) -> None:
+    """List the versions of a workflow."""
+    arguments = {"workflow_id": workflow_id}
+    with connect(connection) as remote:
+        answer = read_pages(remote, "workflow/versions", arguments, entries="versions", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.workflows import show_versions  # noqa: PLC0415 - likewise
+
+    show_versions(answer["versions"], more_entries(answer, limit))
+
+
+def delete(workflow_id: WorkflowId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
+    """Delete a workflow, unless schedules name it. Runs that have begun go on."""
+    with connect(connection) as remote:
+        answer = remote.call("workflow/delete", present(workflow_id=workflow_id, reason=reason))
+    print_answer(answer, f"Deleted workflow {answer['workflow_id']}.", as_json=connection.as_json)
+
+
+def run(  # noqa: PLR0913 - one argument per option
+    workflow_id: WorkflowId,
+    /,
+    *,
+    given: Annotated[
+        Texts, Parameter(name="--input", help="An input, as name=value; a value that is JSON is read as such.")
+    ] = (),
+    inputs_json: Annotated[Text, Parameter(help="The inputs, as a JSON object.")] = None,
+    payload_json: Annotated[Text, Parameter(help="The payload, as JSON.")] = None,
+    version: Version = None,
+    key: Annotated[Text, Parameter(help="An idempotency key; the same key again is the same run.")] = None,
+    wait: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Wait for the end; fail unless it completes.")
+    ] = False,
+    reason: Reason = None,
+    connection: ConnectionBesideKey = ConnectionBesideKey(),
+) -> int:
+    """Run a workflow now."""
+    with connect(connection) as remote:
+        inputs = _inputs(remote, workflow_id, version, given, inputs_json)
+        payload = None if payload_json is None else parse_json(payload_json, field="--payload-json")
+        found = remote.call(
+            "workflow/run",
+            present(
+                workflow_id=workflow_id, inputs=inputs or None, payload=payload, version=version, key=key, reason=reason
+            ),
+        )
+        if wait:
+            found = _wait(remote, found)
+    if not wait:
+        sentence = f"Requested a run of {found['workflow_id']} version {found['version']}: {found['workflow_run_id']}."
+        print_answer(found, sentence, as_json=connection.as_json)
+        return 0
+    print_answer(found, _outcome(found), as_json=connection.as_json)
+    return 0 if found["phase"] == "completed" else EXIT_FAILED
+
+
+def _inputs(
+    remote: Remote, workflow_id: str, version: int | None, given: tuple[str, ...], inputs_json: str | None
+) -> dict[str, Any]:
+    """The inputs of the options; an input that is declared as text is text, whatever it looks like."""
+    inputs = {} if inputs_json is None else parse_json(inputs_json, field="--inputs-json")
+    if not isinstance(inputs, dict):
+        raise InvalidRequest("must be a JSON object", field="--inputs-json")
+    declared: dict[str, Any] = {}
+    if given:
+        with suppress(NotAllowed):  # who may run a workflow need not be allowed to read it
+            workflow = remote.call("workflow/get", present(workflow_id=workflow_id, version=version))
+            declared = workflow["inputs"] or {}
+    for pair in given:
+        name, value = parse_pair(pair, "=", "--input")
+        inputs[name] = value if _is_text(declared.get(name)) else _json_or_text(value)
+    return inputs
+
+
+def _is_text(declared: object) -> bool:
+    return isinstance(declared, str) or (isinstance(declared, dict) and declared.get("type") == "string")
+
+
+def _json_or_text(value: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return parse_json(value)
+    except InvalidSchedule:
+        return value
+
+
+def _wait(remote: Remote, found: dict[str, Any]) -> dict[str, Any]:
+    """Poll a run until it ends; say it at once if no live node serves it, or if it waits for an approval."""
+    said: set[str] = set()
+    with progress_bar("Steps", _totals(found)[1] or None) as advance:
+        done = 0
+        while found["phase"] not in FINAL:
+            if found["waiting_for"] in (Reasons.TARGET_MISSING, "approval") and found["waiting_for"] not in said:
+                said.add(found["waiting_for"])
+                print_errors([f"{found['workflow_run_id']} waits: {found['why']}"])
+            threading.Event().wait(POLL_SECONDS)
+            found = remote.call("workflow_run/get", {"workflow_run_id": found["workflow_run_id"]})
+            ended = _totals(found)[0]
+            advance(max(0, ended - done))
+            done = max(done, ended)
+    return found
+
+
+def _totals(found: dict[str, Any]) -> tuple[int, int]:
+    """How many steps have ended, of how many."""
+    steps = [step for step in found["steps"] if step["index"] is None]
+    return sum(step["phase"] not in ("pending", "running") for step in steps), len(steps)
+
+
+def _outcome(found: dict[str, Any]) -> str:
+    """The final phase of a run, with its result or the step that failed."""
+    phase = f"{found['workflow_run_id']} {found['phase'].replace('_', ' ')}"
+    failed = next((step for step in found["steps"] if step["phase"] == "failed" and step["index"] is None), None)
+    if failed is not None:
+        return f"{phase}: step {failed['step_id']} failed: {shorten(one_line(failed['error'] or 'no error'))}"
+    if found["error"]:
+        return f"{phase}: {shorten(found['error'].strip().splitlines()[-1])}"
+    if found["phase"] == "completed" and found["result"] is not None:
+        return f"{phase}: {shorten(json.dumps(found['result'], ensure_ascii=False))}"
+    return f"{phase}." if found["why"] is None else f"{phase}: {found['why']}"
+
+
+def list_runs(
+    *,
+    workflow: Annotated[Text, Parameter(help="Only of this workflow.")] = None,
+    phase: Annotated[Text, Parameter(help="Only in this phase, such as failed.")] = None,
+    limit: Limit = 100,
+    connection: Connection = Connection(),
+) -> None:
+    """List workflow runs, latest first."""
+    arguments = present(workflow_id=workflow, phase=phase)
+    with connect(connection) as remote:
+        answer = read_pages(remote, "workflow_run/list", arguments, entries="workflow_runs", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.workflows import show_runs  # noqa: PLC0415 - likewise
+
+    show_runs(answer["workflow_runs"], more_entries(answer, limit))
+
+
+def status(
+    workflow_run_id: RunId,
+    /,
+    *,
+    watch: Annotated[
+        bool,
+        Parameter(negative=(), show_default=False, help="Show the steps live until the end; fail unless it completes."),
+    ] = False,
+    connection: Connection = Connection(),
+) -> int:
+    """Show a workflow run and its steps.
+
+    With --watch in a pipe, it prints a line for each change of a step.
+    """
+    arguments = {"workflow_run_id": workflow_run_id}
+    with connect(connection) as remote:
+        found = remote.call("workflow_run/get", arguments)
+        if watch:
+            draws = sys.stdout.isatty() and not connection.as_json
+            found = _watch(remote, found) if draws else _follow(remote, found, is_silent=connection.as_json)
+    if connection.as_json:
+        print_json(found)
+    elif not watch or sys.stdout.isatty():
+        _draw(found, shutil.get_terminal_size().columns, ONCE_HEIGHT)
+    else:
+        print_line(_outcome(found))
+    return EXIT_FAILED if watch and found["phase"] != "completed" else 0
+
+
+def _watch(remote: Remote, found: dict[str, Any]) -> dict[str, Any]:
+    """Draw a run again and again until it ends, or the user ends it."""
+    from noonmark.cli.screen import begin_frame, open_screen  # noqa: PLC0415 - only for a terminal
+
+    with open_screen() as wait:
+        while found["phase"] not in FINAL:
+            columns, lines = shutil.get_terminal_size()
+            begin_frame()
+            _draw(found, columns, lines - 1)
+            sys.stdout.flush()
+            if wait(FRAME_SECONDS):
+                break
+            found = remote.call("workflow_run/get", {"workflow_run_id": found["workflow_run_id"]})
+    return found
+
+
+def _follow(remote: Remote, found: dict[str, Any], *, is_silent: bool) -> dict[str, Any]:
+    """Print a line for each change of a step until the run ends."""
+    known: dict[tuple[str, int | None], str] = {}
+    while True:
+        for line in _changes(found, known):
+            if not is_silent:
+                print_line(line)
+                sys.stdout.flush()
+        if found["phase"] in FINAL:
+            return found
+        threading.Event().wait(POLL_SECONDS)
+        found = remote.call("workflow_run/get", {"workflow_run_id": found["workflow_run_id"]})
+
+
+def _changes(found: dict[str, Any], known: dict[tuple[str, int | None], str]) -> Iterator[str]:
+    for step in found["steps"]:
+        key = step["step_id"], step["index"]
+        if known.get(key, "pending") != step["phase"]:
+            name = step["step_id"] if step["index"] is None else f"{step['step_id']}[{step['index']}]"
+            error = f": {shorten(one_line(step['error']))}" if step["error"] else ""
+            yield f"{name} {step['phase']}{error}"
+        known[key] = step["phase"]
+
+
+def _draw(found: dict[str, Any], columns: int, lines: int) -> None:
+    from noonmark.cli.render.console import open_console  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.times import local_times  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.workflows import status_lines  # noqa: PLC0415 - likewise
+
+    with open_console(columns) as console:
+        for line in status_lines(found, local_times(), width=columns, height=lines):
+            console.print_line(line)
+
+
+def cancel(workflow_run_id: RunId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
+    """Cancel a workflow run: running steps are asked to stop, completed ones are compensated."""
+    with connect(connection) as remote:
+        found = remote.call("workflow_run/cancel", present(workflow_run_id=workflow_run_id, reason=reason))
+    if found["phase"] in FINAL:
+        sentence = f"Cancelled {found['workflow_run_id']}."
+    else:
+        sentence = f"Asked {found['workflow_run_id']} to stop; it has not ended yet."
+    print_answer(found, sentence, as_json=connection.as_json)
