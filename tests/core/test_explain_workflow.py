@@ -45,6 +45,14 @@ def record(step_id, phase, **fields):
             [record(name, "failed", error=name) for name in "abcde"],
             "; step `a` failed with `a`; step `b` failed with `b`; step `c` failed with `c`; and 2 more",
         ),
+        (
+            [
+                record("a", "failed", count=2, error="1 of 2 elements failed"),
+                record("a", "completed", index=0),
+                record("a", "failed", index=1, error="no rows"),
+            ],
+            "; step `a` failed with `1 of 2 elements failed` (element 1 with `no rows`)",
+        ),
         ([record("a", "running"), record("a", "failed", index=0)], "; step `a` is running"),
         ([record(name, "running") for name in "ab"], "; steps `a`, `b` are running"),
         ([record(name, "running") for name in "abcd"], "; steps `a`, `b`, `c` and 1 more are running"),

@@ -129,6 +129,7 @@ def test_explain_says_which_step_failed_and_why(served):
     assert (run["phase"], results(run)["boom", None][0]) == ("failed", "failed")
     explained = served.client.get(f"/occurrences/{run['workflow_run_id']}/explain").json()
     assert "step `boom` failed with `ValueError: no rows today`" in explained["summary"]
+    assert "noonmark.hidden" not in str(explained)
     [facts] = [step["facts"] for step in explained["steps"] if step["rule"] == "runs"]
     assert facts["steps"] == {"completed": 1, "failed": 1}
     assert facts["failed_steps"][0]["step_id"] == "boom"

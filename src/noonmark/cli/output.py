@@ -72,6 +72,12 @@ def shorten(text: str, limit: int = MAX_LINE) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
+def last_line(text: str) -> str:
+    """The last line of a text that says something: of a traceback, the exception."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return shorten(printable(lines[-1])) if lines else ""
+
+
 def one_line(text: object) -> str:
     """Any value as printable text on one line."""
     return printable(" ".join(str(text).split()))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
+from noonmark.core.ids import is_hidden
 from noonmark.core.occurrence import in_force
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.expected_rate import close
@@ -40,7 +42,7 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
     occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
     runs = service.store.occurrence_runs(occurrence.id)
     explanation = explain.explain_occurrence(
-        schedule,
+        _without_hidden_trigger(schedule),
         occurrence,
         runs,
         now=service.store.clock(),
@@ -54,6 +56,13 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
         "phase": str(occurrence.phase),
     }
     return about | explanation.to_document()
+
+
+def _without_hidden_trigger(schedule: Schedule) -> Schedule:
+    """A hidden schedule without its trigger, which never fires and means nothing to anyone."""
+    if not is_hidden(schedule.schedule_id):
+        return schedule
+    return replace(schedule, declaration=replace(schedule.declaration, trigger=None))
 
 
 def _with_steps(

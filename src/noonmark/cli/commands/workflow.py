@@ -14,7 +14,7 @@ from noonmark.cli.inputs import parse_json, parse_pair
 from noonmark.cli.options import Connection, ConnectionBesideKey, Limit, Number, Reason, Text, Texts
 from noonmark.cli.output import (
     EXIT_FAILED,
-    one_line,
+    last_line,
     print_answer,
     print_errors,
     print_json,
@@ -230,9 +230,9 @@ def _outcome(found: dict[str, Any]) -> str:
     phase = f"{found['workflow_run_id']} {found['phase'].replace('_', ' ')}"
     failed = next((step for step in found["steps"] if step["phase"] == "failed" and step["index"] is None), None)
     if failed is not None:
-        return f"{phase}: step {failed['step_id']} failed: {shorten(one_line(failed['error'] or 'no error'))}"
+        return f"{phase}: step {failed['step_id']} failed: {last_line(failed['error'] or 'no error')}"
     if found["error"]:
-        return f"{phase}: {shorten(found['error'].strip().splitlines()[-1])}"
+        return f"{phase}: {last_line(found['error'])}"
     if found["phase"] == "completed" and found["result"] is not None:
         return f"{phase}: {shorten(json.dumps(found['result'], ensure_ascii=False))}"
     return f"{phase}." if found["why"] is None else f"{phase}: {found['why']}"
@@ -322,7 +322,7 @@ def _changes(found: dict[str, Any], known: dict[tuple[str, int | None], str]) ->
         key = step["step_id"], step["index"]
         if known.get(key, "pending") != step["phase"]:
             name = step["step_id"] if step["index"] is None else f"{step['step_id']}[{step['index']}]"
-            error = f": {shorten(one_line(step['error']))}" if step["error"] else ""
+            error = f": {last_line(step['error'])}" if step["error"] else ""
             yield f"{name} {step['phase']}{error}"
         known[key] = step["phase"]
 

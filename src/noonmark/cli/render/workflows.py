@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.cli.output import one_line, shorten
+from noonmark.cli.output import last_line, one_line, shorten
 from noonmark.cli.render.console import Text, facts_table, open_console, warnings_table
 from noonmark.cli.render.tables import STYLES, show_table
 from noonmark.cli.render.times import duration_text, local_times
@@ -216,7 +216,7 @@ def _duration(step: Mapping[str, Any], times: Times) -> str:
 def _end(step: Mapping[str, Any], times: Times) -> str:
     """The error or the result of a step, or what it waits for."""
     if step["error"]:
-        return f"  {shorten(one_line(step['error']))}"
+        return f"  {last_line(step['error'])}"
     if step["waiting_for"] is not None:
         until = "" if step["ready_at_utc"] is None else f", {times.relative(step['ready_at_utc'])}"
         what = step["approval_id"] or step["occurrence_id"]

@@ -31,6 +31,7 @@ def explain_steps(explanation: Explanation, definition: Definition, records: Seq
     """An explanation of a workflow run with its steps."""
     own = [record for record in records if record.index is None]
     failed = [record for record in own if record.phase is StepPhase.FAILED]
+    elements = [record for record in records if record.index is not None and record.phase is StepPhase.FAILED]
     waiting = [
         (definition.step(record.step_id), record)
         for record in own
@@ -42,7 +43,7 @@ def explain_steps(explanation: Explanation, definition: Definition, records: Seq
         if record.phase is StepPhase.RUNNING and waits_for(definition.step(record.step_id), record) is None
     ]
     clauses = [
-        *([_some([_failure(record) for record in failed])] if failed else []),
+        *([_some([_failure(record, elements) for record in failed])] if failed else []),
         *([_running(running)] if running else []),
         *([_some([_wait(step, record) for step, record in waiting])] if waiting else []),
     ]
@@ -71,9 +72,11 @@ def _running(running: list[str]) -> str:
     return f"steps {listed(running[:MAX_NAMED])}{more} are running"
 
 
-def _failure(record: StepRecord) -> str:
+def _failure(record: StepRecord, elements: Sequence[StepRecord]) -> str:
     attempts = f" in attempt {record.attempt}" if record.attempt > 1 else ""
-    return f"step `{record.step_id}` failed{attempts}{_error(record)}"
+    failure = f"step `{record.step_id}` failed{attempts}{_error(record)}"
+    first = next((element for element in elements if element.step_id == record.step_id), None)
+    return failure if first is None else f"{failure} (element {first.index}{_error(first)})"
 
 
 def _error(record: StepRecord) -> str:
