@@ -118,3 +118,9 @@ def test_fractions_of_neighbours_fill_the_range_evenly():
     shares = [tenths.count(tenth) for tenth in range(10)]
     assert all(850 < share < 1_150 for share in shares), shares
     assert any(later < earlier for earlier, later in itertools.pairwise(tenths))
+
+
+@pytest.mark.parametrize(("index", "expected"), [(None, "occ_1/load"), (3, "occ_1/load/3")])
+def test_a_step_is_found_by_the_id_of_its_run(index, expected):
+    step = ids.step_occurrence_id("occ_1", "load", index)
+    assert (step, ids.stored_id(step), ids.stored_id("occ_1")) == (expected, "occ_1", "occ_1")

@@ -25,6 +25,7 @@ from noonmark.core.settlement import (
     expire,
     interim,
     lost_run,
+    run_key,
     settle,
 )
 from noonmark.core.targets.http import HttpTarget
@@ -548,3 +549,9 @@ def test_a_delivery_does_not_begin_before_it_is_due(started, expected):
         started=None if started is None else at(started),
     )
     assert began(row, now=at(112)) == expire(row, schedule, now=at(112)).run.started == at(expected)
+
+
+def test_attempts_of_a_step_are_recorded_apart_and_runs_are_told_by_their_fence():
+    row = replace(occurrence(scheduled(), at(100), at(100)), attempt=2, fence=3)
+    assert run_key(row) == f"{row.id}-3"
+    assert run_key(replace(row, id="occ_1/load")) == "occ_1/load-3.2"

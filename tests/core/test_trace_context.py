@@ -18,3 +18,10 @@ def test_the_flag_says_whether_it_is_recorded():
 
 def test_an_event_that_has_the_id_of_an_occurrence_has_another_trace():
     assert trace_id(event_key("occ_1")) != trace_id("occ_1")
+
+
+def test_a_step_belongs_to_the_trace_of_its_workflow_run():
+    run = traceparent("occ_1", "occ_1-3")
+    step = traceparent("occ_1/load/0", "occ_1/load/0-3.1")
+    assert run.split("-")[1] == step.split("-")[1]
+    assert run.split("-")[2] != step.split("-")[2]

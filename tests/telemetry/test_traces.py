@@ -15,6 +15,7 @@ from noonmark.core.trace_context import event_key, span_id, trace_id
 from noonmark.telemetry.otlp import ComputedIds
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.waiting import ended
+from tests.workflow_store import put_workflow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -140,3 +141,28 @@ def test_nothing_is_recorded_unless_asked_for(recorded):
     scheduler.schedule(len, "count", args=["abc"])
     ManualDriver(scheduler).run_due()
     assert recorded.spans == ()
+
+
+def test_steps_of_a_workflow_are_recorded_below_its_run(recorded):
+    scheduler, seen = Scheduler(traces=True), []
+    scheduler._open()
+
+    def fail_once(*, context):
+        seen.append(trace.get_current_span().get_span_context())
+        if context.attempt == 1:
+            raise ValueError("once")
+
+    scheduler.register_function("work", fail_once)
+    step = {"id": "a", "target": {"target_kind": "function", "function": "work"}}
+    step["retry"] = {"max_attempts": 2, "backoff_seconds": 0}
+    put_workflow(scheduler._store, {"workflow_id": "w", "steps": [step]})
+    job = scheduler.schedule({"target_kind": "workflow", "workflow_id": "w"})
+    with scheduler:
+        ended(scheduler, job)
+    [occurrence] = scheduler.occurrences(job)
+    steps = [one for one in recorded.spans if one.name == "step a"]
+    call = recorded.of(occurrence)["call workflow"]
+    assert {ids(one.parent) for one in steps} == {ids(call.context)}
+    assert [ids(one) for one in seen] == [ids(one.context) for one in steps]
+    assert [one.attributes["noonmark.outcome"] for one in steps] == ["failed", "completed"]
+    assert [one.status.status_code for one in steps] == [StatusCode.ERROR, StatusCode.UNSET]

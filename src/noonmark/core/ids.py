@@ -78,6 +78,16 @@ def occurrence_id(uid: str, origin: Origin, nominal: Micros) -> str:
     return "occ_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-id").hexdigest()
 
 
+def step_occurrence_id(run_id: str, step_id: str, index: int | None) -> str:
+    """The id of a step that the node of its workflow run delivers, or of one element of its list."""
+    return f"{run_id}/{step_id}" if index is None else f"{run_id}/{step_id}/{index}"
+
+
+def stored_id(occurrence_id: str) -> str:
+    """The id under which an occurrence is stored; for a step that a node delivers, that of its workflow run."""
+    return occurrence_id.partition("/")[0]
+
+
 def fact_id(*parts: str | int) -> str:
     """The id of a system event, computed from what it is about, so that a repeat has the same id."""
     return "fact_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-fact").hexdigest()

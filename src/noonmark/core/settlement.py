@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.frozen import construct
+from noonmark.core.ids import stored_id
 from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.interruption import (
     BY_TARGET,
@@ -245,6 +246,12 @@ def began(occurrence: Occurrence, *, now: Micros) -> Micros:
 def run_id(occurrence: Occurrence) -> str:
     """The id of the current run; the fence distinguishes the runs of an occurrence."""
     return f"{occurrence.id}-{occurrence.fence}"
+
+
+def run_key(occurrence: Occurrence) -> str:
+    """What the current run is recorded under in traces; attempts of a step are told apart by their number."""
+    run = run_id(occurrence)
+    return run if stored_id(occurrence.id) == occurrence.id else f"{run}.{occurrence.attempt}"
 
 
 def _run(occurrence: Occurrence, *, node: str, started: Micros) -> Run:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from noonmark.core.ids import stored_id
+
 TRACE_BYTES = 16
 SPAN_BYTES = 8
 
@@ -26,9 +28,9 @@ def event_key(event_id: str) -> str:
     return f"event:{event_id}"
 
 
-def traceparent(occurrence_id: str, run_id: str, *, is_recorded: bool = False) -> str:
-    """The W3C header of a run: all runs of an occurrence are one trace."""
-    return f"00-{trace_id(occurrence_id)}-{span_id(run_id)}-{int(is_recorded):02x}"
+def traceparent(occurrence_id: str, run_key: str, *, is_recorded: bool = False) -> str:
+    """The W3C header of a run: all runs of an occurrence, and the steps of a workflow run, are one trace."""
+    return f"00-{trace_id(stored_id(occurrence_id))}-{span_id(run_key)}-{int(is_recorded):02x}"
 
 
 def _digest(text: str, size: int) -> str:

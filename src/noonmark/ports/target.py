@@ -6,9 +6,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.core.ids import stored_id
 from noonmark.core.interruption import interrupted_at
 from noonmark.core.reasons import Reason
-from noonmark.core.settlement import run_id
+from noonmark.core.settlement import run_key
 from noonmark.core.trace_context import traceparent
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Assignment:
     @property
     def traceparent(self) -> str:
         """The trace context that it hands on to what it calls."""
-        is_recorded = self.traces is not None and self.traces.is_recorded(self.occurrence.id)
-        return traceparent(self.occurrence.id, run_id(self.occurrence), is_recorded=is_recorded)
+        is_recorded = self.traces is not None and self.traces.is_recorded(stored_id(self.occurrence.id))
+        return traceparent(self.occurrence.id, run_key(self.occurrence), is_recorded=is_recorded)
 
     def traced(self) -> AbstractContextManager[None]:
         """Make spans that its function begins children of its run."""

@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Outcome
     from noonmark.ports.events import Settled
 
 
@@ -25,6 +27,9 @@ class Traces(Protocol):
 
     def run(self, occurrence: Occurrence) -> AbstractContextManager[None]:
         """Make the run of an occurrence the parent of spans that begin in this context."""
+
+    def step(self, occurrence: Occurrence, outcome: Outcome, *, started: Micros, ended: Micros) -> None:
+        """Record an attempt of a step of a workflow run that has ended, below that run."""
 
     def is_recorded(self, occurrence_id: str) -> bool:
         """Whether the trace of an occurrence is recorded; some may be left out by sampling."""

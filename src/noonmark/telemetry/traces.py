@@ -17,10 +17,10 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.ids import OriginKind, kind_of, stored_id
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import run_id
+from noonmark.core.settlement import run_key
 from noonmark.core.trace_context import event_key, span_id, trace_id
 from noonmark.ports.events import Claimed, Ended, Matched, Planned, Settled, Started
 
@@ -94,7 +94,8 @@ class TraceRecorder:
     @contextmanager
     def run(self, occurrence: Occurrence) -> Iterator[None]:
         """Make a run the parent of the spans of its function."""
-        run = self._span_context(trace_id(occurrence.id), span_id(run_id(occurrence)), is_remote=False)
+        of_trace = trace_id(stored_id(occurrence.id))
+        run = self._span_context(of_trace, span_id(run_key(occurrence)), is_remote=False)
         token = otel_context.attach(trace.set_span_in_context(NonRecordingSpan(run), otel_context.get_current()))
         try:
             yield
@@ -141,6 +142,25 @@ class TraceRecorder:
         self._moment("settle", occurrence, {"noonmark.reason": str(event.reason)} | retry, since=ended)
         if event.phase in FINAL:
             self._occurrence(occurrence, event.phase, str(event.reason), ended=ended)
+
+    def step(self, occurrence: Occurrence, outcome: Outcome, *, started: Micros, ended: Micros) -> None:
+        """Record an attempt of a step below the run of its workflow, which this node delivers."""
+        stored, _, place = occurrence.id.partition("/")
+        workflow = self._span_context(trace_id(stored), span_id(f"{stored}-{occurrence.fence}"))
+        attributes = {
+            "noonmark.occurrence.id": stored,
+            "noonmark.step": place,
+            "noonmark.attempt": occurrence.attempt,
+            "noonmark.outcome": str(outcome),
+        }
+        self._record(
+            f"step {place.partition('/')[0]}",
+            (trace_id(stored), span_id(run_key(occurrence))),
+            (started, ended),
+            parent=trace.set_span_in_context(NonRecordingSpan(workflow), otel_context.Context()),
+            attributes=self._attributes(occurrence) | attributes,
+            error=str(outcome) if outcome in _FAILED else None,
+        )
 
     def _occurrence(self, occurrence: Occurrence, phase: Phase, reason: str, *, ended: Micros | None = None) -> None:
         """Record the span of a whole occurrence."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from noonmark.core.ids import stored_id
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.targets.command.supervisor import PROC, RUN_VARIABLE, kill_all, list_processes, read_environment
@@ -65,7 +66,7 @@ class OrphanReaper:
     def _was_lost(self, run: str) -> bool:
         """Whether a run, or that of the workflow which it is a step of, is in this store, and did not end by itself."""
         occurrence_id, _, fence = run.rpartition("-")
-        occurrence_id = occurrence_id.partition("/")[0]
+        occurrence_id = stored_id(occurrence_id)
         if self._store.occurrence(occurrence_id) is None:
             return False
         stored = self._store.run(f"{occurrence_id}-{fence}")

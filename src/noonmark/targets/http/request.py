@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.facts import occurrence_facts
 from noonmark.core.instants import to_text
-from noonmark.core.settlement import run_id
+from noonmark.core.settlement import run_key
 from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
 from noonmark.core.targets.http import MAX_FILLED_URL, check_header, quote_for_url
 from noonmark.core.targets.placeholders import Filling
@@ -121,7 +121,7 @@ def _occurrence_headers(occurrence: Occurrence) -> dict[str, str]:
         "Idempotency-Key": occurrence.id,
         "Noonmark-Nominal-Time": to_text(occurrence.nominal),
         "Noonmark-Attempt": str(occurrence.attempt),
-        "traceparent": traceparent(occurrence.id, run_id(occurrence)),
+        "traceparent": traceparent(occurrence.id, run_key(occurrence)),
     }
 
 

@@ -121,6 +121,9 @@ class ActiveRun:
         is_final = delivered.is_final
         if outcome is Outcome.COMPLETED and error is not None:  # its result cannot be stored
             outcome, is_final = Outcome.FAILED, True
+        if assignment.traces is not None:
+            times = {"started": delivered.started, "ended": delivered.ended}
+            assignment.traces.step(assignment.occurrence, outcome, **times)
         if record.compensation is Compensation.RUNNING:
             self._undo_attempts[key] += 1
             changed = end_of_compensation(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.ids import manual
+from noonmark.core.ids import manual, step_occurrence_id
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import Overrides, Parent
 from noonmark.core.planner import first_plan
@@ -50,10 +50,9 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
         expected_rate=None,
         ping_urls=None,
     )
-    place = step.id if record.index is None else f"{step.id}/{record.index}"
     occurrence = replace(
         parent.occurrence,
-        id=f"{parent.occurrence.id}/{place}",
+        id=step_occurrence_id(parent.occurrence.id, step.id, record.index),
         route=target.route,
         attempt=max(1, record.attempt),
         due=now,
@@ -63,7 +62,7 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
         phase=Phase.DISPATCHING,
     )
     schedule = replace(parent.schedule, declaration=declaration, source=source)
-    return Assignment(occurrence, schedule, now, traces=None, report_to=report)
+    return Assignment(occurrence, schedule, now, traces=parent.traces, report_to=report)
 
 
 def child_occurrence(  # noqa: PLR0913 - likewise
