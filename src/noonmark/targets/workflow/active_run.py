@@ -52,8 +52,8 @@ class Commit:
     """What one look at a run leads to: what to write, and what to do once it is written."""
 
     writes: StepWrites
-    starts: list[tuple[StepKey, Assignment, bool]] = field(default_factory=list)
-    """Steps to deliver here; whether each is a compensation."""
+    starts: list[tuple[StepKey, Assignment]] = field(default_factory=list)
+    """Steps to deliver here."""
     dropped: list[str] = field(default_factory=list)
     """The ids of child occurrences that nobody waits for any more."""
 
@@ -189,7 +189,7 @@ class ActiveRun:
         return commit
 
     def _commit(self, turn: Turn, now: Micros, deliver: Deliver) -> Commit:
-        starts: list[tuple[StepKey, Assignment, bool]] = []
+        starts: list[tuple[StepKey, Assignment]] = []
         children: list[Occurrence] = []
         for start in turn.starts:
             try:
@@ -204,7 +204,7 @@ class ActiveRun:
                 children.append(child)
             else:
                 self.under_way[start.record.key] = delivery
-                starts.append((start.record.key, delivery, start.is_compensation))
+                starts.append((start.record.key, delivery))
         if turn.closing is not None and any(start.is_compensation for start in turn.starts):
             self._note_closing(turn.closing)
         dropped = [record.child for record in turn.dropped if record.child is not None]

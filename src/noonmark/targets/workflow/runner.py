@@ -32,6 +32,7 @@ from noonmark.core.workflows.progress import for_next_attempt
 from noonmark.core.workflows.run import Compensation, WorkflowRun
 from noonmark.targets.outcomes import not_started, stopped, undeliverable
 from noonmark.targets.process_control import StopSignal
+from noonmark.targets.worker_pool import may_redeliver
 from noonmark.targets.workflow.active_run import LOST_GRACE, ActiveRun
 from noonmark.targets.workflow.deliveries import HiddenSchedules, child_occurrence, step_assignment
 
@@ -80,10 +81,10 @@ class WorkflowRunner:
         self._hidden = HiddenSchedules(store)
         self._lock = threading.Condition()
         self._messages: deque[Message] = deque()
-        self._queued: dict[int, Assignment] = {}
+        self._queued: set[Assignment] = set()
         """Assignments that have not begun."""
         self._runs: dict[str, ActiveRun] = {}
-        self._steps: dict[int, tuple[ActiveRun, StepKey]] = {}
+        self._steps: dict[Assignment, tuple[ActiveRun, StepKey]] = {}
         """The step of each assignment that was delivered."""
         self._timers: list[tuple[Micros, int, Assignment]] = []
         """When to begin a run, or to look at one again."""
@@ -114,7 +115,7 @@ class WorkflowRunner:
             assignment.signal = StopSignal(partial(self._put, (STOP, assignment, None)))
             assignment.ends_soon = True
         with self._lock:
-            self._queued.update({id(assignment): assignment for assignment in assignments})
+            self._queued.update(assignments)
             self._messages.extend((BEGIN, assignment, None) for assignment in assignments)
             if self._thread is None and not self._is_inline and not self._is_closed:
                 self._thread = threading.Thread(target=self._serve, name="noonmark-workflows", daemon=True)
@@ -124,11 +125,10 @@ class WorkflowRunner:
             self._drain()
 
     def withdraw(self) -> list[Assignment]:
-        """Take back runs that have not begun."""
+        """Take back runs that have not begun and may be delivered again."""
         with self._lock:
-            queued = list(self._queued.values())
-            self._queued.clear()
-            self._messages = deque(message for message in self._messages if message[0] != BEGIN)
+            queued = [assignment for assignment in self._queued if may_redeliver(assignment)]
+            self._queued.difference_update(queued)
         return queued
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class WorkflowRunner:
         for assignment in self._due(now):
             if (run := self._run_of(assignment)) is not None:
                 touched[run.occurrence.id] = run
-            elif id(assignment) in self._queued:
+            elif assignment in self._queued:
                 begun.append(assignment)
         touched |= {run.occurrence.id: run for one in begun if (run := self._begin(one, now)) is not None}
         self._look_elsewhere(touched.values())
@@ -222,7 +222,7 @@ class WorkflowRunner:
         """The run that a message concerns: one that is to stop, or one of whose steps has ended."""
         if reported is None:
             return self._run_of(assignment)
-        run, key = self._steps.pop(id(assignment), (None, None))
+        run, key = self._steps.pop(assignment, (None, None))
         if run is None or key is None or self._run_of(run.assignment) is None:
             return None
         run.note_end(key, assignment, _ended(reported, now), now=now)
@@ -236,8 +236,9 @@ class WorkflowRunner:
     def _begin(self, assignment: Assignment, now: Micros) -> ActiveRun | None:
         """Take up a run; None if it has ended, or is to be tried again a little later."""
         with self._lock:
-            if self._queued.pop(id(assignment), None) is None and not self._is_inline:
+            if assignment not in self._queued:
                 return None  # it was withdrawn
+            self._queued.discard(assignment)
         if assignment.is_closed:
             return None
         if now < assignment.begins and not self._is_inline:
@@ -263,7 +264,7 @@ class WorkflowRunner:
 
     def _begin_at(self, assignment: Assignment, when: Micros) -> None:
         with self._lock:
-            self._queued[id(assignment)] = assignment
+            self._queued.add(assignment)
         heappush(self._timers, (when, next(self._numbers), assignment))
 
     def _load(self, assignment: Assignment, now: Micros) -> ActiveRun:
@@ -355,8 +356,8 @@ class WorkflowRunner:
                 self._lose(run, commit, now)
                 continue
             run.note_written(commit)
-            for key, assignment, _ in commit.starts:
-                self._steps[id(assignment)] = run, key
+            for key, assignment in commit.starts:
+                self._steps[assignment] = run, key
                 starts.append(assignment)
             self._drop(commit.dropped)
             self._conclude(run, now)
@@ -438,7 +439,7 @@ class WorkflowRunner:
 
     def _lose(self, run: ActiveRun, commit: Commit, now: Micros) -> None:
         """Another node has the run: what was to start does not, and what runs here is stopped."""
-        for key, _, _ in commit.starts:
+        for key, _ in commit.starts:
             run.under_way.pop(key, None)
         run.assignment.stop_reason = Reason.LEASE_LOST
         self._give_up(run, now)
@@ -458,7 +459,7 @@ class WorkflowRunner:
     def _finish(self, run: ActiveRun, reported: Reported) -> None:
         self._runs.pop(run.occurrence.id, None)
         for assignment in run.under_way.values():
-            self._steps.pop(id(assignment), None)
+            self._steps.pop(assignment, None)
         self._end(run.assignment, reported)
 
     def _end(self, assignment: Assignment, reported: Reported) -> None:
