@@ -39,9 +39,9 @@ def _commands() -> str:
     shown = [re.sub(r"'({\w+})'", r"\1", line) for line in lines]
     rows = [f"| {one.does} | `noonmark {line}` |" for one, line in zip(table, shown, strict=True)]
     words = (
-        "Where theirs names a bundle, name a function, a URL or a program. `{id}` is the id of a schedule, and\n"
-        "`{trigger}` that of one with an event trigger. Expressions are in the zone that `--timezone` names, or in\n"
-        "that of the machine.\n"
+        "Where theirs names a bundle, name a [bundle](guides/bundles.md) or any other target. `{id}` is the id of a\n"
+        "schedule, and `{trigger}` that of one with an event trigger. Expressions are in the zone that `--timezone`\n"
+        "names, or in that of the machine.\n"
     )
     return "\n".join(["### The job runtime's commands", "", words, "| what | command |", "| --- | --- |", *rows, ""])
 

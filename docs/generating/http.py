@@ -25,6 +25,7 @@ TITLES = {
     "workflow_run": "Workflow runs",
     "approval": "Approvals",
     "upload": "Uploads",
+    "bundle": "Bundles",
     "secret": "Secrets",
     "ping": "Pings",
     "key": "API keys",

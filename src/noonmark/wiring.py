@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.uploads import Uploads
+    from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
@@ -116,17 +117,19 @@ def make_runner(functions: FunctionRegistry, max_threads: int, max_processes: in
     return FunctionRunner(functions, max_threads, max_processes)
 
 
-def make_target(
+def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
     store: Store,
     runner: FunctionRunner,
     programs: ProgramPolicy,
     outbound: HttpTargetSettings | None = None,
     seal: Seal | None = None,
     permissions: TargetPermissions | None = None,
+    bundles: BundleSettings | None = None,
 ) -> Target:
-    """The target for functions, programs, events, pings, HTTP requests and workflows.
+    """The target for functions, programs, events, pings, HTTP requests, workflows and bundles.
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
+    Without settings of bundles, it runs none.
     """
     from noonmark.targets.composite import CompositeTarget
     from noonmark.targets.http.runner import HttpRunner
@@ -147,7 +150,15 @@ def make_target(
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
 
-        kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
+        reaper = OrphanReaper(store)
+        kinds["command"] = CommandRunner(programs, reaper, secret_resolver)
+        if bundles is not None:
+            from noonmark.targets.bundle.cache import BundleCache
+            from noonmark.targets.bundle.runner import BundleRunner
+
+            cache = BundleCache(bundles.cache or bundle_folder(), bundles.max_cache_bytes)
+            others = dict(kinds)
+            kinds["bundle"] = BundleRunner(store, reaper, secret_resolver, cache, bundles.resources, others)
     target = CompositeTarget(kinds, permissions)
     workflows.attach(target)
     return target
@@ -197,6 +208,20 @@ def upload_folder(place: str | None, store: str) -> Path | None:
     file = file_of(store)
     beside = None if file is None else file.with_name(f"{file.name}.uploads")
     return beside if place is None else Path(_expand_home(place)).absolute()
+
+
+def bundle_folder() -> Path:
+    """Where this node unpacks bundles: in the cache folder of its user, or else among temporary files."""
+    import tempfile
+    from pathlib import Path
+
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if cache.startswith(os.sep):
+        return Path(cache) / "noonmark" / "bundles"
+    home = os.path.expanduser("~")  # noqa: PTH111 - it may be unknown, which is no error here
+    if os.path.isabs(home) and os.access(home, os.W_OK):  # noqa: PTH117 - likewise
+        return Path(home) / ".cache" / "noonmark" / "bundles"
+    return Path(tempfile.gettempdir()) / f"noonmark-bundles-{os.geteuid()}"
 
 
 def fresh_id(clock: Clock) -> str:

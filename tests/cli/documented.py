@@ -1,7 +1,8 @@
 """The commands that users of the job runtime's command line know, and what each answers here.
 
-Where theirs names a bundle, ours names a function: bundles are not run yet. `{id}` is an existing schedule, `{paused}`
-a paused one, `{trigger}` one that waits for an event, and `{event}` an event. `tests/cli/test_documented.py` runs them.
+Where theirs names a bundle, these name a function; `tests/service/test_bundles.py` runs those with bundles. `{id}` is
+an existing schedule, `{paused}` a paused one, `{trigger}` one that waits for an event, and `{event}` an event.
+`tests/cli/test_documented.py` runs them.
 """
 
 from collections.abc import Mapping

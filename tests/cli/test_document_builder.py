@@ -313,7 +313,7 @@ def test_a_trigger_needs_an_event(cli):
     ]
 
 
-def test_bundles_are_refused_by_name(cli, tmp_path):
+def test_a_bundle_is_a_folder_with_a_manifest_or_an_id(cli, tmp_path):
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     for command in (
@@ -321,11 +321,18 @@ def test_bundles_are_refused_by_name(cli, tmp_path):
         ("schedule", "delay", "--in", "1h"),
         ("trigger", "create", "--event", "e"),
     ):
-        [line] = cli.refused(2, *command[:2], bundle, *command[2:])
-        instead = "name the target with --function, --http, --command, --emit or --ping"
-        assert line == f"{bundle}: this release does not run bundles yet: {instead}"
+        assert cli.refused(2, *command[:2], bundle, *command[2:]) == [f"{bundle}: the folder has no manifest.json"]
         [line] = cli.refused(3, *command[:2], tmp_path / "missing", *command[2:])
-        assert line.startswith(f"{tmp_path / 'missing'}: there is no such file or folder")
+        assert line == f"{tmp_path / 'missing'}: there is no such file or folder, and no bundle with that id"
+    (bundle / "manifest.json").write_text('{"name": "eval", "command": ["true"]}')
+    made = cli.json("schedule", "create", bundle, *DAILY)
+    assert (made["name"], made["target"]) == ("eval", {"target_kind": "bundle", "bundle_id": "eval"})
+    [line] = cli.refused(2, "schedule", "create", bundle, *DAILY, "--function", "f")
+    assert line == "--function: conflicts with the bundle: give one of them"
+    [line] = cli.refused(2, "schedule", "create", bundle)
+    assert line.endswith("the manifest has no schedule either")
+    [line] = cli.refused(2, "trigger", "create", "eval")
+    assert line.startswith("--event is required")
 
 
 @pytest.mark.parametrize(

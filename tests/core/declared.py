@@ -40,6 +40,7 @@ FULL_TARGETS = {
     "command": {
         "target_kind": "command",
         "argv": ["sh", "-c", "echo one\necho two", ""],
+        "secret_env": {"TOKEN": "hub"},
         "env": {"LANG": "C.UTF-8", "EMPTY": ""},
         "cwd": "/srv/app",
         "stdin": "one\ntwo\n",

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.instants import from_micros
-from noonmark.core.secret import Secret, bound_host, bound_hosts, header_problems, secret_name, secret_value
+from noonmark.core.secret import (
+    Secret,
+    bound_host,
+    bound_hosts,
+    bound_program,
+    header_problems,
+    secret_name,
+    secret_value,
+    variable_problems,
+)
 from noonmark.core.urls import parse_url
 from noonmark.testing.factories import NOW
 
@@ -194,3 +203,27 @@ def test_what_is_sealed_is_not_shown():
     kept = bound_to("api.example.com")
     assert MARK not in repr(kept)
     assert kept.created_at == kept.updated_at == from_micros(NOW)
+
+
+def test_a_secret_may_be_bound_to_programs():
+    secret = replace(bound_to("api.example.com"), programs=("curl", "bundle:eval"))
+    assert secret.program_misfit("bundle:eval") is None
+    misfit = secret.program_misfit("sh")
+    assert misfit == (
+        "is bound to api.example.com, curl, bundle:eval; to give it to this program, set it again with --program sh"
+    )
+    wanted = {"A": "token", "B": "other"}
+    assert variable_problems({"A": "token"}, "curl", {"token": secret}) == []
+    assert [(one.field, one.message) for one in variable_problems(wanted, "sh", {"token": secret})] == [
+        ("target.secret_env.A", f"token {misfit}"),
+        ("target.secret_env.B", "there is no secret of that name"),
+    ]
+
+
+def test_what_a_secret_is_bound_to():
+    assert bound_hosts([], ["curl"]) == ()
+    for program in ("curl", "/usr/bin/env", "bundle:eval", "python3.11"):
+        assert bound_program(program) == program
+    for program in ("", "a b", "./x", "x" * 256, 1, "a/b"):
+        with pytest.raises(ValueError, match="name of a program"):
+            bound_program(program)

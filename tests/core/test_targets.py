@@ -283,6 +283,12 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(
             {"target_kind": "workflow", "workflow_id": "w", "version": 0}, "target.version", "from 1", id="version 0"
         ),
+        pytest.param(
+            {"target_kind": "command", "argv": ["x"], "env": {"A": "1"}, "secret_env": {"A": "s"}},
+            "target.secret_env.A",
+            "also in env",
+            id="secret and plain",
+        ),
         pytest.param({"target_kind": "bundle", "bundle_id": None}, "target.bundle_id", "required", id="bundle"),
         pytest.param(
             {"target_kind": "bundle", "bundle_id": "b", "digest": "0" * 64}, "target.bundle_id", "one of", id="both"

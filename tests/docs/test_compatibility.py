@@ -65,5 +65,8 @@ def test_the_command_line_of_the_job_runtime(server, tmp_path):
     cli, busy = Cli("--server", server.url), Stage(server.service).busy()
     assert "in flight" in cli.refused(4, "schedule", "run-now", busy)[0]
     assert cli.json("schedule", "run-now", busy, "--overlap", "allow")["phase"] == "pending"
-    [refused] = cli.refused(2, "schedule", "create", tmp_path, "--cron", "@daily")
-    assert "--function, --http, --command, --emit or --ping" in refused
+    (tmp_path / "manifest.json").write_text('{"name": "eval", "command": ["true"]}')
+    [refused] = cli.refused(5, "schedule", "create", tmp_path, "--cron", "@daily")
+    assert "--allow-bundles" in refused
+    [refused] = cli.refused(2, "schedule", "delay", "--function", "f", "--at", "2020-01-01T00:00:00Z")
+    assert "is in the past" in refused

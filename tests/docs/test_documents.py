@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from noonmark import parse_schedule, parse_trigger
+from noonmark.core.bundles.manifest import parse_manifest
 from noonmark.core.targets import parse_target
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +88,8 @@ def test_documents_are_accepted(page, texts):
             parse_schedule(document, now=NOW)
         elif "target_kind" in document:
             parse_target(document)
+        elif "command" in document:
+            parse_manifest(document, now=NOW)
         else:
             parse_trigger(document, now=NOW)
 

@@ -25,7 +25,7 @@ from noonmark.wiring import make_seal
 from tests.operations.harness import EVERY_MINUTE, FOREIGN, LOCAL, Harness
 
 MARK = "s3cr3t-mark-0123456789"
-TOLD = {"name", "hosts", "created_at_utc", "updated_at_utc"}
+TOLD = {"name", "hosts", "programs", "created_at_utc", "updated_at_utc"}
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def test_a_secret_is_shown_without_its_value(harness):
     assert made == {
         "name": "token",
         "hosts": ["api.example.com", "*.example.org:8443"],
+        "programs": [],
         "created_at_utc": "2026-03-01T12:00:00Z",
         "updated_at_utc": "2026-03-01T12:00:00Z",
     }

@@ -96,6 +96,7 @@ def serving(
     metrics=None,
     clock=None,
     uploads=None,
+    bundle_limits=None,
     keyed=False,
     tokens=None,
     rates=None,
@@ -120,6 +121,7 @@ def serving(
         limits=server_limits,
         task_limits=limits or UNLIMITED,
         uploads=uploads,
+        bundle_limits=bundle_limits,
         seal=make_seal(SEALING_KEY),
     )
     try:

@@ -13,12 +13,14 @@ from noonmark.core.occurrence import in_force
 from noonmark.core.settlement import Accepted, settle
 from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
 from noonmark.core.workflows.waiting import approval_id
+from noonmark.operations import bundles
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
 from noonmark.ports.workflows import ApprovalRequest, StepWrites
 from noonmark.testing.conformance.bench import start
 from tests.embedded.waiting import eventually
+from tests.server.packed import packed
 
 LATER = "2036-01-01T00:00:00Z"
 YEARLY = {"type": "cron", "expression": "0 12 1 1 *", "timezone": "UTC", "start_at_utc": LATER}
@@ -109,6 +111,19 @@ class Stage:
         made = intake.finish({"filename": "a.txt"}, "text/plain")
         intake.drop()
         return made["upload_id"]
+
+    def bundle(self):
+        """A bundle that no schedule names."""
+        intake = bundles.Intake(self.service, LOCAL, self.name())
+        intake.write(packed())
+        made = intake.finish("eval.zip")
+        intake.drop()
+        return made["bundle_id"]
+
+    @cached_property
+    def kept_bundle(self):
+        """A bundle that is only read."""
+        return self.bundle()
 
     def key(self):
         """The id of a key of this store."""
@@ -218,7 +233,8 @@ def _create_workflow(asked):
 
 def _set_secret(asked):
     hosts = [word for host in asked["hosts"] for word in ("--host", host)]
-    return ("secret", "set", asked["name"], *hosts, "--value", asked["value"])
+    programs = [word for program in asked.get("programs", ()) for word in ("--program", program)]
+    return ("secret", "set", asked["name"], *hosts, *programs, "--value", asked["value"])
 
 
 def _selecting(verb):
@@ -271,6 +287,8 @@ LOOKS = (
     Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
         _on("event", "list", event_type="--event", limit="--limit")),
     Row("ping/url", lambda at: {"schedule_id": at.pinged}, _on("schedule", "ping-url")),
+    Row("bundle/get", lambda at: {"bundle_id": at.kept_bundle}, _on("bundle", "show")),
+    Row("bundle/list", lambda at: at.kept_bundle and {"limit": 1_000}, _on("bundle", "list", limit="--limit")),
     Row("secret/list", command=_on("secret", "list")),
     Row("limits/get", command=_on("limits")),
     Row("key/list", lambda _: {"tenant": "nobody"}, lambda _: ("key", "list", "--tenant", "nobody")),
@@ -345,10 +363,12 @@ CHANGES = (
           _on("approval", verb, comment="--comment")) for verb in ("approve", "deny")),
     Row("ping/rotate", lambda at: {"schedule_id": at.schedule(target=PINGED)},
         _on("schedule", "ping-url", "--rotate"), audited=2),
-    Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
+    Row("secret/set", lambda at: {"name": at.name(), **SEALED, "programs": ["curl", "bundle:eval"]}, _set_secret),
     Row("key/create", lambda at: {"scopes": "read,run", "tenant": "acme", "user": "ada", "name": "ci", "agent": True},
         lambda _: ("key", "create", "--scopes", "read,run", "--tenant", "acme", "--user", "ada", "--name", "ci",
                    "--agent")),
+    Row("bundle/run", lambda at: {"bundle_id": at.bundle(), "payload": {"n": 1}, "key": "once"}),
+    Row("bundle/delete", lambda at: {"bundle_id": at.bundle()}, _on("bundle", "delete")),
     Row("key/revoke", lambda at: {"key_id": at.key(), "reason": "lost"}, _on("key", "revoke", reason="--reason")),
     Row("key/rotate", lambda at: {"key_id": at.key(), "grace_seconds": 60},
         lambda asked: ("key", "rotate", asked["key_id"], "--grace", "1m")),
@@ -519,6 +539,11 @@ WRONG = (
            "invalid_request", "event_type"),
     _wrong("event/list", {"event_type": "no spaces"}, _on("event", "list", event_type="--event"),
            "invalid_request", "event_type"),
+    _wrong("bundle/list", {"limit": 0}, None, "invalid_request", "limit", is_typed=False),
+    _wrong("bundle/get", {"bundle_id": "nope"}, _on("bundle", "show"), "not_found", "bundle_id"),
+    _wrong("bundle/get", {"bundle_id": "a b"}, _on("bundle", "show"), "invalid_request", "bundle_id"),
+    _wrong("bundle/run", {"bundle_id": "nope"}, None, "not_found", "bundle_id"),
+    _wrong("bundle/delete", {"bundle_id": "nope"}, _on("bundle", "delete"), "not_found", "bundle_id"),
     _wrong("upload/list", {"cursor": "elsewhere"}, None, "invalid_request", "cursor", is_typed=False),
     _wrong("upload/delete", {"upload_id": "nope"}, _on("upload", "delete"), "not_found", "upload_id"),
     _wrong("upload/delete", {"upload_id": "a b"}, _on("upload", "delete"), "invalid_request", "upload_id"),
@@ -528,6 +553,7 @@ WRONG = (
            "invalid_schedule", "target.secret_headers.Authorization"),
     _wrong("secret/set", {"name": "n", **SEALED, "value": "abc"}, _set_secret, "invalid_request", "value"),
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": ["0x7f.1"]}, _set_secret, "invalid_request", "hosts[0]"),
+    _wrong("secret/set", {"name": "n", **SEALED, "programs": ["a b"]}, _set_secret, "invalid_request", "programs[0]"),
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": []}, None, "invalid_request", "hosts"),
     _wrong("secret/delete", {"name": "nowhere"}, lambda _: ("secret", "delete", "nowhere"), "not_found", "name"),
     _wrong("key/create", {"scopes": "root"}, lambda _: ("key", "create", "--scopes", "root"),

@@ -15,7 +15,7 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import completion_token, token_keys
 from noonmark.operations.models.fields import read_cursor, write_cursor
-from noonmark.operations.service import LOCAL
+from noonmark.operations.service import LOCAL, BundleLimits
 from noonmark.operations.table import OPERATIONS, perform
 from noonmark.server.openapi import documented_routes
 from noonmark.server.routes import ROUTES
@@ -24,6 +24,7 @@ from noonmark.telemetry.metrics import Metrics
 from tests.cli.runner import call as command
 from tests.embedded.waiting import SOON, eventually
 from tests.server.live_server import Keyed, bearer, hosting, new_key, serving
+from tests.server.packed import packed
 from tests.server.parity import CARRIES, CHANGES, LOOKS, PAST, PINGED, SEALED, UPLOADS, YEARLY, Stage
 
 TASK = {"target_kind": "task", "query": "what is new"}
@@ -75,6 +76,8 @@ class Tenant:
         workflow = stage.workflow(workflow_id=f"flow-of-{self.name}", description=self.mark)
         approval = stage.approval()
         [asked] = [one for one in stage.do("approval/list")["approvals"] if one["approval_id"] == approval]
+        manifest = {"name": f"bundle-of-{self.name}", "command": [self.mark]}
+        bundle = self.http.post("/bundles", content=packed(manifest)).json()
         return {
             "schedule_id": plain,
             "past_id": past,
@@ -89,6 +92,7 @@ class Tenant:
             "approval_id": approval,
             "name": self.secret,
             "upload_id": upload["upload_id"],
+            "bundle_id": bundle["bundle_id"],
             "key_id": self.everything.rpartition("_")[0],
             "event_id": f"event-of-{self.name}",
         }
@@ -98,7 +102,7 @@ class Tenant:
 def served(tmp_path_factory):
     uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=1_000, quota=100_000)
     with (
-        serving(metrics=Metrics(), uploads=uploads, keyed=True) as server,
+        serving(metrics=Metrics(), uploads=uploads, bundle_limits=BundleLimits(), keyed=True) as server,
         httpx2.Client(base_url=server.url, timeout=SOON) as server.stranger,
     ):
         yield server
@@ -185,7 +189,7 @@ OTHER_DOORS = [
     ("POST", "/api/v1/schedules/{schedule_id}/resume", {}),
     ("GET", "/api/v1/schedules/{schedule_id}/runs", None),
 ]
-NO_IDS = {"/run-launcher/start", "/rpc", "/metrics", "/uploads", "/api/v1/schedules", *PUBLIC}
+NO_IDS = {"/run-launcher/start", "/rpc", "/metrics", "/uploads", "/bundles", "/api/v1/schedules", *PUBLIC}
 
 
 def test_every_route_with_an_id_is_tried():
@@ -240,6 +244,7 @@ LISTS = (
     "/events",
     "/secrets",
     "/uploads",
+    "/bundles",
     "/triggers",
     "/keys?limit=1000",
     "/audit",
@@ -283,6 +288,7 @@ def victim(served, tenants):
     stage.ids = (theirs.ids["schedule_id"], theirs.ids["occurrence_id"], theirs.ids["run_id"])
     stage.pinged, stage.trigger = theirs.ids["ping_id"], theirs.ids["trigger_id"]
     stage.upload = lambda: theirs.ids["upload_id"]
+    stage.bundle, stage.kept_bundle = lambda: theirs.ids["bundle_id"], theirs.ids["bundle_id"]
     return stage
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from noonmark.operations.service import BundleLimits
 from noonmark.server.openapi import documented_routes
 from noonmark.stores.files import UploadFolder
 from noonmark.telemetry.metrics import Metrics
@@ -35,7 +36,7 @@ THEIR_OWN = {"/openapi.json"}
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=10_000, quota=1_000_000)
-    with serving(metrics=Metrics(), uploads=uploads, keyed=True) as server:
+    with serving(metrics=Metrics(), uploads=uploads, bundle_limits=BundleLimits(), keyed=True) as server:
         yield server
 
 

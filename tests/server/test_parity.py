@@ -8,6 +8,7 @@ import pytest
 
 from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
+from noonmark.operations.service import BundleLimits
 from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
 from tests.client.scripted_proxy import Awaited
@@ -38,7 +39,7 @@ def stage(tmp_path_factory, _key):
     store = f"sqlite:///{tmp_path_factory.mktemp('parity') / 'parity.db'}"
     uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=1_000, quota=100_000)
     with (
-        serving(store, uploads=uploads, keyed=True) as served,
+        serving(store, uploads=uploads, bundle_limits=BundleLimits(), keyed=True) as served,
         Client(served.url, key=served.key) as client,
         Awaited(served.url, key=served.key) as awaited,
     ):
@@ -109,10 +110,10 @@ def comparable(answer):
     """The answer without what not every process knows, or what changes by itself.
 
     Of the doctor's checks, these are the free disk space, and sizes and times in the details. Of the limits, those of
-    uploads.
+    uploads and bundles.
     """
     if "limits" in answer:
-        return {"limits": [one for one in answer["limits"] if not one["name"].startswith("upload")]}
+        return {"limits": [one for one in answer["limits"] if not one["name"].startswith(("upload", "bundle"))]}
     if not all("advice" in check for check in answer.get("checks", [{}])):
         return answer
     return answer | {"checks": [(one["check"], one["status"]) for one in answer["checks"] if one["check"] != "disk"]}

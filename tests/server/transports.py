@@ -116,6 +116,10 @@ class Method(NamedTuple):
 
 
 METHODS = {
+    "bundle/list": Method("bundles", (), "bundles"),
+    "bundle/get": Method("bundle", ("bundle_id",)),
+    "bundle/run": Method("run_bundle", ("bundle_id",)),
+    "bundle/delete": Method("delete_bundle", ("bundle_id",)),
     "schedule/create": Method("create"),
     "schedule/upsert": Method("upsert"),
     "schedule/get": Method("get", ("schedule_id",)),

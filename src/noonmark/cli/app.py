@@ -142,6 +142,16 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "delete": ("upload:delete", "Delete an upload and free its space."),
         },
     ),
+    "bundle": (
+        "Push and run bundles of files.",
+        {
+            "push": ("bundle:push", "Push a bundle, and declare its schedules."),
+            "list": ("bundle:list_bundles", "List bundles."),
+            "show": ("bundle:show", "Show a bundle: its manifest, its archives and its schedules."),
+            "run": ("bundle:run", "Run a bundle now, and exit with its exit code."),
+            "delete": ("bundle:delete", "Delete a bundle."),
+        },
+    ),
     "worker": (
         "Control the worker of a server.",
         {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.inputs import parse_json, parse_optional_duration, parse_optional_instant, parse_pair
@@ -13,7 +12,7 @@ from noonmark.cli.manifest import Part, read_parts
 from noonmark.cli.options import TriggerOptions
 from noonmark.cli.output import print_warning
 from noonmark.core.documents import present
-from noonmark.core.errors import InvalidRequest, NotFound
+from noonmark.core.errors import InvalidRequest
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def _merged_trigger(named: dict[str, Any], before: Mapping[str, Any] | None) -> 
 
 def target_document(
     options: TargetOptions,
-    bundle: str | None = None,
+    bundle: Mapping[str, Any] | None = None,
     before: Mapping[str, Any] | None = None,
     *,
     is_given: bool = False,
@@ -159,11 +158,14 @@ def target_document(
 ) -> dict[str, Any] | None:
     """The target that the options name or change; None if there is none.
 
-    `is_given` means that `before` comes from `--schedule-json`: a conflict with it is an error.
+    `bundle` is the target of a bundle. `is_given` means that `before` comes from `--schedule-json`: a conflict with it
+    is an error.
     """
-    if bundle is not None:
-        _refuse_bundle(bundle)
     option, named = _named_target(options)
+    if bundle is not None:
+        if named is not None:
+            raise InvalidRequest("conflicts with the bundle: give one of them", field=option)
+        option, named = "the bundle", dict(bundle)
     settings = _target_settings(options)
     if named is None and not settings:
         return None if before is None else dict(before)
@@ -235,15 +237,6 @@ def _target_settings(options: TargetOptions) -> list[tuple[str, tuple[str, ...],
     if options.body_json is not None:
         settings.append(("--body-json", ("http",), {"body": parse_json(options.body_json, field="--body-json")}))
     return settings
-
-
-def _refuse_bundle(bundle: str) -> None:
-    instead = f"name the target with {TARGET_OPTIONS}"
-    if Path(bundle).exists():
-        raise InvalidRequest(f"this release does not run bundles yet: {instead}", field=bundle)
-    raise NotFound(
-        f"there is no such file or folder, and this release does not run bundles yet: {instead}", field=bundle
-    )
 
 
 def _argv(command: tuple[str, ...]) -> list[str]:

@@ -5,10 +5,12 @@ There is no fallback from one to the other: without a server a command fails, an
 
 from __future__ import annotations
 
+import logging
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.cli.credentials import KEY_VARIABLE, find_key
@@ -19,6 +21,7 @@ from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from noonmark.cli.options import Connection
     from noonmark.client import Client
@@ -30,8 +33,9 @@ SERVER_VARIABLE = "NOONMARK_SERVER"
 CA_VARIABLE = "NOONMARK_CA_FILE"
 CHAIN_VARIABLE = "NOONMARK_CHAIN"
 """Tells a program that a node started which run it belongs to."""
+PUSH = "bundle/push"
 CREATING = frozenset(
-    {"schedule/create", "schedule/upsert", "workflow/create", "event/emit", "secret/set", "key/create"}
+    {"schedule/create", "schedule/upsert", "workflow/create", "event/emit", "secret/set", "key/create", PUSH}
 )
 """Operations that may create the SQLite file; the others need an existing one."""
 UNCHECKED = frozenset({"doctor"})
@@ -56,6 +60,12 @@ class Remote(Protocol):
 
     def download(self, upload_id: str, to: Sink) -> int:
         """Write the content of an upload and return the number of bytes."""
+
+    def push(self, path: str, *, bundle_id: str | None = None, declare: bool = True) -> dict[str, Any]:
+        """Push a bundle, a folder or a zip file, and return what was done."""
+
+    def node(self, occurrence_id: str) -> AbstractContextManager[None]:
+        """Make sure that a node runs an occurrence: a server has one, and for a store one is started here."""
 
     def close(self) -> None:
         """Release the connection or the store."""
@@ -117,12 +127,23 @@ def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entri
                 return {entries: rows, "next_cursor": cursor} | present(warnings=warnings or None)
 
 
+def push_or_find(remote: Remote, bundle: str) -> dict[str, Any]:
+    """The bundle that a command names: a path is pushed, without its schedules; anything else is an id."""
+    if Path(bundle).exists():
+        return remote.push(bundle, declare=False)
+    try:
+        return remote.call("bundle/get", {"bundle_id": bundle})
+    except (NotFound, InvalidRequest):
+        raise NotFound("there is no such file or folder, and no bundle with that id", field=bundle) from None
+
+
 class ByName:
     """Takes the name of a schedule where an operation takes its id, if one schedule alone has that name."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self.upload, self.download, self.close = remote.upload, remote.download, remote.close
+        self.push, self.node = remote.push, remote.node
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out the operation; if there is no schedule with that id, on the one with that name."""
@@ -176,6 +197,17 @@ class ServerRemote:
         with self._advice():
             return self._client.download(upload_id, to)
 
+    def push(self, path: str, *, bundle_id: str | None = None, declare: bool = True) -> dict[str, Any]:
+        """Push a bundle to the server."""
+        from noonmark.client import bundles  # noqa: PLC0415 - as the client itself
+
+        with self._advice():
+            return bundles.document(self._client.push_bundle(path, bundle_id=bundle_id, declare=declare))
+
+    def node(self, occurrence_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - protocol
+        """The server has one."""
+        return nullcontext()
+
     @contextmanager
     def _advice(self) -> Iterator[None]:
         try:
@@ -214,12 +246,12 @@ class StoreRemote:
         caller = replace(LOCAL, source="cli", opens_store=True, chain=os.environ.get(CHAIN_VARIABLE, ""))
         if tenant is not None:
             caller = replace(caller, owner=replace(caller.owner, tenant=_tenant(tenant)))
-        self._perform = partial(perform, caller=caller)
+        self._caller, self._perform = caller, partial(perform, caller=caller)
         self._is_open = False
 
     def _make_service(self, *, creates_file: bool) -> Service:
         """The service over a store that is not open yet."""
-        from noonmark.operations.service import Service  # noqa: PLC0415 - --server needs none of these
+        from noonmark.operations.service import BundleLimits, Service  # noqa: PLC0415 - --server needs none of these
         from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
         from noonmark.wiring import disk_space, fresh_id, make_store, zone_data_version  # noqa: PLC0415 - likewise
 
@@ -230,10 +262,17 @@ class StoreRemote:
             machine_clock=self._clock.micros,
             zone_data=zone_data_version(),
             disks=partial(disk_space, self._url, None),
+            # Who can write the file can do more than a bundle can; a server shares its database with others.
+            bundle_limits=None if self._file is None else BundleLimits(),
         )
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out the operation on the store."""
+        self._open(name)
+        service = _with_keys(self._service) if name in KEYED else self._service
+        return self._perform(service, name=name, arguments=arguments)
+
+    def _open(self, name: str) -> None:
         if not self._is_open:
             if self._file is not None and name not in CREATING and not self._file.exists():
                 message = f"there is no file {self._file}; `noonmark migrate --store {self._url}` creates it"
@@ -243,8 +282,6 @@ class StoreRemote:
             if name not in UNCHECKED:
                 self._service.store.open()
                 self._is_open = True
-        service = _with_keys(self._service) if name in KEYED else self._service
-        return self._perform(service, name=name, arguments=arguments)
 
     def upload(self, file: str, *, key: str | None, **metadata: str | None) -> dict[str, Any]:  # noqa: ARG002 - protocol
         """Refuse: only servers have uploads."""
@@ -253,6 +290,36 @@ class StoreRemote:
     def download(self, upload_id: str, to: Sink) -> int:  # noqa: ARG002 - protocol
         """Refuse: only servers have uploads."""
         raise Conflict(NO_UPLOADS)
+
+    def push(self, path: str, *, bundle_id: str | None = None, declare: bool = True) -> dict[str, Any]:
+        """Push a bundle into the store."""
+        from noonmark.client import bundles, uploads  # noqa: PLC0415 - few commands push
+        from noonmark.operations.bundles import Intake  # noqa: PLC0415 - likewise
+
+        with bundles.open_bundle(path) as stream:
+            self._open(PUSH)
+            intake = Intake(self._service, self._caller, bundle_id)
+            try:
+                for data in uploads.read_chunks(stream):
+                    intake.write(data)
+                return intake.finish(bundles.archive_name(path), declares=declare)
+            finally:
+                intake.drop()
+
+    @contextmanager
+    def node(self, occurrence_id: str) -> Iterator[None]:
+        """Run the occurrence in this process."""
+        from noonmark.embedded.scheduler import Scheduler  # noqa: PLC0415 - few commands run anything
+        from noonmark.server.config import load  # noqa: PLC0415 - likewise
+
+        logging.getLogger("noonmark").addHandler(logging.NullHandler())  # the command says itself what happened
+        keys = load({}, os.environ).settings
+        scheduler = Scheduler(self._url, allow_bundles=True, secret_key=keys.secret_key, signing_key=keys.signing_key)
+        try:
+            with scheduler._running(occurrence_id):  # noqa: SLF001 - there is no public way to run a single one
+                yield
+        finally:
+            scheduler.close()
 
     def close(self) -> None:
         """Close the store."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from noonmark.client import requests, uploads
+from noonmark.client import bundles, requests, uploads
 from noonmark.client.transport import read_answer, retry_delay
 from noonmark.core.errors import InvalidRequest
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from noonmark.client.transport import Listing, Outcome, Request
     from noonmark.client.uploads import File, Sink
-    from noonmark.operations.models.answers import Upload
+    from noonmark.operations.models.answers import PushedBundle, Upload
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -188,6 +188,10 @@ class Client:
     deny = _method(requests.deny)
     uploads = _paged_method(requests.uploads)
     delete_upload = _method(requests.delete_upload)
+    bundles = _paged_method(requests.bundles)
+    bundle = _method(requests.bundle)
+    run_bundle = _method(requests.run_bundle)
+    delete_bundle = _method(requests.delete_bundle)
     create_key = _method(requests.create_key)
     keys = _paged_method(requests.keys)
     revoke_key = _method(requests.revoke_key)
@@ -222,6 +226,20 @@ class Client:
         with uploads.open_source(file) as stream:
             request = uploads.upload_request(
                 stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
+            )
+            return read_answer(request, self._try_once(request, uploads.read_chunks(stream)))
+
+    def push_bundle(
+        self, path: str | os.PathLike[str], *, bundle_id: str | None = None, declare: bool = True
+    ) -> PushedBundle:
+        """Push a bundle: a folder with a `manifest.json`, or a zip file of one.
+
+        It is the newest of its id from then on, by default the name in its manifest. The schedules of the manifest are
+        declared, unless `declare` is off.
+        """
+        with bundles.open_bundle(path) as stream:
+            request = bundles.push_request(
+                stream, bundle_id=bundle_id, declare=declare, filename=bundles.archive_name(path)
             )
             return read_answer(request, self._try_once(request, uploads.read_chunks(stream)))
 
@@ -381,6 +399,10 @@ class AsyncClient:
     deny = _async_method(requests.deny)
     uploads = _async_paged_method(requests.uploads)
     delete_upload = _async_method(requests.delete_upload)
+    bundles = _async_paged_method(requests.bundles)
+    bundle = _async_method(requests.bundle)
+    run_bundle = _async_method(requests.run_bundle)
+    delete_bundle = _async_method(requests.delete_bundle)
     create_key = _async_method(requests.create_key)
     keys = _async_paged_method(requests.keys)
     revoke_key = _async_method(requests.revoke_key)
@@ -415,6 +437,20 @@ class AsyncClient:
         with uploads.open_source(file) as stream:
             request = uploads.upload_request(
                 stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
+            )
+            return read_answer(request, await self._try_once(request, _read_chunks(stream)))
+
+    async def push_bundle(
+        self, path: str | os.PathLike[str], *, bundle_id: str | None = None, declare: bool = True
+    ) -> PushedBundle:
+        """Push a bundle: a folder with a `manifest.json`, or a zip file of one.
+
+        It is the newest of its id from then on, by default the name in its manifest. The schedules of the manifest are
+        declared, unless `declare` is off.
+        """
+        with bundles.open_bundle(path) as stream:
+            request = bundles.push_request(
+                stream, bundle_id=bundle_id, declare=declare, filename=bundles.archive_name(path)
             )
             return read_answer(request, await self._try_once(request, _read_chunks(stream)))
 

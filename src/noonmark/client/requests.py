@@ -23,6 +23,8 @@ from noonmark.operations.models.answers import (
     AuditEntry,
     Backfill,
     BackfillStatus,
+    Bundle,
+    BundleDetails,
     CheckedSchedule,
     CreatedKey,
     CreatedWorkflow,
@@ -504,13 +506,14 @@ def events(*, event_type: str | None = None, page_size: int | None = None) -> Li
     return _listing("event/list", "events", Event, to_arguments(event_type=event_type, limit=page_size))
 
 
-def set_secret(name: str, value: str, *, hosts: Iterable[str]) -> Request[Secret]:
-    """Set a secret that requests to some hosts may carry; an existing one gets the new value and hosts."""
-    return rest_request("secret/set", _one(Secret), to_arguments(name=name, value=value, hosts=_as_list(hosts)))
+def set_secret(name: str, value: str, *, hosts: Iterable[str] = (), programs: Iterable[str] = ()) -> Request[Secret]:
+    """Set a secret for requests to some hosts, or for some programs; an existing one gets the new value, and these."""
+    arguments = to_arguments(name=name, value=value, hosts=_as_list(hosts), programs=_as_list(programs))
+    return rest_request("secret/set", _one(Secret), arguments)
 
 
 def secrets() -> Request[list[Secret]]:
-    """List the secrets by name, each with its hosts and without its value."""
+    """List the secrets by name, each with its hosts and programs and without its value."""
     return rest_request("secret/list", _all("secrets", Secret), {})
 
 
@@ -650,6 +653,32 @@ def approve(approval_id: str, *, comment: str | None = None) -> Request[Approval
 def deny(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
     """Deny: the step fails. The same decision again changes nothing."""
     return rest_request("approval/deny", _one(Approval), to_arguments(approval_id=approval_id, comment=comment))
+
+
+def bundles(*, page_size: int | None = None) -> Listing[Bundle]:
+    """List the bundles by id, each with its newest archive."""
+    return _listing("bundle/list", "bundles", Bundle, to_arguments(limit=page_size))
+
+
+def bundle(bundle_id: str) -> Request[BundleDetails]:
+    """Get a bundle: its manifest, its archives, newest first, and the schedules that its manifest declares."""
+    return rest_request("bundle/get", _one(BundleDetails), to_arguments(bundle_id=bundle_id))
+
+
+def run_bundle(
+    bundle_id: str,
+    *,
+    payload: Any = None,  # noqa: ANN401 - JSON
+    key: str | None = None,
+) -> Request[Occurrence]:
+    """Run a bundle now, without a schedule. The same key again returns the same occurrence."""
+    arguments = to_arguments(bundle_id=bundle_id, payload=payload, key=key)
+    return rest_request("bundle/run", _one(Occurrence), arguments)
+
+
+def delete_bundle(bundle_id: str) -> Request[Bundle]:
+    """Delete a bundle with all its archives; a conflict while a schedule names it."""
+    return rest_request("bundle/delete", _one(Bundle), to_arguments(bundle_id=bundle_id))
 
 
 def uploads(*, page_size: int | None = None) -> Listing[Upload]:

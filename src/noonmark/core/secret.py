@@ -1,4 +1,6 @@
-"""Secrets: values that requests carry in a header, known by their names, and each bound to the hosts that may see it.
+"""Secrets: values that requests carry in a header, or programs in their environment, known by their names.
+
+Each is bound to the hosts and to the programs that may see it.
 
 Messages never repeat what was given as a name or a value: it may be the secret itself.
 """
@@ -15,7 +17,7 @@ from noonmark.core.instants import from_micros
 from noonmark.core.urls import MAX_PORT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from noonmark.core.instants import Micros
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 MAX_SECRETS = 1_000
 """The limit per tenant."""
 MAX_HOSTS, MAX_HOST = 20, 270
+MAX_PROGRAMS, MAX_PROGRAM = 20, 255
 MIN_VALUE, MAX_VALUE = 4, 8_192
 """A shorter value could not be told apart from other text when it is masked."""
 
 # One or two dots would lead elsewhere in the path of a request.
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,63}")
 _VALUE = re.compile(rf"(?! )[\x20-\x7e]{{{MIN_VALUE},{MAX_VALUE}}}(?<! )")
+_PROGRAM = re.compile(r"/[^\x00-\x1f\x7f]+|(?:bundle:)?[A-Za-z0-9._+:-]+")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 # A dot at the end means the same host.
 _HOST = re.compile(
@@ -58,6 +62,8 @@ class Secret:
     sealed: str = field(repr=False)
     created: Micros
     updated: Micros
+    programs: tuple[str, ...] = ()
+    """Which programs may get it: the name or the path that a command starts with, or `bundle:` and the id of one."""
 
     @property
     def created_at(self) -> datetime:
@@ -79,6 +85,13 @@ class Secret:
         if url.scheme == "http" and self._covers(url, is_plain=False):
             return f"is bound to {hosts} over https only; for plain http, set it again with the host {url.origin}"
         return f"is bound to {hosts}, not to this host"
+
+    def program_misfit(self, program: str) -> str | None:
+        """Why a program may not get it, in the words that follow its name; None if it may."""
+        if program in self.programs:
+            return None
+        bound = ", ".join([*self.hosts, *self.programs])
+        return f"is bound to {bound}; to give it to this program, set it again with --program {program}"
 
     def _covers(self, url: Url, *, is_plain: bool) -> bool:
         host = _plain(url.host)
@@ -145,11 +158,20 @@ def _address_or_name(host: str, *, is_any: bool) -> str:
     return f"[{address}]" if isinstance(address, IPv6Address) else str(address)
 
 
-def bound_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Each host once, in order; a ValueError when there is none."""
+def bound_program(value: object) -> str:
+    """A program that a secret is bound to."""
+    if isinstance(value, str) and len(value) <= MAX_PROGRAM and _PROGRAM.fullmatch(value):
+        return value
+    raise ValueError(
+        "must be the name of a program, its absolute path, or bundle: and the id of a bundle; never the secret itself"
+    )
+
+
+def bound_hosts(hosts: Iterable[str], programs: Collection[str] = ()) -> tuple[str, ...]:
+    """Each host once, in order; a ValueError when there is none, and no program either."""
     distinct = tuple(dict.fromkeys(hosts))
-    if not distinct:
-        raise ValueError("must name at least one host that may see the secret")
+    if not distinct and not programs:
+        raise ValueError("must name at least one host that may see the secret, unless programs names one that may")
     return distinct
 
 
@@ -169,4 +191,16 @@ def header_problems(headers: Mapping[str, str], url: Url, known: Mapping[str, Se
             problems.append(Problem(field_name, "there is no secret of that name"))
         elif not secret.is_bound_to(url):
             problems.append(Problem(field_name, f"{name} {secret.misfit(url)}"))
+    return problems
+
+
+def variable_problems(wanted: Mapping[str, str], program: str, known: Mapping[str, Secret]) -> list[Problem]:
+    """Why a program cannot get the secrets that the variables of its environment name, if it cannot."""
+    problems = []
+    for variable, name in wanted.items():
+        secret, field_name = known.get(name), f"target.secret_env.{variable}"
+        if secret is None:
+            problems.append(Problem(field_name, "there is no secret of that name"))
+        elif (misfit := secret.program_misfit(program)) is not None:
+            problems.append(Problem(field_name, f"{name} {misfit}"))
     return problems

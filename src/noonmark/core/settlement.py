@@ -101,6 +101,8 @@ class Suspended:
     waiting_for: Reason
     open_steps: frozenset[StepKey]
     """The steps that others end, and that had not ended as far as the node knew."""
+    error: str | None = None
+    """What it lacks, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +346,7 @@ def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered,
 
 def _suspend(occurrence: Occurrence, schedule: Schedule, suspended: Suspended, run: Run) -> Settlement:
     """Give up the node until the wait is over; the attempt goes on then."""
-    run = replace(run, ended=suspended.ended, outcome=Outcome.SUSPENDED)
+    run = replace(run, ended=suspended.ended, outcome=Outcome.SUSPENDED, error=suspended.error)
     pending = _to(Phase.PENDING, occurrence, schedule, run, Reason.SUSPENDED)
     return replace(pending, retry_at=suspended.until, attempt=occurrence.attempt - 1, suspended=suspended)
 

@@ -82,6 +82,7 @@ class AsyncScheduler:
         signing_key: str | None = None,
         timezone: str | ZoneInfo | None = None,
         traces: bool = False,
+        allow_bundles: bool = False,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -98,6 +99,7 @@ class AsyncScheduler:
             signing_key=signing_key,
             timezone=timezone,
             traces=traces,
+            allow_bundles=allow_bundles,
             clock=clock,
             sink=sink,
         )
@@ -435,9 +437,11 @@ class AsyncScheduler:
         """The nodes that share the store."""
         return await in_thread(self._inner.nodes)
 
-    async def set_secret(self, name: str, value: str, *, hosts: Iterable[str]) -> Secret:
-        """Store a secret that requests to these hosts may carry."""
-        return await in_thread(self._inner.set_secret, name, value, hosts=hosts)
+    async def set_secret(
+        self, name: str, value: str, *, hosts: Iterable[str] = (), programs: Iterable[str] = ()
+    ) -> Secret:
+        """Store a secret that requests to these hosts, or these programs, may get."""
+        return await in_thread(self._inner.set_secret, name, value, hosts=hosts, programs=programs)
 
     async def secrets(self) -> list[Secret]:
         """The secrets by name, each with its hosts."""

@@ -102,6 +102,29 @@ def _run_and_wait(
 
 
 @contextmanager
+def run_in_background(runtime: Runtime, new_runner: Callable[[], Runner], occurrence_id: str) -> Iterator[None]:
+    """Run one occurrence in this process, and nothing else."""
+    ended = threading.Event()
+    with any_runner(None, new_runner) as runner:
+
+        def keep_fetching() -> None:
+            while not ended.wait(POLL_SECONDS):
+                stored = runtime.store.occurrence(occurrence_id)
+                if stored is None or stored.phase in FINAL:
+                    return
+                if stored.phase is Phase.PENDING:
+                    runner.call(lambda loop: loop.fetch(occurrence_id))
+
+        thread = threading.Thread(target=keep_fetching, name="noonmark-fetch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+@contextmanager
 def any_runner(runner: Runner | None, new_runner: Callable[[], Runner]) -> Iterator[Runner]:
     """The runner that is given, or else a new one that only starts what it is asked to fetch."""
     if runner is not None:

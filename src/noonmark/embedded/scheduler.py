@@ -32,6 +32,7 @@ from noonmark.wiring import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import PurePath
     from types import FrameType, TracebackType
     from zoneinfo import ZoneInfo
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
+    from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.http.settings import HttpTargetSettings
     from noonmark.telemetry.traces import TraceRecorder
 
@@ -103,6 +105,7 @@ class Scheduler:
         signing_key: str | None = None,
         timezone: str | ZoneInfo | None = None,
         traces: bool = False,
+        allow_bundles: bool = False,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -115,7 +118,8 @@ class Scheduler:
         per processor. The newest `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at
         most. Secrets are encrypted with `secret_key`, as printed by `noonmark secret key`. Requests are signed with
         `signing_key`, or else with a key that the store has generated. With `traces`, what happens to occurrences is
-        recorded with the tracer provider that the program has set for OpenTelemetry.
+        recorded with the tracer provider that the program has set for OpenTelemetry. With `allow_bundles`, this process
+        runs the bundles that were pushed to the store, also those that came over the network: a bundle is code.
 
         Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
@@ -143,6 +147,7 @@ class Scheduler:
         )
         self._zone = None if timezone is None else zone_argument(timezone)
         self._programs = ProgramPolicy(is_offered=False)
+        self._bundles = _bundle_settings(is_allowed=allow_bundles)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         unopened = make_store(store_url(store), self._clock)
         recorder = make_program_traces(self._clock, version=__version__, node=node_name()) if traces else None
@@ -737,19 +742,21 @@ class Scheduler:
 
     # Secrets.
 
-    def set_secret(self, name: str, value: str, *, hosts: Iterable[str]) -> Secret:
-        """Store a secret that requests to these hosts may carry; an existing one gets the new value and hosts.
+    def set_secret(self, name: str, value: str, *, hosts: Iterable[str] = (), programs: Iterable[str] = ()) -> Secret:
+        """Store a secret that requests to these hosts, or these programs, may get; it replaces one of that name.
 
         It is encrypted with the `secret_key` of the scheduler, and its value cannot be read back. A host is
         `api.example.com`, `api.example.com:8443`, or `*.example.com` for all below that one. The value is that of a
-        whole header: `Bearer` and a token, for instance.
+        whole header: `Bearer` and a token, for instance. A program is what a command starts with, or `bundle:` and the
+        id of a bundle.
         """
         from noonmark.embedded.declarations import OWNER
         from noonmark.operations import secrets
 
         self._open()
-        listed = hosts if isinstance(hosts, str) or not hasattr(hosts, "__iter__") else list(hosts)
-        given = secrets.read_secret({"name": name, "value": value, "hosts": listed})
+        given = secrets.read_secret(
+            {"name": name, "value": value, "hosts": _listed(hosts), "programs": _listed(programs)}
+        )
         return secrets.store_secret(self._store, self._seal, OWNER.tenant, given)
 
     def secrets(self) -> list[Secret]:
@@ -921,6 +928,13 @@ class Scheduler:
     def _use_current_loop(self) -> None:
         """Run async functions on the event loop of the caller; here they have a loop of their own."""
 
+    def _running(self, occurrence_id: str) -> AbstractContextManager[None]:
+        """Run one occurrence in the background, and nothing else."""
+        from noonmark.embedded.run_now import run_in_background
+
+        self._open()
+        return run_in_background(self._runtime, lambda: self._new_runner(claims=False), occurrence_id)
+
     def _new_runner(self, claims: bool) -> Runner:  # noqa: FBT001 - the only argument
         """Each has a target of its own: one that stops must not take the threads of another with it.
 
@@ -938,7 +952,7 @@ class Scheduler:
 
     def _new_target(self, store: Store) -> Target:
         function_runner = make_runner(self._functions, *self._limits)
-        return make_target(store, function_runner, self._programs, self._outbound(), self._seal)
+        return make_target(store, function_runner, self._programs, self._outbound(), self._seal, bundles=self._bundles)
 
     def _outbound(self) -> HttpTargetSettings | None:
         """How requests are sent; None, and nothing is loaded, when there is nothing to configure."""
@@ -963,6 +977,19 @@ def _all_sinks(sink: EventSink | None, recorder: TraceRecorder | None) -> EventS
     from noonmark.telemetry.logs import CompositeSink
 
     return CompositeSink(sink, recorder)
+
+
+def _listed(values: Any) -> Any:  # noqa: ANN401 - whatever a program gives
+    """A list of what can be listed; anything else is refused by whoever reads it."""
+    return values if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
+
+
+def _bundle_settings(*, is_allowed: bool) -> BundleSettings | None:
+    if not is_allowed:
+        return None
+    from noonmark.targets.bundle.settings import BundleSettings
+
+    return BundleSettings()
 
 
 def _thread_limit(max_threads: object, max_workers: object) -> int:

@@ -15,10 +15,12 @@ from noonmark.wiring import make_runner, make_target
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.driver.node import Node
     from noonmark.embedded.runners import Runner
     from noonmark.ports.runtime import Pinger, Runtime, Seal
     from noonmark.ports.traces import Traces
+    from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
@@ -43,10 +45,13 @@ class Worker:
         grace: Micros,
         outbound: HttpTargetSettings | None = None,
         seal: Seal | None = None,
+        permissions: TargetPermissions | None = None,
+        bundles: BundleSettings | None = None,
     ) -> None:
         """`stop` and `close` wait for runs as long as the grace period."""
         self._runtime, self._functions, self._programs, self._outbound = runtime, functions, programs, outbound
         self._max_threads, self._grace, self._seal = max_threads, grace, seal
+        self._permissions, self._bundles = permissions, bundles
         self._runners = RunnerPool(self._new_runner)
         self._draining: tuple[Runner, ...] = ()
         """Those that were stopped, and wait for their runs. Replaced as a whole, so that any thread may read it."""
@@ -203,7 +208,15 @@ class Worker:
         function_runner = make_runner(self._functions, self._max_threads, None)
         known = (one for one in self._function_runners if one() is not None)
         self._function_runners = (*known, ref(function_runner))
-        target = make_target(self._runtime.store, function_runner, self._programs, self._outbound, self._seal)
+        target = make_target(
+            self._runtime.store,
+            function_runner,
+            self._programs,
+            self._outbound,
+            self._seal,
+            self._permissions,
+            self._bundles,
+        )
         return ThreadRunner(replace(self._runtime, target=target), claims=claims)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.core.quotas import COUNTED, TASK_ROUTE, Resource, Scope, inflight_key
+from noonmark.core.quotas import COUNTED, TASK_ROUTE, Quota, Resource, Scope, inflight_key
 from noonmark.operations.service import has_key_rate, limits_of
 from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
-    from noonmark.core.quotas import Limits, Quota
+    from noonmark.core.quotas import Limits
     from noonmark.core.rate_limit import RateLimit
     from noonmark.operations.models.arguments import NoArguments
     from noonmark.operations.service import Caller, Service
@@ -29,6 +29,9 @@ def get_limits(service: Service, caller: Caller, arguments: NoArguments) -> dict
     usage = [(quota, _used(service, caller, quota)) for quota in quotas]
     if service.uploads is not None:
         usage += service.uploads.usage(caller.owner.tenant)
+    if service.bundle_limits is not None:
+        quota = Quota(Resource.BUNDLE_BYTES, Scope.TENANT, service.bundle_limits.quota_bytes)
+        usage.append((quota, service.store.bundle_bytes(caller.owner.tenant)))
     return {"limits": [*(_counted(quota, used) for quota, used in usage), *found]}
 
 

@@ -13,15 +13,19 @@ from noonmark.core.errors import Conflict, NotFound, QuotaExceeded, refusal
 from noonmark.core.redaction import Redactor
 from noonmark.core.secret import (
     MAX_HOSTS,
+    MAX_PROGRAMS,
     MAX_SECRETS,
     Secret,
     bound_host,
     bound_hosts,
+    bound_program,
     header_problems,
     secret_name,
     secret_value,
+    variable_problems,
 )
 from noonmark.core.signatures import given_key, tenant_key
+from noonmark.core.targets import CommandTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.operations.models.fields import ArgumentReader
 from noonmark.operations.serializers import secret_document
@@ -50,6 +54,7 @@ class NewSecret(NamedTuple):
     name: str
     value: str
     hosts: tuple[str, ...]
+    programs: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Without its value."""
@@ -57,14 +62,14 @@ class NewSecret(NamedTuple):
 
 
 def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Set a secret that requests to some hosts may carry; an existing one gets the new value and hosts."""
+    """Set a secret for requests to some hosts, or for some programs; an existing one gets the new value, and these."""
     given, now = read_secret(arguments), service.store.clock()
     entry = caller.audit(f"secret {given.name}")(None, None, now=now)
     return secret_document(store_secret(service.store, service.seal, caller.owner.tenant, given, entry))
 
 
 def list_secrets(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
-    """List the secrets by name, each with its hosts and without its value."""
+    """List the secrets by name, each with its hosts and programs and without its value."""
     stored = service.store.secrets(caller.owner.tenant)
     return {"secrets": [secret_document(secret) for secret in stored]}
 
@@ -88,9 +93,10 @@ def read_secret(arguments: Mapping[str, Any]) -> NewSecret:
     """Read a new secret; InvalidRequest lists all problems, and repeats nothing of the value."""
     reader = ArgumentReader(arguments, repeats=False)
     name, value = reader.read("name", secret_name), reader.read("value", secret_value)
-    hosts = _hosts(reader)
+    programs = reader.each("programs", bound_program, high=MAX_PROGRAMS)
+    hosts = _hosts(reader, programs)
     reader.done()
-    return NewSecret(name, value, hosts)
+    return NewSecret(name, value, hosts, tuple(dict.fromkeys(programs)))
 
 
 def read_name(arguments: Mapping[str, Any]) -> str:
@@ -101,13 +107,13 @@ def read_name(arguments: Mapping[str, Any]) -> str:
     return name
 
 
-def _hosts(reader: ArgumentReader) -> tuple[str, ...]:
+def _hosts(reader: ArgumentReader, programs: tuple[str, ...]) -> tuple[str, ...]:
     before = len(reader.problems)
     hosts = reader.each("hosts", bound_host, high=MAX_HOSTS)
     if len(reader.problems) > before:
         return ()
     try:
-        return bound_hosts(hosts)
+        return bound_hosts(hosts, programs)
     except ValueError as error:
         reader.problem("hosts", str(error))
         return ()
@@ -124,7 +130,9 @@ def store_secret(
         )
     now = store.clock()
     sealed = seal.close(tenant, given.name, given.value)
-    secret = Secret(name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now)
+    secret = Secret(
+        name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now, programs=given.programs
+    )
     stored = store.put_secret(tenant, secret, most=MAX_SECRETS, note=entry)
     if stored is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
@@ -152,11 +160,19 @@ def warn_of_unreadable(service: Service, tenant: str) -> None:
 
 
 def check_secrets(vault: SecretStore, tenant: str, target: Target, *, field: str = "target") -> None:
-    """Refuse a target that names an unknown secret, or one not bound to its host; this is checked again when sent."""
-    if not isinstance(target, HttpTarget) or not target.secret_headers:
+    """Refuse a target that names an unknown secret, or one not bound to its host or its program.
+
+    This is checked again when it is delivered.
+    """
+    names = secret_names(target)
+    if not names:
         return
-    known = vault.find_secrets(tenant, set(target.secret_headers.values()))
-    problems = header_problems(target.secret_headers, target.address, {secret.name: secret for secret in known})
+    known = {secret.name: secret for secret in vault.find_secrets(tenant, names)}
+    if isinstance(target, CommandTarget):
+        problems = variable_problems(target.secret_env, target.argv[0], known)
+    else:
+        assert isinstance(target, HttpTarget)  # noqa: S101 - no other target names secrets
+        problems = header_problems(target.secret_headers, target.address, known)
     if problems:
         raise refusal([replace(problem, field=field + problem.field.removeprefix("target")) for problem in problems])
 
@@ -191,4 +207,6 @@ def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - J
 
 def secret_names(target: Target) -> set[str]:
     """The secrets that a target names."""
+    if isinstance(target, CommandTarget):
+        return set(target.secret_env.values())
     return set(target.secret_headers.values()) if isinstance(target, HttpTarget) else set()

@@ -397,6 +397,7 @@ def secret_document(secret: Secret) -> dict[str, Any]:
     return {
         "name": secret.name,
         "hosts": list(secret.hosts),
+        "programs": list(secret.programs),
         "created_at_utc": text(secret.created),
         "updated_at_utc": text(secret.updated),
     }

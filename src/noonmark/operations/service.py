@@ -88,6 +88,16 @@ class AuditEntryMaker(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BundleLimits:
+    """How large bundles may be."""
+
+    max_bytes: int = 67_108_864
+    """One archive."""
+    quota_bytes: int = 1_073_741_824
+    """All archives of a tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The parts of a process that performs operations."""
 
@@ -135,6 +145,8 @@ class Service:
     """The API keys that this process has read lately."""
     traces: Traces | None = None
     """Records requests and operations; None if that is off."""
+    bundle_limits: BundleLimits | None = None
+    """How large bundles may be; None if none may be pushed here."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
     report: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)

@@ -332,6 +332,16 @@ _ROWS = (
         key="key",
     ),
     Operation(
+        "bundle/run",
+        "bundles.run_bundle",
+        RUN,
+        "POST /bundles/{bundle_id}/run",
+        takes.BundleRun,
+        answers.Occurrence,
+        status=202,
+        key="key",
+    ),
+    Operation(
         "workflow_run/cancel",
         "workflows.cancel_workflow_run",
         RUN,
@@ -350,6 +360,19 @@ _ROWS = (
             answers.Approval,
         )
         for verb in ("approve", "deny")
+    ),
+    Operation(
+        "bundle/delete",
+        "bundles.delete_bundle",
+        WRITE,
+        "DELETE /bundles/{bundle_id}",
+        takes.OneBundle,
+        answers.Bundle,
+        is_repeatable=False,
+    ),
+    Operation("bundle/list", "bundles.list_bundles", READ, "GET /bundles", takes.BundleQuery, answers.BundlePage),
+    Operation(
+        "bundle/get", "bundles.get_bundle", READ, "GET /bundles/{bundle_id}", takes.OneBundle, answers.BundleDetails
     ),
     Operation(
         SETS_SECRET,

@@ -34,6 +34,7 @@ MAX_NAMED = 5
 REMEDIES = {
     "function": "a process on this store has to register it",
     "command": "a server runs commands with --allow-commands",
+    "bundle": "a server runs bundles with --allow-bundles",
 }
 """How a node comes to serve each kind of target."""
 
@@ -231,8 +232,9 @@ def _check_function(target: FunctionTarget, before: Target | None, field: str) -
 def _check_command(service: Service, target: CommandTarget, field: str) -> None:
     """Refuse a command that no node with these rules would start."""
     assert service.commands is not None  # noqa: S101 - the caller has checked
-    for name in target.env:
-        if (problem := service.commands.env_problem(name)) is not None:
-            raise NotAllowed(problem, field=f"{field}.env.{name}")
+    for part, names in (("env", target.env), ("secret_env", target.secret_env)):
+        for name in names:
+            if (problem := service.commands.env_problem(name)) is not None:
+                raise NotAllowed(problem, field=f"{field}.{part}.{name}")
     if target.cwd is not None and (problem := service.commands.cwd_problem(target.cwd)) is not None:
         raise NotAllowed(problem, field=f"{field}.cwd")

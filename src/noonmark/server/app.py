@@ -22,8 +22,8 @@ from noonmark.operations.errors import hidden_cause
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import check_scope
+from noonmark.server import bundles, jsonrpc, openapi, pings, routes, uploads
 from noonmark.server import health as health_routes
-from noonmark.server import jsonrpc, openapi, pings, routes, uploads
 from noonmark.server.authentication import SOURCE, Authenticator
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import RequestGuard
@@ -73,6 +73,7 @@ def create_app(
         **tasks.handlers(),
         **jsonrpc.handlers(),
         **uploads.handlers(),
+        **bundles.handlers(),
         **health_routes.metrics_handlers(metrics),
     }
     endpoints = partial(_endpoints, service, settings)

@@ -20,8 +20,10 @@ from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.core.signatures import read_signing_key
 from noonmark.core.targets.egress import open_place
+from noonmark.core.targets.work import node_label
 from noonmark.operations.diagnosis import Conflict
 from noonmark.secret_cipher import read_keys
+from noonmark.targets.bundle.resources import MAX_NODE_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -272,6 +274,24 @@ def functions(value: object) -> dict[str, str]:
     return dict(value)
 
 
+def node_labels(value: object) -> dict[str, str]:
+    """Labels of a node: NAME=VALUE, separated by commas."""
+    allowed = f"up to {MAX_NODE_LABELS} labels, each as NAME=VALUE"
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, list | tuple):
+        value = {name: label for name, _, label in (str(each).partition("=") for each in value)}
+    if not isinstance(value, Mapping) or len(value) > MAX_NODE_LABELS:
+        raise ValueError(_message(allowed, value))
+    for name, label in value.items():
+        try:
+            node_label(name)
+            node_label(label)
+        except ValueError:
+            raise ValueError(_message(allowed, f"{name}={label}")) from None
+    return dict(value)
+
+
 def _list(value: object, each: re.Pattern[str], allowed: str) -> tuple[str, ...]:
     """A list, or text separated by commas."""
     parts: Sequence[object] = ()
@@ -389,7 +409,7 @@ class Settings:
     )
     tenant_commands: Mapping[str, frozenset[str]] | None = _setting(
         names_by_tenant,
-        "programs that each tenant may run, of those in `allow_commands`, in the same form",
+        "programs that each tenant may run, of those in `allow_commands`, in the same form; `bundle:NAME` is a bundle",
         default=None,
     )
     jwt_keys: str | None = _setting(
@@ -484,6 +504,34 @@ class Settings:
         "how an allowed program is recognised as the one that was there when the server started: `inode` by its"
         " file, `digest` by its content",
         default="inode",
+    )
+    allow_bundles: bool = _setting(
+        boolean,
+        "whether clients may push bundles to this server, and this node runs them; a bundle is code, which may do"
+        " whatever the server may",
+        default=False,
+    )
+    labels: Mapping[str, str] = _setting(
+        node_labels, "labels of this node, as NAME=VALUE; bundles may ask for them", default={}
+    )
+    slots: int = _setting(integer(0, 10_000), "how many slots this node has for bundles that ask for some", default=0)
+    max_bundle_bytes: int = _setting(
+        integer(1, 2**32), "maximum size of a bundle, as a zip file, in bytes", default=67_108_864
+    )
+    bundle_quota_bytes: int = _setting(
+        integer(0, 2**50),
+        "maximum size of all bundles of a tenant in the store, in bytes",
+        default=1_073_741_824,
+    )
+    bundle_cache: str | None = _setting(
+        file_path,
+        "the folder in which this node unpacks bundles; by default in the cache folder of its user",
+        default=None,
+    )
+    bundle_cache_bytes: int = _setting(
+        integer(0, 2**50),
+        "maximum size of unpacked bundles in that folder, in bytes; those not used for longest are removed",
+        default=2_147_483_648,
     )
     upload_dir: str | None = _setting(
         text,
@@ -662,6 +710,10 @@ def setting_conflicts(settings: Settings, *, max_connections: int) -> list[Confl
         "allow_hosts has no effect, because target_guard is off": (
             bool(settings.allow_hosts) and settings.target_guard == "off",
             "Set target_guard to strict, or leave allow_hosts out",
+        ),
+        "labels or slots are set, but allow_bundles is off, and only bundles ask for them": (
+            bool(settings.labels or settings.slots) and not settings.allow_bundles,
+            "Set allow_bundles, or leave labels and slots out",
         ),
         "functions or allow_commands are set, but the worker is off, so this server runs none of them": (
             bool(settings.functions or settings.allow_commands) and not settings.worker,

@@ -30,7 +30,7 @@ from noonmark.embedded.worker import Worker
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
-from noonmark.operations.service import LOCAL, Service
+from noonmark.operations.service import LOCAL, BundleLimits, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
@@ -49,6 +49,8 @@ from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
 from noonmark.server.transport.listener import BACKLOG, is_loopback, url_of
 from noonmark.server.transport.tls import Certificate, Handshake
+from noonmark.targets.bundle.resources import NodeOffer, NodeResources
+from noonmark.targets.bundle.settings import BundleSettings
 from noonmark.targets.command.programs import Pin, ProgramPolicy
 from noonmark.targets.function.registry import FunctionRegistry, import_function
 from noonmark.targets.http.settings import HttpTargetSettings
@@ -109,7 +111,7 @@ def host(loaded: LoadedSettings, listener: socket.socket) -> int:
     """Run a server until a signal stops it; returns the exit code."""
     settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
     logs.configure(level=settings.log_level, form=settings.log_format, trace_ids=settings.traces != "off")
-    if settings.allow_commands:
+    if settings.allow_commands or settings.allow_bundles:
         hide_process()
     with ExitStack() as cleanup:
         cleanup.callback(listener.close)
@@ -286,7 +288,7 @@ def _create_worker(
             shown(name),
         )
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
-    seal = make_seal(settings.secret_key)
+    seal, bundles = make_seal(settings.secret_key), _bundles(settings)
     outbound = HttpTargetSettings(
         egress=_egress(settings),
         keys=_keys(settings),
@@ -303,6 +305,7 @@ def _create_worker(
             outbound,
             seal,
             _permissions(settings),
+            bundles,
         ),
         sink=CompositeSink(metrics, LogSink(), *([] if traces is None else [traces])),
         traces=traces,
@@ -320,6 +323,19 @@ def _create_worker(
         grace=int(settings.grace * SECOND),
         outbound=outbound,
         seal=seal,
+        permissions=_permissions(settings),
+        bundles=bundles,
+    )
+
+
+def _bundles(settings: Settings) -> BundleSettings | None:
+    """How this node runs bundles; None if it does not."""
+    if not settings.allow_bundles:
+        return None
+    return BundleSettings(
+        resources=NodeResources(NodeOffer(labels=settings.labels, slots=settings.slots)),
+        cache=None if settings.bundle_cache is None else Path(settings.bundle_cache).expanduser().absolute(),
+        max_cache_bytes=settings.bundle_cache_bytes,
     )
 
 
@@ -408,6 +424,13 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
+def _bundle_limits(settings: Settings) -> BundleLimits | None:
+    """How large the bundles of clients may be; None if they may push none."""
+    if not settings.allow_bundles:
+        return None
+    return BundleLimits(max_bytes=settings.max_bundle_bytes, quota_bytes=settings.bundle_quota_bytes)
+
+
 def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
     return HttpSettings(
         host=settings.host,
@@ -457,6 +480,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
             min_interval=settings.min_interval_minutes * 60 * SECOND,
             max_budget_usd=settings.max_budget_usd,
         ),
+        bundle_limits=_bundle_limits(settings),
         uploads=make_uploads(
             settings.upload_dir,
             settings.store,

@@ -14,7 +14,7 @@ from noonmark.operations.models.fields import Kind
 from noonmark.operations.models.schemas import SchemaRegistry
 from noonmark.operations.table import OPERATIONS, Body
 from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
-from noonmark.server import jsonrpc, pings, uploads
+from noonmark.server import bundles, jsonrpc, pings, uploads
 from noonmark.server.dialects import cron_service, models, tasks
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import ParameterType
@@ -198,7 +198,7 @@ _DIALECTS: dict[str, type] = {
 def documented_routes() -> list[DocumentedRoute]:
     """Every route that is served, but those of the description itself."""
     ours = [_document_route(route) for route in ROUTES]
-    return [*ours, *_UPLOAD_ROUTES, *_PING_ROUTES, *_HEALTH_ROUTES, *_RPC_ROUTES, *_task_routes()]
+    return [*ours, *_UPLOAD_ROUTES, *_BUNDLE_ROUTES, *_PING_ROUTES, *_HEALTH_ROUTES, *_RPC_ROUTES, *_task_routes()]
 
 
 def _document_route(route: Route) -> DocumentedRoute:
@@ -264,6 +264,29 @@ _UPLOAD_ROUTES = [
         tag="upload",
         media="application/octet-stream",
         scope=Scope.READ,
+    ),
+]
+_ZIP = {"type": "string", "contentMediaType": "application/zip"}
+_BUNDLE_ROUTES = [
+    DocumentedRoute(
+        method="POST",
+        path=bundles.ALL,
+        name="bundle_push",
+        summary="Push a bundle, as a zip file: it is the newest of its id, and its schedules are declared.",
+        tag="bundle",
+        answer=answers.PushedBundle,
+        status=201,
+        query=bundles.PARAMETERS,
+        scope=Scope.WRITE,
+        content={
+            "multipart/form-data": {
+                "type": "object",
+                "required": ["file"],
+                "additionalProperties": False,
+                "properties": {"file": _ZIP},
+            },
+            "application/zip": _ZIP,
+        },
     ),
 ]
 _OUTPUT = {"text/plain": {"type": "string"}}

@@ -84,7 +84,7 @@ class _Transfers:
 
     async def upload(self, request: Request, api_request: ApiRequest, settings: HttpSettings) -> Response:
         """Store the file in the body of a request."""
-        body = _Body(request, settings)
+        body = StreamedBody(request, settings)
         try:
             with hidden_cause_from(api_request.caller):
                 document = await self._store(body, request, api_request)
@@ -96,14 +96,14 @@ class _Transfers:
         headers = {"Cache-Control": "no-store", "Location": f"{ALL}/{document['upload_id']}"}
         return Response(write_json(document), 201, headers, media_type="application/json")
 
-    async def _store(self, body: _Body, request: Request, api_request: ApiRequest) -> dict[str, Any]:
+    async def _store(self, body: StreamedBody, request: Request, api_request: ApiRequest) -> dict[str, Any]:
         check_encoding(request)
         max_bytes = uploads.uploads_of(api_request.service).max_bytes
         content_type = request.headers.get("content-type")
         boundary = form_boundary(content_type)
-        source: _Source
+        source: Source
         if boundary is None:
-            source = _PlainBody(api_request.query(PARAMETERS), content_type)
+            source = PlainBody(api_request.query(PARAMETERS), content_type)
         else:
             source = Form(boundary)
             api_request.query({})
@@ -121,7 +121,7 @@ class _Transfers:
             with CancelScope(shield=True):
                 await self._run(intake.drop)
 
-    async def _write(self, body: _Body, source: _Source, intake: Intake, max_bytes: int) -> None:
+    async def _write(self, body: StreamedBody, source: Source, intake: Intake, max_bytes: int) -> None:
         """Write a body to disk as it arrives."""
         buffer: list[bytes] = []
         size = buffered = 0
@@ -170,7 +170,7 @@ def _too_large(max_bytes: int) -> PayloadTooLarge:
     return PayloadTooLarge(f"the file is larger than {max_bytes:,} bytes", field=FILE)
 
 
-class _Body:
+class StreamedBody:
     """A body as it arrives; one that arrives too slowly is aborted."""
 
     def __init__(self, request: Request, settings: HttpSettings) -> None:
@@ -209,7 +209,7 @@ class _Body:
                         return
 
 
-class _Source(Protocol):
+class Source(Protocol):
     """Where the file is in a body: in a form, or the body itself."""
 
     fields: dict[str, Any]
@@ -222,7 +222,7 @@ class _Source(Protocol):
         """Check that the file is complete."""
 
 
-class _PlainBody:
+class PlainBody:
     """A body that is the file itself; the parameters name it."""
 
     def __init__(self, fields: dict[str, Any], content_type: str | None) -> None:
@@ -230,10 +230,11 @@ class _PlainBody:
         self.fields, self.content_type = fields, content_type
 
     def feed(self, data: bytes) -> list[bytes]:
+        """All of it."""
         return [data]
 
     def close(self) -> None:
-        pass
+        """It may end anywhere."""
 
 
 def form_boundary(content_type: str | None) -> bytes | None:

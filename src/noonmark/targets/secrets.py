@@ -47,12 +47,26 @@ class SecretResolver:
             header: self._value(tenant, header, name, secrets.get(name), url) for header, name in secret_headers.items()
         }
 
+    def variables(self, tenant: str, secret_env: Mapping[str, str], program: str) -> dict[str, str]:
+        """Return environment variables, each from the secret that it names; ValueError if one cannot be given."""
+        found = {one.name: one for one in self._store.find_secrets(tenant, set(secret_env.values()))}
+        values = {}
+        for variable, name in secret_env.items():
+            secret, needed = found.get(name), f"the variable {variable} needs it, so nothing was started"
+            if secret is not None and (misfit := secret.program_misfit(program)) is not None:
+                raise ValueError(f"secret {name} {misfit}; {needed}")
+            values[variable] = self._open(tenant, name, secret, needed)
+        return values
+
     def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: Url) -> str:
         needed = f"the header {header} needs it, so nothing was sent"
+        if secret is not None and not secret.is_bound_to(url):
+            raise ValueError(f"secret {name} {secret.misfit(url)}; {needed}")
+        return self._open(tenant, name, secret, needed)
+
+    def _open(self, tenant: str, name: str, secret: Secret | None, needed: str) -> str:
         if secret is None:
             raise ValueError(f"secret {name} does not exist any more; {needed}")
-        if not secret.is_bound_to(url):
-            raise ValueError(f"secret {name} {secret.misfit(url)}; {needed}")
         if self._seal is None:
             raise ValueError(f"this node has no secret_key to decrypt secret {name} with; {needed}")
         value = self._seal.open(tenant, name, secret.sealed)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Accepted, Delivered
-    from noonmark.ports.target import Assignment
+    from noonmark.core.settlement import Accepted, Delivered, Suspended
+    from noonmark.ports.target import Assignment, Report
 
 FIRST_PATIENCE: Micros = 6 * SECOND // 1_000
 """How long something may stay due before a thread is added. A little longer than a worker may wait for the GIL, which
@@ -50,14 +50,16 @@ def may_redeliver(assignment: Assignment) -> bool:
 class WorkerPool:
     """Calls `work` for each assignment, in a thread and not before it is due, and reports the result.
 
+    What `work` has passed on to another target, it answers with None; that target reports it.
+
     When an assignment passes its deadline, `cut_off` is called, which reports it. Without `cut_off`, `work` has to keep
     the deadline itself. Every thread that ends calls `on_exit`.
     """
 
     def __init__(
         self,
-        work: Callable[[Assignment], Delivered | Accepted],
-        report: Callable[[Assignment, Delivered | Accepted], None],
+        work: Callable[[Assignment], Delivered | Accepted | Suspended | None],
+        report: Report,
         cut_off: Callable[[Assignment], None] | None,
         now: Callable[[], Micros],
         limit: int = MAX_THREADS,
@@ -158,7 +160,7 @@ class WorkerPool:
     def _run_worker(self) -> None:
         while (assignment := self._take()) is not None:
             delivered = self._work(assignment)
-            if self._finish(assignment):
+            if delivered is not None and self._finish(assignment):
                 self._report(assignment, delivered)
         if self._on_exit is not None:
             self._on_exit()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from noonmark.cli.commands.run import _outcome, _print_output, _wait_for_occurrence, _written_before
+from noonmark.cli.commands.run import _outcome, _wait_for_occurrence, _written_before, print_output
 from noonmark.cli.options import Connection
 from noonmark.cli.remote import connect
 from tests.cli.runner import NEVER, call, create_report
@@ -68,7 +68,7 @@ def test_follow_prints_what_is_added(capsys):
     ]
     printed = 0
     for one in runs:
-        printed = _print_output(one, printed)
+        printed = print_output(one, printed)
     out = capsys.readouterr()
     assert (out.out, printed) == ("abcxyz", 8)
     assert "2 bytes" in out.err

@@ -58,7 +58,7 @@ def test_value_from_a_file_or_an_option(secrets, tmp_path):
     made = secrets.cli.json(
         "secret", "set", "token", "--host", "a.example", "--value-file", str(tmp_path / "value.txt")
     )
-    assert set(made) == {"name", "hosts", "created_at_utc", "updated_at_utc"}
+    assert set(made) == {"name", "hosts", "programs", "created_at_utc", "updated_at_utc"}
     assert secrets.value("token") == f"Bearer {MARK}"
     secrets.cli("secret", "set", "token", "--host", "a.example", "--value", f"-{MARK}")
     assert secrets.value("token") == f"-{MARK}"

@@ -47,8 +47,8 @@ def command_assignment(
 class CommandHarness:
     """A command runner, and its reports."""
 
-    def __init__(self, *allowed, **rules):
-        self.runner = CommandRunner(ProgramPolicy(allowed, **rules), OrphanReaper(MemoryStore(now)))
+    def __init__(self, *allowed, secrets=None, **rules):
+        self.runner = CommandRunner(ProgramPolicy(allowed, **rules), OrphanReaper(MemoryStore(now)), secrets)
         self._reported, self._news = {}, threading.Condition()
         self.told = []
         """Progress reports, with their times."""

@@ -17,13 +17,17 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import CancelRunning, Terminate
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
+from noonmark.core.secret import Secret
 from noonmark.core.triggers import IntervalTrigger
+from noonmark.stores.memory import MemoryStore
 from noonmark.targets import process_control
 from noonmark.targets.command import process
 from noonmark.targets.command.output import MAX_JSON, MAX_OUTPUT, OutputTail
 from noonmark.targets.command.runner import MAX_COMMANDS
+from noonmark.targets.secrets import SecretResolver
 from tests.embedded.waiting import eventually
 from tests.targets.assignments import now
+from tests.targets.bundle.harness import Plain
 from tests.targets.command.harness import PROCESS_TREE, command_assignment, command_runner, is_alive, is_stopped
 
 PYTHON = sys.executable
@@ -485,3 +489,17 @@ class TestSupervisor:
         node.wait()
         eventually(lambda: not any(map(is_alive, pids)))
         os.killpg(node.pid, signal.SIGKILL)
+
+
+def test_secrets_of_a_command_reach_the_program_they_are_bound_to():
+    store = MemoryStore(now)
+    secret = Secret(name="hub", hosts=(), sealed="s3cr3t-value", created=1, updated=1, programs=("sh",))
+    store.put_secret("acme", secret, most=9)
+    fields = {"secret_env": {"TOKEN": "hub"}}
+    script = ("-c", "echo $TOKEN; echo done")
+    with command_runner(secrets=SecretResolver(store, Plain())) as made:
+        assert made.run("sh", *script, fields=fields).result["output"] == "***\ndone\n"
+        refused = made.run("bash", *script, fields=fields)
+        assert (refused.outcome, "--program bash" in refused.error) == ("delivery_failed", True)
+    with command_runner() as made:
+        assert "cannot read secrets" in made.run("sh", *script, fields=fields).error

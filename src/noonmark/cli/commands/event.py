@@ -10,13 +10,15 @@ from noonmark.cli.commands.schedule import (
     NewId,
     Status,
     build_document,
+    create_from_manifest,
     create_schedules,
     delete_schedule,
+    find_bundle,
     schedule_filter,
     show_schedule_list,
     trigger_type,
 )
-from noonmark.cli.document_builder import given_parts
+from noonmark.cli.document_builder import given_parts, trigger_document
 from noonmark.cli.inputs import parse_json, parse_optional_json
 from noonmark.cli.options import (
     Confirm,
@@ -135,7 +137,11 @@ def create(
 ) -> None:
     """Create a schedule that an event triggers."""
     parts = given_parts(policies.schedule_json)
-    documents = [build_document(event, target, policies, bundle, part.document) for part in parts]
+    if bundle is not None and not any(trigger_document(event, part.document.get("trigger")) for part in parts):
+        create_from_manifest(connection, bundle, "trigger")
+        return
+    found = find_bundle(connection, bundle)
+    documents = [build_document(event, target, policies, found, part.document) for part in parts]
     for part, document in zip(parts, documents, strict=True):
         if trigger_type(document) != "event":
             of_part = f" for {part.place} of --schedule-json" if part.place else ""

@@ -233,11 +233,11 @@ def output(
         if connection.as_json:
             print_json(run)
             return
-        printed = _print_output(run, 0)
+        printed = print_output(run, 0)
         while follow and run["ended_at_utc"] is None:
             threading.Event().wait(RUN_POLL_SECONDS)
             run = remote.call("run/get", {"run_id": run_id})
-            printed = _print_output(run, printed)
+            printed = print_output(run, printed)
 
 
 def _last_run(remote: Remote, occurrence_id: str) -> str:
@@ -248,7 +248,7 @@ def _last_run(remote: Remote, occurrence_id: str) -> str:
     return run_id
 
 
-def _print_output(run: dict[str, Any], printed: int) -> int:
+def print_output(run: dict[str, Any], printed: int) -> int:
     """Print what follows the bytes that are printed already; returns how many are printed then."""
     if run["ended_at_utc"] is None and run["result"] is None:
         return printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from noonmark.cli.document_builder import (
@@ -33,7 +34,7 @@ from noonmark.cli.options import (
 )
 from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json, print_line, print_warning
 from noonmark.cli.parameters import Parameter
-from noonmark.cli.remote import connect, read_pages
+from noonmark.cli.remote import connect, push_or_find, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
 
@@ -44,7 +45,8 @@ LATEST = 5
 """How many occurrences `noonmark schedule status` shows."""
 
 Bundle = Annotated[
-    str | None, Parameter(show_default=False, help="A bundle to start; this release does not run bundles yet.")
+    str | None,
+    Parameter(show_default=False, help="A bundle to run: a folder or zip file, which is pushed, or the id of one."),
 ]
 NewId = Annotated[
     str | None, Parameter(name="--id", show_default=False, help="The id of the schedule; default: a generated one.")
@@ -65,14 +67,47 @@ def create(
     schedule_id: NewId = None,
     connection: Connection = Connection(),
 ) -> None:
-    """Create a schedule from a trigger, a target and policies."""
+    """Create a schedule from a trigger, a target and policies.
+
+    A bundle without a trigger has the schedule of its manifest.
+    """
     parts = given_parts(policies.schedule_json)
-    documents = [build_document(trigger, target, policies, bundle, part.document) for part in parts]
+    if bundle is not None and not any(trigger_document(trigger, part.document.get("trigger")) for part in parts):
+        create_from_manifest(connection, bundle, "schedule")
+        return
+    found = find_bundle(connection, bundle)
+    documents = [build_document(trigger, target, policies, found, part.document) for part in parts]
     for document in documents:
         if "trigger" not in document and not document.get("depends_on"):
             raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
     notes = [zone_note(trigger, part.document.get("trigger")) for part in parts]
     create_schedules(connection, documents, schedule_id, notes)
+
+
+def find_bundle(connection: Connection, bundle: str | None) -> dict[str, Any] | None:
+    """The bundle that a command names, pushed if it is a path."""
+    if bundle is None:
+        return None
+    with connect(connection) as remote:
+        return push_or_find(remote, bundle)
+
+
+def create_from_manifest(connection: Connection, bundle: str, kind: str) -> None:
+    """Push a bundle, and show the schedules of its manifest; `kind` is `schedule` or `trigger`."""
+    needs = f"a {kind} needs a trigger" if kind == "schedule" else "--event is required"
+    with connect(connection) as remote:
+        if not Path(bundle).exists():
+            raise InvalidRequest(f"{needs}: give {TRIGGER_OPTIONS}, or a folder whose manifest has a {kind}")
+        pushed = remote.push(bundle)
+        declared = [one for one in pushed[f"{kind}s"] if one["action"] != "deleted"]
+        if not declared:
+            raise InvalidRequest(f"{needs}: give {TRIGGER_OPTIONS}; the manifest has no {kind} either")
+        documents = [remote.call("schedule/get", {"schedule_id": one["schedule_id"]}) for one in declared]
+    if connection.as_json:
+        print_json(documents[0] if len(documents) == 1 else {"schedules": documents})
+        return
+    for one, document in zip(declared, documents, strict=True):
+        _show_schedule(connection, document, one["action"].capitalize())
 
 
 def delay(
@@ -86,7 +121,11 @@ def delay(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule that runs once, at an instant or after a delay."""
-    document = build_document(once, target, policies, bundle, given_document(policies.schedule_json))
+    given = given_document(policies.schedule_json)
+    if bundle is not None and trigger_document(once, given.get("trigger")) is None:
+        create_from_manifest(connection, bundle, "schedule")
+        return
+    document = build_document(once, target, policies, find_bundle(connection, bundle), given)
     if trigger_type(document) != "once":
         raise InvalidRequest("a schedule needs a trigger: give --at or --in")
     create_schedules(connection, [document], schedule_id, [None])
@@ -96,15 +135,18 @@ def build_document(
     trigger: TriggerOptions | OnceOptions | EventOptions,
     target: TargetOptions,
     policies: PolicyOptions,
-    bundle: str | None,
+    bundle: dict[str, Any] | None,
     given: dict[str, Any],
 ) -> dict[str, Any]:
     """The document of a new schedule: the given one, with what the options say."""
     document = given | policy_document(policies, given)
     document |= present(trigger=trigger_document(trigger, given.get("trigger")))
-    target_settings = target_document(target, bundle, given.get("target"), is_given=True)
+    bundled = None if bundle is None else bundle["target"]
+    if bundle is not None:
+        document.setdefault("name", bundle["name"])
+    target_settings = target_document(target, bundled, given.get("target"), is_given=True)
     if target_settings is None:
-        raise InvalidRequest(f"a schedule needs a target: give {TARGET_OPTIONS}")
+        raise InvalidRequest(f"a schedule needs a target: give {TARGET_OPTIONS}, or a bundle")
     return document | {"target": target_settings}
 
 

@@ -11,6 +11,7 @@ from noonmark.cli.options import AsJson, Connection, Texts
 from noonmark.cli.output import one_line, print_answer, print_json
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
+from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.secret import MAX_VALUE, secret_name
 
@@ -28,6 +29,13 @@ def set_secret(
             " for plain http; repeatable."
         ),
     ] = (),
+    program: Annotated[
+        Texts,
+        Parameter(
+            help="A program that may get it in its environment: the name or path that a command starts with, or"
+            " bundle:NAME; repeatable."
+        ),
+    ] = (),
     value_file: Annotated[
         str | None, Parameter(show_default=False, help="A file with the value; default: standard input.")
     ] = None,
@@ -41,12 +49,13 @@ def set_secret(
     ] = None,
     connection: Connection = Connection(),
 ) -> None:
-    """Store a secret that requests to the given hosts may send in a header. Replaces the value and hosts of that name.
+    """Store a secret for headers of requests to the given hosts, or for given programs. Replaces the one of that name.
 
     The value is read from standard input; on a terminal it is not shown.
     """
-    if not host:
-        raise InvalidRequest("is required: a host that may receive it, such as api.example.com", field="--host")
+    if not host and not program:
+        message = "is required: a host that may receive it, such as api.example.com; or give --program"
+        raise InvalidRequest(message, field="--host")
     if value is not None and value_file is not None:
         raise InvalidRequest("conflicts with --value: give one of them", field="--value-file")
     try:
@@ -55,8 +64,9 @@ def set_secret(
         raise InvalidRequest(str(error), field="name") from None
     secret = _read_value(name, value_file) if value is None else value
     with connect(connection) as remote:
-        answer = remote.call("secret/set", {"name": name, "value": secret, "hosts": list(host)})
-    sentence = f"Stored secret {answer['name']} for {', '.join(answer['hosts'])}."
+        bound = {"hosts": list(host)} | present(programs=list(program) or None)
+        answer = remote.call("secret/set", {"name": name, "value": secret, **bound})
+    sentence = f"Stored secret {answer['name']} for {', '.join([*answer['hosts'], *answer['programs']])}."
     print_answer(answer, sentence, as_json=connection.as_json)
 
 

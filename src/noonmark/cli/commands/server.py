@@ -89,6 +89,13 @@ class ServerOptions:
     allow_env: Annotated[list[str] | None, _list_option("allow_env")] = None
     allow_cwd: Annotated[list[str] | None, _list_option("allow_cwd")] = None
     pin_commands: Annotated[str | None, _option("pin_commands")] = None
+    allow_bundles: Annotated[bool | None, _option("allow_bundles")] = None
+    labels: Annotated[list[str] | None, _list_option("labels")] = None
+    slots: Annotated[str | None, _option("slots")] = None
+    max_bundle_bytes: Annotated[str | None, _option("max_bundle_bytes")] = None
+    bundle_quota_bytes: Annotated[str | None, _option("bundle_quota_bytes")] = None
+    bundle_cache: Annotated[str | None, _option("bundle_cache")] = None
+    bundle_cache_bytes: Annotated[str | None, _option("bundle_cache_bytes")] = None
     upload_dir: Annotated[str | None, _option("upload_dir")] = None
     max_upload_bytes: Annotated[str | None, _option("max_upload_bytes")] = None
     upload_quota_bytes: Annotated[str | None, _option("upload_quota_bytes")] = None

@@ -222,6 +222,29 @@ def show_uploads(uploads: Sequence[dict[str, Any]], more: str) -> None:
     show_table(titles, rows, _count(uploads, "upload") + more, optional=("UTC", "Type", "File"))
 
 
+def show_bundles(bundles: Sequence[dict[str, Any]], more: str) -> None:
+    times = local_times()
+    titles = ["Bundle", "Files", "Bytes", *times.titles("Pushed"), "By", "Digest"]
+    rows = [
+        [
+            bundle["bundle_id"],
+            f"{bundle['files']:,}",
+            f"{bundle['size']:,}",
+            *times.cells(bundle["pushed_at_utc"]),
+            bundle["pushed_by"],
+            bundle["digest"][:12],
+        ]
+        for bundle in bundles
+    ]
+    show_table(titles, rows, _count(bundles, "bundle") + more, optional=("UTC", "By"))
+
+
+def show_bundle_versions(versions: Sequence[dict[str, Any]]) -> None:
+    times = local_times()
+    rows = [[one["digest"], f"{one['size']:,}", *times.cells(one["pushed_at_utc"])] for one in versions]
+    show_table(["Digest", "Bytes", *times.titles("Pushed")], rows, _count(versions, "archive"), optional=("UTC",))
+
+
 def show_nodes(nodes: Sequence[dict[str, Any]]) -> None:
     times = local_times()
     titles = ["Node", "State", *times.titles("Last seen"), "Load", "Routes", "Version"]
@@ -241,8 +264,11 @@ def show_nodes(nodes: Sequence[dict[str, Any]]) -> None:
 
 def show_secrets(secrets: Sequence[dict[str, Any]]) -> None:
     times = local_times()
-    titles = ["Secret", "Hosts", *times.titles("Set")]
-    rows = [[secret["name"], ", ".join(secret["hosts"]), *times.cells(secret["updated_at_utc"])] for secret in secrets]
+    titles = ["Secret", "For", *times.titles("Set")]
+    rows = [
+        [secret["name"], ", ".join([*secret["hosts"], *secret["programs"]]), *times.cells(secret["updated_at_utc"])]
+        for secret in secrets
+    ]
     show_table(titles, rows, _count(secrets, "secret"), optional=("UTC",))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import present
 from noonmark.core.json_values import shown, text_of
+from noonmark.core.secret import secret_name
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader
@@ -55,6 +56,8 @@ class CommandTarget:
 
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict, hash=False, repr=False)
+    secret_env: dict[str, str] = field(default_factory=dict, hash=False)
+    """The names of secrets, by variable."""
     cwd: str | None = None
     stdin: str | None = field(default=None, repr=False)
     """What it reads, word for word, instead of the payload."""
@@ -68,6 +71,7 @@ class CommandTarget:
             target_kind=self.kind,
             argv=list(self.argv),
             env=dict(self.env) or None,
+            secret_env=dict(self.secret_env) or None,
             cwd=self.cwd,
             stdin=self.stdin,
             payload=self.payload,
@@ -81,9 +85,14 @@ def read_command(reader: Reader) -> CommandTarget:
     argv = reader.each("argv", _argument, high=MAX_ARGUMENTS)
     if len(reader.problems) == before and not (argv and argv[0]):
         reader.problem("argv", "must be an array that starts with the name of a program")
+    env = reader.text_map("env", key=variable_name, value=_argument, high=MAX_VARIABLES)
+    secret_env = reader.text_map("secret_env", key=variable_name, value=secret_name, high=MAX_VARIABLES)
+    for variable in sorted(env.keys() & secret_env.keys()):
+        reader.problem(f"secret_env.{variable}", "is also in env: give one of them")
     return CommandTarget(
         argv=argv,
-        env=reader.text_map("env", key=variable_name, value=_argument, high=MAX_VARIABLES),
+        env=env,
+        secret_env=secret_env,
         cwd=reader.text("cwd", None, high=4_096),
         stdin=reader.read("stdin", text_of(0, MAX_STDIN, multiline=True), None),
         payload=reader.json("payload"),
@@ -136,6 +145,10 @@ TOLD = frozenset(
         "NOONMARK_RUN_ID",
         "NOONMARK_NODE",
         "NOONMARK_CHAIN",
+        "NOONMARK_REASON",
+        "NOONMARK_BUNDLE_ID",
+        "NOONMARK_BUNDLE_DIGEST",
+        "NOONMARK_DISPATCH_FILE",
     }
 )
 """Variables about the run, which callers cannot set."""

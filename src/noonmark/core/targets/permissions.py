@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.api_key import EVERY_TENANT
 from noonmark.core.targets.command import CommandTarget
-from noonmark.core.targets.work import FunctionTarget
+from noonmark.core.targets.work import BundleTarget, FunctionTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,15 @@ class TargetPermissions:
             return "target.function", f"the tenant {tenant!r} may not use this function (see --tenant-functions)"
         if isinstance(target, CommandTarget) and not _allows(self.commands, tenant, target.argv[0]):
             return "target.argv", f"the tenant {tenant!r} may not run this program (see --tenant-commands)"
+        if isinstance(target, BundleTarget):
+            return self.bundle_problem(tenant, target.bundle_id or target.digest or "")
         return None
+
+    def bundle_problem(self, tenant: str, bundle_id: str) -> tuple[str, str] | None:
+        """The same for a bundle, which is a program too."""
+        if _allows(self.commands, tenant, f"bundle:{bundle_id}"):
+            return None
+        return "target.bundle_id", f"the tenant {tenant!r} may not run this bundle (see --tenant-commands)"
 
     def shows(self, tenant: str, route: str) -> bool:
         """Whether the tenant may learn that a node serves a route."""

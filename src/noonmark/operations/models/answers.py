@@ -416,6 +416,73 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A bundle: its newest archive."""
+
+    bundle_id: str
+    digest: str
+    """The SHA-256 of the archive."""
+    name: str
+    size: int
+    """Of the archive, in bytes."""
+    files: int
+    target: Document
+    """The target of a schedule that runs it."""
+    pushed_by: str
+    created_at_utc: datetime
+    """When this archive was first pushed."""
+    pushed_at_utc: datetime
+    """When it was last pushed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleVersion:
+    """One archive of a bundle."""
+
+    digest: str
+    size: int
+    pushed_at_utc: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleDetails(Bundle):
+    """A bundle with its manifest and its archives."""
+
+    manifest: Document
+    versions: list[BundleVersion]
+    """Newest first."""
+    schedules: list[str]
+    """The schedules that its manifest declares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedSchedule:
+    """What a push did with a schedule of the manifest."""
+
+    schedule_id: str
+    name: str | None
+    action: Literal["created", "updated", "unchanged", "deleted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedBundle(Bundle):
+    """A bundle that was pushed."""
+
+    event_id: str
+    """The event that announces it."""
+    schedules: list[ManagedSchedule]
+    triggers: list[ManagedSchedule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundlePage:
+    """A page of bundles."""
+
+    bundles: list[Bundle]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node, as of its last heartbeat."""
 
@@ -438,6 +505,7 @@ class Secret:
 
     name: str
     hosts: list[str]
+    programs: list[str]
     created_at_utc: datetime
     updated_at_utc: datetime
 

@@ -530,12 +530,24 @@ class NewSecret(Arguments):
             {
                 "type": "array",
                 "items": {"type": "string", "examples": ["api.example.com"]},
-                "minItems": 1,
                 "maxItems": 20,
             }
         ),
-    ]
+    ] = []  # noqa: RUF012 - only shown
     """Where requests may take it: api.example.com, api.example.com:8443, or *.example.com for all subdomains."""
+    programs: Annotated[
+        list[str],
+        raw(
+            {
+                "type": "array",
+                "items": {"type": "string", "examples": ["bundle:eval"]},
+                "maxItems": 20,
+            }
+        ),
+    ] = []  # noqa: RUF012 - likewise
+    """Programs that may get it in their environment: what a command starts with, or `bundle:` and the id of a bundle.
+
+    There must be a host or a program."""
 
 
 class OneSecret(Arguments):
@@ -663,6 +675,27 @@ class OneUpload(Arguments):
     """An upload by its id."""
 
     upload_id: Id
+
+
+class OneBundle(Arguments):
+    """A bundle by its id."""
+
+    bundle_id: Id
+
+
+class BundleQuery(Arguments):
+    """A page of bundles."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: Name | None = None
+
+
+class BundleRun(OneBundle):
+    """A run of a bundle to start now."""
+
+    payload: Json | None = None
+    key: Name | None = None
+    """The same key again returns the same occurrence."""
 
 
 class WorkloadQuery(Arguments):

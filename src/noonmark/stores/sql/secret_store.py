@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from noonmark.stores.sql.session import Session, Values
 
-NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated")
-_COLUMNS = ("name", "hosts", "sealed", "created", "updated")
+NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated", "programs")
+_COLUMNS = ("name", "hosts", "sealed", "created", "updated", "programs")
 _SELECTED = ", ".join(_COLUMNS)
 _JUDGE = RowCheck("secrets", _COLUMNS)
 _ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # noqa: S608 - our own text
@@ -39,7 +39,10 @@ def put(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret |
         secret = replace(secret, created=known[0].created)
     elif session.query(_COUNT, tenant)[0][0] >= most:
         return None
-    values = (tenant, secret.name, json.dumps(secret.hosts), secret.sealed, secret.created, secret.updated)
+    values = (
+        tenant, secret.name, json.dumps(secret.hosts), secret.sealed, secret.created, secret.updated,
+        json.dumps(secret.programs),
+    )  # fmt: skip
     session.put("secrets", NAMES, [values], key=2)
     return secret
 
@@ -80,13 +83,16 @@ def _readable(rows: Sequence[Values]) -> list[Secret]:
     """The secrets that can be read; a damaged one counts as not set, since its allowed hosts are unknown."""
     secrets = []
     for columns in rows:
-        name, hosts, sealed, created, updated = columns
-        if not _JUDGE.problems(columns) and (bound := _hosts(hosts)) is not None:
-            secrets.append(Secret(name=name, hosts=bound, sealed=sealed, created=created, updated=updated))
+        name, hosts, sealed, created, updated, programs = columns
+        if _JUDGE.problems(columns) or (bound := _texts(hosts)) is None or (granted := _texts(programs)) is None:
+            continue
+        secrets.append(
+            Secret(name=name, hosts=bound, sealed=sealed, created=created, updated=updated, programs=granted)
+        )
     return secrets
 
 
-def _hosts(text: str) -> tuple[str, ...] | None:
+def _texts(text: str) -> tuple[str, ...] | None:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError):

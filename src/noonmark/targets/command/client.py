@@ -19,6 +19,8 @@ from noonmark.targets.command.output import OutputTail, ProgressLines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from noonmark.core.redaction import Redactor
+
 CHUNK = 65_536
 INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What the supervisor gets of the environment: commands can read that of the process that started them."""
@@ -40,6 +42,8 @@ class CommandRequest:
     """Device, inode, size and modification time that the file of the program must have."""
     cwd_identity: tuple[int, int] | None = None
     """Device and inode that the directory must have."""
+    redactor: Redactor | None = None
+    """Masks the secrets that it was given in what it puts out."""
 
     def encode(self) -> bytes:
         """Return the request as the supervisor reads it."""

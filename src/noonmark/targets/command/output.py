@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.json_values import number_value, storable
 from noonmark.core.run import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    from noonmark.core.redaction import Redactor
 
 MAX_OUTPUT = 32_768
 """Bytes that are stored."""
@@ -79,6 +82,17 @@ class ProgressLines:
         else:
             self.latest = {"fraction": done, "message": message.strip()[:MAX_MESSAGE]}
             self.count += 1
+
+
+def mask_lines(document: dict[str, Any], redactor: Redactor | None) -> dict[str, Any]:
+    """Return a document of output, and of progress, in which lines with secrets are masked."""
+    if redactor is None:
+        return document
+    masked = {name: redactor.json(value) for name, value in document.items() if name != "output"}
+    if "output" in document:
+        lines = document["output"].split("\n")
+        masked["output"] = "\n".join(redactor.text(line) for line in lines)
+    return masked
 
 
 def last_lines(text: str, count: int = 20) -> str:

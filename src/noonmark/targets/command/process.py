@@ -21,8 +21,8 @@ from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
 from noonmark.core.settlement import RunInProgress, run_id
-from noonmark.core.targets.command import CommandTarget, end_of_program
-from noonmark.targets.command.output import MAX_LIVE_OUTPUT, last_lines
+from noonmark.core.targets.command import end_of_program
+from noonmark.targets.command.output import MAX_LIVE_OUTPUT, last_lines, mask_lines
 from noonmark.targets.command.supervisor import RUN_VARIABLE, kill_all
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
 from noonmark.targets.process_control import StopSignal, is_killed, stop_grace
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report
-    from noonmark.targets.command.client import CommandChannel
+    from noonmark.targets.command.client import CommandChannel, CommandRequest
 
 logger = logging.getLogger("noonmark.jobs")
 
@@ -52,9 +52,15 @@ class CommandProcess:
     """One command in the supervisor."""
 
     def __init__(
-        self, channel: CommandChannel, assignment: Assignment, report: Report, now: Callable[[], Micros]
+        self,
+        channel: CommandChannel,
+        assignment: Assignment,
+        request: CommandRequest,
+        report: Report,
+        now: Callable[[], Micros],
     ) -> None:
         self._channel, self._assignment, self._report, self._now = channel, assignment, report, now
+        self._argv, self._redactor = request.argv, request.redactor
         self._reported_bytes = self._reported_lines = 0
         self._report_at: Micros = FOREVER
         """When new output may next be reported."""
@@ -119,7 +125,7 @@ class CommandProcess:
         self._reported_bytes, self._report_at = self._channel.output.total, self._now() + OUTPUT_INTERVAL
         self._reported_lines = self._channel.progress.count
         if not self._assignment.is_closed and self._assignment.started is not None:
-            output = self._channel.output.to_document(MAX_LIVE_OUTPUT) | self._progress()
+            output = mask_lines(self._channel.output.to_document(MAX_LIVE_OUTPUT) | self._progress(), self._redactor)
             self._report(self._assignment, RunInProgress(started=self._assignment.started, result=output))
 
     def _progress(self) -> dict[str, Any]:
@@ -204,12 +210,15 @@ class CommandProcess:
                 rejected,
                 extra={"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id},
             )
-        now, result = self._now(), {"exit_code": code, **self._channel.output.to_document()}
+        now, result = self._now(), dict[str, Any](exit_code=code)
+        result |= mask_lines(self._channel.output.to_document(), self._redactor)
         if self._terminated_at is None and code == 0:
             return succeeded(self._assignment, result, now=now)
         text = "\n".join(part for part in (last_lines(result["output"]), end_of_program(code)) if part)
         if self._terminated_at is not None:
-            return replace(self._made_to_end(text, now=now), result=result | self._progress())
+            return replace(
+                self._made_to_end(text, now=now), result=result | mask_lines(self._progress(), self._redactor)
+            )
         error = subprocess.CalledProcessError(code, list(self._argv), result["output"])
         # An exit code is the program's own answer; a program that was killed from elsewhere gave none.
         return replace(failed(self._assignment, error, now=now, text=text), result=result, is_unknown=code < 0)
@@ -223,8 +232,3 @@ class CommandProcess:
         declared, occurrence = self._assignment.schedule.declaration, self._assignment.occurrence
         why = interruption(delivered.outcome, delivered.reason, occurrence, declared, node="")
         return replace(delivered, error=f"{text}: {why}")
-
-    @property
-    def _argv(self) -> tuple[str, ...]:
-        target = self._assignment.schedule.declaration.target
-        return target.argv if isinstance(target, CommandTarget) else ("",)

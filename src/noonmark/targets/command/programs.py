@@ -70,7 +70,7 @@ class ProgramPolicy:
         self._is_any = ANY in allowed
         self._rules, self._uploads, self._pin = rules or CommandRules(), uploads, pin
         self._found: dict[str, str] = {}
-        paths = {name: path for name in allowed if (path := _lookup(name)) is not None}
+        paths = {name: path for name in allowed if (path := find_program(name)) is not None}
         pinned = {name: _pin_program(path, pin) for name, path in paths.items()}
         self._pinned = {name: program for name, program in pinned.items() if program is not None}
         self._allowed = frozenset(allowed)
@@ -86,7 +86,7 @@ class ProgramPolicy:
             return self._find_any(name)
         if not self._is_any and name not in self._allowed:
             raise LookupError(f"{name!r} may not be started on this node: --allow-commands does not name it")
-        for variable in target.env:
+        for variable in (*target.env, *target.secret_env):
             if (problem := self._rules.env_problem(variable)) is not None:
                 raise LookupError(f"env.{variable}: {problem}")
         return self._find_any(name) if self._is_any and name not in self._pinned else self._find_pinned(name)
@@ -108,7 +108,7 @@ class ProgramPolicy:
 
     def _find_any(self, name: str) -> Program:
         """Look a name up, allowed or not."""
-        path = self._found.get(name) or _lookup(name)
+        path = self._found.get(name) or find_program(name)
         if path is None:
             raise LookupError(f"{name!r} was not found on this node, or is not a program")
         if os.sep not in name:
@@ -176,7 +176,7 @@ def _identity(path: str) -> FileIdentity:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _lookup(name: str) -> str | None:
+def find_program(name: str) -> str | None:
     """Return the file of a program, by its absolute path or from PATH, with links resolved."""
     folders = [Path(folder) for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
     # A relative directory would depend on where the node is started.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
+from noonmark.core.redaction import Redactor
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import run_id
 from noonmark.core.targets import CommandTarget
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.settlement import Delivered
+    from noonmark.core.settlement import Delivered, Suspended
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.command.client import CommandChannel
     from noonmark.targets.command.orphans import OrphanReaper
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.secrets import SecretResolver
+
+    RequestMaker = Callable[[Assignment, ExitStack], CommandRequest]
 
 logger = logging.getLogger("noonmark.jobs")
 
@@ -72,7 +75,7 @@ class CommandRunner:
         self._report, self._now = report, now
         self._supervisor = SupervisorClient()
         self._node = register_node()
-        self._pool = WorkerPool(self._run, report, None, now, MAX_COMMANDS)
+        self._pool = WorkerPool(self._deliver_one, report, None, now, MAX_COMMANDS)
         if self._programs.is_offered:
             # In a thread, not on the loop: there may be a lot to kill and to remove.
             Thread(target=self._clean_up, name="noonmark-orphans", daemon=True).start()
@@ -108,21 +111,25 @@ class CommandRunner:
         if self._programs.is_open:
             self._directories.remove_stale()
 
-    def _run(self, assignment: Assignment) -> Delivered:
+    def _deliver_one(self, assignment: Assignment) -> Delivered | Suspended | None:
+        """Run what an assignment names, in a thread of the pool."""
+        return self._run(assignment, self._request)
+
+    def _run(self, assignment: Assignment, make_request: RequestMaker) -> Delivered:
         """Start a program, and wait for its end."""
         for _ in range(START_ATTEMPTS):
             if assignment.stop_reason is not None:
                 return not_started(assignment, assignment.stop_reason, now=self._now())
             with ExitStack() as cleanup:
                 try:
-                    request = self._request(assignment, cleanup)
+                    request = make_request(assignment, cleanup)
                     self._reap_orphans(assignment)
                     channel = self._supervisor.start(request)
                 except LookupError as error:
                     return undeliverable(str(error.args[0]), now=self._now())
                 except OSError as error:
                     return undeliverable(f"no process could be started: {error}", now=self._now())
-                if (delivered := self._wait(channel, assignment)) is not None:
+                if (delivered := self._wait(channel, assignment, request)) is not None:
                     return delivered
         why = f"the supervisor process was lost {START_ATTEMPTS} times before it started the command"
         return undeliverable(why, now=self._now())
@@ -137,9 +144,9 @@ class CommandRunner:
             logger.exception("cannot check for orphaned processes of occurrence %s", assignment.occurrence.id)
             raise OSError("it may still run: the store cannot be read to check for orphaned processes") from error
 
-    def _wait(self, channel: CommandChannel, assignment: Assignment) -> Delivered | None:
+    def _wait(self, channel: CommandChannel, assignment: Assignment, request: CommandRequest) -> Delivered | None:
         """Wait for the end of a program; None when it surely has not started, so that the caller retries."""
-        process = CommandProcess(channel, assignment, self._report, self._now)
+        process = CommandProcess(channel, assignment, request, self._report, self._now)
         with self._lock:
             self._running.add(process)
             if self._is_closed:
@@ -165,22 +172,38 @@ class CommandRunner:
                 cwd, cwd_identity = self._programs.directory(target.cwd)
             home = cleanup.enter_context(self._directories.create())
             cwd = home if target.cwd is None else cwd
-        run_variables = {
-            **_run_variables(occurrence),
-            **self._chain(assignment),
-            NODE_VARIABLE: self._node,
-            "TRACEPARENT": assignment.traceparent,
-        }
+        secrets = self._secret_variables(assignment.schedule.owner.tenant, target)
         return CommandRequest(
             program=program.path,
             argv=target.argv,
-            env=environment(target, run_variables, home),
+            env={**environment(target, self._run_variables(assignment), home), **secrets},
             cwd=cwd,
             limits=target.limits.to_document(),
             stdin=_stdin(occurrence, target),
             identity=program.identity,
             cwd_identity=cwd_identity,
+            redactor=Redactor(secrets.values()) if secrets else None,
         )
+
+    def _secret_variables(self, tenant: str, target: CommandTarget) -> dict[str, str]:
+        """Return the variables of a command that are secret; LookupError if it may not have them."""
+        if not target.secret_env:
+            return {}
+        if self._secrets is None:
+            raise LookupError("this node cannot read secrets, which the command needs")
+        try:
+            return self._secrets.variables(tenant, target.secret_env, target.argv[0])
+        except ValueError as error:
+            raise LookupError(str(error)) from None
+
+    def _run_variables(self, assignment: Assignment) -> dict[str, str]:
+        """Return the environment variables that describe a run and its node."""
+        return {
+            **_occurrence_variables(assignment.occurrence),
+            **self._chain(assignment),
+            NODE_VARIABLE: self._node,
+            "TRACEPARENT": assignment.traceparent,
+        }
 
     def _chain(self, assignment: Assignment) -> dict[str, str]:
         """Return the proof of its occurrence, which it sends back to Noonmark, so that loops through programs end."""
@@ -189,7 +212,7 @@ class CommandRunner:
         return {} if proof is None else {"NOONMARK_CHAIN": proof}
 
 
-def _run_variables(occurrence: Occurrence) -> dict[str, str]:
+def _occurrence_variables(occurrence: Occurrence) -> dict[str, str]:
     """Return the environment variables that describe a run."""
     variables = {
         "NOONMARK_OCCURRENCE_ID": occurrence.id,
@@ -199,7 +222,7 @@ def _run_variables(occurrence: Occurrence) -> dict[str, str]:
         "NOONMARK_NOMINAL_TIME": to_text(occurrence.nominal),
         "NOONMARK_ATTEMPT": str(occurrence.attempt),
     }
-    event = _event(occurrence)
+    event = event_of(occurrence)
     if event is not None:
         variables |= {"NOONMARK_EVENT_ID": event["event_id"], "NOONMARK_EVENT_TYPE": event["event_type"]}
     return variables
@@ -209,11 +232,12 @@ def _stdin(occurrence: Occurrence, target: CommandTarget) -> bytes:
     """Return its stdin: that of the target, else the payload of the event or of the caller, else of the schedule."""
     if target.stdin is not None:
         return target.stdin.encode()
-    event = _event(occurrence)
+    event = event_of(occurrence)
     payload = occurrence.payload if event is None else event["payload"]
     payload = target.payload if payload is None else payload
     return b"" if payload is None else json.dumps(payload, ensure_ascii=False).encode()
 
 
-def _event(occurrence: Occurrence) -> dict[str, Any] | None:
+def event_of(occurrence: Occurrence) -> dict[str, Any] | None:
+    """Return the event that an occurrence was made for, if any."""
     return occurrence.payload if kind_of(occurrence.origin) is OriginKind.EVENT else None

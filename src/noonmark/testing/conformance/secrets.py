@@ -17,7 +17,12 @@ MOST = 9
 OWN_KEY = 32
 """Bytes."""
 TOKEN = Secret(
-    name="token", hosts=("api.example.com", "*.example.org:8443"), sealed="v1:\u00e9+/=", created=NOW, updated=NOW
+    name="token",
+    hosts=("api.example.com", "*.example.org:8443"),
+    sealed="v1:\u00e9+/=",
+    created=NOW,
+    updated=NOW,
+    programs=("curl", "bundle:eval"),
 )
 
 
