@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from noonmark.core.bundles.manifest import BUNDLE_LABEL, Resources, parse_manifest
+from noonmark.core.bundles.manifest import BUNDLE_LABEL, Resources, labels_of_manifest, parse_manifest
 from noonmark.core.errors import InvalidBundle
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.retry import RetryPolicy
@@ -114,6 +114,12 @@ def test_how_a_run_waits_for_resources_is_part_of_its_target() -> None:
     assert managed.document["target"] == {"target_kind": "bundle", "bundle_id": "other", "resource_wait": waits}
     assert managed.schedule_id == "other.schedule"
     assert managed.document["labels"] == {"a": "b", BUNDLE_LABEL: "other"}
+
+
+def test_the_labels_of_a_stored_manifest() -> None:
+    assert labels_of_manifest({"resources": {"labels": {"gpu": "a100"}}}) == {"gpu": "a100"}
+    for resources in (None, 1, {}, {"labels": 1}):
+        assert labels_of_manifest({"resources": resources}) == {}
 
 
 def test_policies_of_job_manifests() -> None:

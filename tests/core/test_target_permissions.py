@@ -4,7 +4,7 @@ import pytest
 
 from noonmark.core.targets import CommandTarget, FunctionTarget
 from noonmark.core.targets.permissions import TargetPermissions
-from noonmark.core.targets.work import EventTarget
+from noonmark.core.targets.work import BundleTarget, EventTarget
 
 NAMES = {"acme": frozenset({"a", "b"}), "free": frozenset({"*"}), "*": frozenset({"c"})}
 
@@ -40,3 +40,13 @@ def test_a_refusal_names_the_field_and_the_setting():
     assert field == "target.argv"
     assert "--tenant-commands" in words
     assert nothing.problem("acme", EventTarget(event_type="e")) is None
+
+
+def test_a_bundle_is_a_program_too():
+    commands = {"acme": frozenset({"sh", "bundle:eval"}), "free": frozenset({"*"})}
+    permissions = TargetPermissions(commands=commands)
+    for bundle in (BundleTarget(bundle_id="eval"), BundleTarget(bundle_id="other"), BundleTarget(digest="0f" * 32)):
+        assert (permissions.problem("acme", bundle) is None) is (bundle.bundle_id == "eval")
+        assert permissions.problem("free", bundle) is None
+        field, words = permissions.problem("other", bundle)
+        assert (field, "--tenant-commands" in words) == ("target.bundle_id", True)

@@ -12,7 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.bundles.archive import ArchiveLimits, invalid_bundle
-from noonmark.core.bundles.manifest import BUNDLE_LABEL, Manifest, bundle_name, parse_manifest
+from noonmark.core.bundles.manifest import (
+    BUNDLE_LABEL,
+    Manifest,
+    bundle_name,
+    labels_of_manifest,
+    parse_manifest,
+)
 from noonmark.core.bundles.zip_file import BundleZip, ChunkReader
 from noonmark.core.documents import present
 from noonmark.core.errors import (
@@ -36,17 +42,19 @@ from noonmark.core.quotas import Quota, Resource, Scope
 from noonmark.core.schedule import Declaration, Schedule, parse_schedule
 from noonmark.core.targets import BundleTarget, FunctionTarget
 from noonmark.core.triggers import EventTrigger
-from noonmark.operations import occurrences, schedules, workflows
+from noonmark.operations import occurrences, schedule_edits, schedules, workflows
 from noonmark.operations.models.arguments import Deletion, RunRequest
 from noonmark.operations.models.fields import ArgumentReader
 from noonmark.operations.service import cause_of_event
 from noonmark.ports.bundles import CHUNK, Bundle
 from noonmark.ports.records import ScheduleFilter
+from noonmark.ports.workflows import UsedKind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.bundles.manifest import ManagedSchedule
+    from noonmark.core.instants import Micros
     from noonmark.operations.models.arguments import BundleQuery, BundleRun, OneBundle
     from noonmark.operations.service import BundleLimits, Caller, Service
 
@@ -58,6 +66,7 @@ RUNS = "~bundle:"
 """The ids of the schedules that carry runs without a schedule begin like this; callers cannot choose such an id."""
 MAX_MANAGED = 200
 MAX_VERSIONS = 100
+MAX_MOVED = 10_000
 NOT_ALLOWED = "this server takes no bundles, because a bundle is code: `noonmark serve --allow-bundles` allows them"
 
 
@@ -151,8 +160,7 @@ def bundle_document(bundle: Bundle) -> dict[str, Any]:
 
 
 def _target(bundle: Bundle) -> dict[str, Any]:
-    resources = bundle.manifest.get("resources")
-    labels = resources.get("labels") if isinstance(resources, dict) else None
+    labels = labels_of_manifest(bundle.manifest)
     return {"target_kind": "bundle", "bundle_id": bundle.bundle_id} | present(labels=labels or None)
 
 
@@ -227,9 +235,11 @@ class Intake:
         if isinstance(manifest.workflow, dict):
             bundle = replace(bundle, workflow_version=_create_workflow(service, caller, bundle_id, manifest.workflow))
         entry = caller.audit(f"bundle {bundle_id} {digest[:12]}")(None, None, now=now)
+        before = store.find_bundle(self._tenant, bundle_id)
         kept = store.keep_bundle(bundle, note=entry)
         if kept is None:
             raise Conflict("the push took so long that it was dropped; push it again")
+        _move_schedules(service, caller, kept, {} if before is None else labels_of_manifest(before.manifest))
         nothing: dict[str, Any] = {"schedules": [], "triggers": []}
         declared = _declare(service, caller, bundle_id, manifest) if declares else nothing
         event_id = f"evt_bundle_{digest[:16]}_{kept.pushed:x}"
@@ -322,6 +332,25 @@ def _create_workflow(service: Service, caller: Caller, bundle_id: str, definitio
         raise InvalidBundle(error.message, field=place, problems=problems) from None
     version: int = created["version"]
     return version
+
+
+def _move_schedules(service: Service, caller: Caller, bundle: Bundle, before: dict[str, str]) -> None:
+    """Lead schedules that asked for the labels of the bundle to nodes that have its new ones."""
+    labels = labels_of_manifest(bundle.manifest)
+    if labels == before:
+        return
+    using = service.store.schedules_using(bundle.tenant, UsedKind.BUNDLE, bundle.bundle_id, MAX_MOVED)
+
+    def moved(schedule: Schedule, now: Micros) -> Declaration:  # noqa: ARG001 - the signature of an edit
+        target = schedule.declaration.target
+        if not isinstance(target, BundleTarget) or target.labels != before:
+            return schedule.declaration
+        return replace(schedule.declaration, target=replace(target, labels=labels))
+
+    for schedule_id in {*using, f"{RUNS}{bundle.bundle_id}"}:
+        if (stored := service.store.find(bundle.tenant, schedule_id)) is not None:
+            audit = caller.audit(f"the labels of bundle {bundle.bundle_id}")
+            schedule_edits.declare(service.store, stored.schedule.uid, moved, lookahead=service.lookahead, audit=audit)
 
 
 def _declare(service: Service, caller: Caller, bundle_id: str, manifest: Manifest) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import read_page, schedule_document
 from noonmark.operations.service import schedule_quotas
-from noonmark.operations.target_policy import check_declaration, schedule_warnings
+from noonmark.operations.target_policy import check_declaration, schedule_warnings, with_bundle_labels
 from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ READ_ONLY = frozenset(
 
 def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
-    document, owner, key = _split(caller, arguments)
+    document, owner, key = _split(service, caller, arguments)
     now, uid = service.store.clock(), service.fresh_id()
     if key is not None:
         # A refused request must not use up its key.
@@ -136,7 +136,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
 
     It is identified by `schedule_id`, or else by its owner and its workflow or name. A paused schedule stays paused.
     """
-    document, owner, _ = _split(caller, arguments)
+    document, owner, _ = _split(service, caller, arguments)
     if document.get("schedule_id") is None:
         document["schedule_id"] = _id_of(document, owner)
     schedule_id = document["schedule_id"]
@@ -290,9 +290,9 @@ def _declare(service: Service, caller: Caller, stored: StoredSchedule, document:
     )
 
 
-def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
+def _split(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
     """The document that declares a schedule, its owner, and the idempotency key."""
-    document = dict(arguments)
+    document = with_bundle_labels(service, caller.owner.tenant, dict(arguments))
     reader = ArgumentReader({name: document.pop(name, None) for name in ("user_id", "idempotency_key")})
     user = reader.text("user_id", None)
     key = reader.text("idempotency_key", None, high=MAX_KEY)

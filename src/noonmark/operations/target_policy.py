@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from noonmark.core.bundles.manifest import labels_of_manifest
 from noonmark.core.errors import InvalidSchedule, NotAllowed
 from noonmark.core.instants import from_micros
 from noonmark.core.policies.window import last_window_warning
@@ -143,6 +144,17 @@ def unserved_words(route: str, served: Collection[str]) -> str:
 def refused_program_words(program: str) -> str:
     """Say that a server starts no such program."""
     return f"this server does not run `{program}`: it is not among its --allow-commands"
+
+
+def with_bundle_labels(service: Service, tenant: str, document: dict[str, Any]) -> dict[str, Any]:
+    """The document of a schedule whose target, if it names a bundle, has the labels that the bundle asks for."""
+    target = document.get("target")
+    bundle_id = target.get("bundle_id") if isinstance(target, dict) else None
+    if not isinstance(target, dict) or not isinstance(bundle_id, str) or target.get("labels") is not None:
+        return document
+    bundle = service.store.find_bundle(tenant, bundle_id)
+    labels = {} if bundle is None else labels_of_manifest(bundle.manifest)
+    return {**document, "target": {**target, "labels": labels}} if labels else document
 
 
 def check_declaration(

@@ -25,6 +25,7 @@ from noonmark.core.targets.work import MAX_LABELS, node_label
 from noonmark.core.urls import MAX_PORT, parse_url
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from noonmark.core.instants import Micros
@@ -164,6 +165,13 @@ def parse_manifest(document: object, *, now: datetime, bundle_id: str | None = N
     if problems:
         raise invalid_bundle(problems)
     return manifest
+
+
+def labels_of_manifest(document: Mapping[str, Any]) -> dict[str, str]:
+    """The labels that a stored manifest asks for."""
+    resources = document.get("resources")
+    labels = resources.get("labels") if isinstance(resources, dict) else None
+    return dict(labels) if isinstance(labels, dict) else {}
 
 
 def bundle_name(value: object) -> str:
