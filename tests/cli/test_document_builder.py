@@ -123,6 +123,14 @@ def test_target_options(cli, options, target):
         (("--http", "https://example.com/hook", "--method", "PUT"), "Starts PUT https://example.com/hook When busy"),
         (("--retries", "2", "--", "backup", "a b"), "Starts command backup 'a b', at most 3 attempts When busy"),
         (("--emit", "day_closed"), "Starts event day_closed When busy"),
+        (
+            ("--schedule-json", '{"target": {"target_kind": "workflow", "workflow_id": "etl", "version": 2}}'),
+            "Starts workflow etl version 2 When busy",
+        ),
+        (
+            ("--schedule-json", '{"target": {"target_kind": "bundle", "bundle_id": "eval"}}'),
+            "Starts bundle eval When busy",
+        ),
         (("--", "x" * 1_000), "Starts command " + "x" * (300 - len("command ")) + "… When busy"),
         ((*REPORT, "--timeout", "90"), "When busy a new one is skipped Takes at most 1 minute 30 seconds When late"),
         ((*REPORT, "--window", "2h"), "Window 2 hours, then it is asked to stop When late"),

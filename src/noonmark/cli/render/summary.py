@@ -12,7 +12,7 @@ from noonmark.core.describe.words import duration_words
 from noonmark.core.policies import OverlapKind
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.policies.window import EndAction
-from noonmark.core.targets import CommandTarget, EventTarget
+from noonmark.core.targets import BundleTarget, CommandTarget, EventTarget, WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import PingTarget
 from noonmark.core.triggers import EventTrigger, OnceTrigger
@@ -77,6 +77,10 @@ def _target(target: Target) -> str:
             text = f"command {shlex.join(target.argv)}"
         case EventTarget():
             text = f"event {target.event_type}"
+        case WorkflowTarget():
+            text = f"workflow {target.workflow_id}" + ("" if target.version is None else f" version {target.version}")
+        case BundleTarget():
+            text = f"bundle {target.bundle_id or target.digest}"
         case PingTarget():
             text = f"ping within {duration_words(target.grace)}"
         case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.ids import is_hidden
 from noonmark.core.quotas import Resource
 
 if TYPE_CHECKING:
@@ -26,11 +27,15 @@ def check_bytes(limits: Sequence[Quota], used: int, wanted: int) -> None:
 def users(
     targets: Iterable[tuple[str, Mapping[str, Any]]], bundle_id: str | None, digests: Collection[str]
 ) -> list[str]:
-    """The ids of schedules, given with the documents of their targets, that name a bundle or one of its archives."""
+    """The ids of schedules, given with the documents of their targets, that name a bundle or one of its archives.
+
+    The one that carries the runs without a schedule is none of them.
+    """
     found = (
         schedule_id
         for schedule_id, target in targets
-        if target.get("target_kind") == KIND
+        if not is_hidden(schedule_id)
+        and target.get("target_kind") == KIND
         and ((bundle_id is not None and target.get("bundle_id") == bundle_id) or target.get("digest") in digests)
     )
     return sorted(found)[:MAX_USERS]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NotFound, QuotaExceeded
+from noonmark.core.ids import is_hidden
 from noonmark.core.instants import SECOND
 from noonmark.core.planner import first_plan
 from noonmark.core.quotas import Quota, Resource, Scope
@@ -48,6 +49,8 @@ def _push(bench: Bench, bundle: Bundle = EVAL, data: tuple[bytes, ...] = DATA) -
 
 def _use(bench: Bench, uid: str, target: BundleTarget) -> str:
     schedule = factories.schedule(uid, target=target)
+    if is_hidden(uid):
+        schedule = replace(schedule, schedule_id=uid)
     assert bench.store.create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
     return schedule.schedule_id
 
@@ -169,6 +172,7 @@ def a_deleted_bundle_is_gone(bench: Bench) -> None:
     store = bench.store
     first = _push(bench)
     _push(bench, replace(EVAL, digest=OTHER, content_id="c2"), (b"two",))
+    _use(bench, "~bundle:eval", BundleTarget(bundle_id="eval"))  # it has run without a schedule
     assert store.delete_bundle("acme", "eval", note=NOTE) == []
     assert store.delete_bundle("acme", "eval", note=NOTE) is None
     assert store.find_bundle("acme", digest=DIGEST) is None
