@@ -31,6 +31,10 @@ class Settings:
     calls: int
     triggers: int
     emits: int
+    chain: int
+    chains: int
+    fan_out: int
+    workflow_runs: int
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -63,6 +67,10 @@ FULL = Settings(
     calls=2_000,
     triggers=100_000,
     emits=1_000,
+    chain=200,
+    chains=200,
+    fan_out=1_000,
+    workflow_runs=1_000,
 )
 QUICK = Settings(
     fires=12,
@@ -87,4 +95,8 @@ QUICK = Settings(
     calls=40,
     triggers=400,
     emits=20,
+    chain=5,
+    chains=3,
+    fan_out=10,
+    workflow_runs=10,
 )

@@ -10,6 +10,7 @@ from bench.ledger import tables as uow
 from bench.postgres import tables as postgres
 from bench.service import tables as service
 from bench.work import tables as work
+from bench.workflows import tables as workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,4 +33,5 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "service": service.tables,
     "calls": work.calls,
     "events": work.events,
+    "workflows": workflows.tables,
 }

@@ -41,6 +41,13 @@ MEASUREMENTS = {
     "calls_of_schedules": "bench.work.calls",
     "events_matched": "bench.work.events",
     "emit_to_start": "bench.work.events",
+    "noonmark_chains": "bench.workflows.with_noonmark",
+    "noonmark_fan_out": "bench.workflows.with_noonmark",
+    "noonmark_many_runs": "bench.workflows.with_noonmark",
+    "dbos_chains": "bench.workflows.with_dbos",
+    "dbos_called": "bench.workflows.with_dbos",
+    "noonmark_called": "bench.workflows.with_noonmark",
+    "dbos_fan_out": "bench.workflows.with_dbos",
 }
 
 

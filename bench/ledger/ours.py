@@ -205,12 +205,15 @@ def _once(scheduler: Scheduler, function: str, count: int, *, in_seconds: float)
     return _schedules(scheduler, function, (trigger for _ in range(count)))
 
 
-def _schedules(scheduler: Scheduler, function: str, triggers: Iterator[Trigger] | list[Trigger]) -> Iterator[object]:
+def _schedules(
+    scheduler: Scheduler, target: str | dict[str, str], triggers: Iterator[Trigger] | list[Trigger]
+) -> Iterator[object]:
+    """Schedules of a target, or of a function by its name."""
     clock, lookahead = scheduler._runtime.clock, scheduler._runtime.timing.lookahead
     now = clock.micros()
     document = {
         "trigger": {"type": "once", "delay_seconds": 60},
-        "target": {"target_kind": "function", "function": function},
+        "target": {"target_kind": "function", "function": target} if isinstance(target, str) else target,
     }
     declared = parse_schedule(document, now=from_micros(now))
     for trigger in triggers:

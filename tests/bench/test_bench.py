@@ -17,6 +17,7 @@ from bench.report import MISS, PASS, Table, tail
 from bench.service.tables import COMMANDS, READS
 from bench.settings import QUICK
 from bench.suites import SUITES
+from bench.workflows import tables as workflows
 
 ROOT = Path(__file__).parents[2]
 ROWS = {
@@ -44,6 +45,7 @@ ROWS_ON_SERVERS = {
     "Claim on PostgreSQL": 2 * len(CLAIMS),
     "Wake-up on PostgreSQL": 4,
 }
+ROWS_OF_WORKFLOWS = {"Workflows": len(workflows.measurements(QUICK)), "Many workflow runs": 1}
 ROWS_OF_THE_SERVICE = {
     "Create over HTTP": 5,
     "Reads over HTTP": len(READS),
@@ -67,7 +69,7 @@ def blocks(printed):
 @pytest.mark.soak
 def test_the_whole_bench_runs_and_says_what_was_measured_with_what():
     """All but what needs servers, which is tried by itself. It is run once, since it takes long."""
-    ran = run("--quick", *(name for name in SUITES if name not in {"postgres", "service"}))
+    ran = run("--quick", *(name for name in SUITES if name not in {"postgres", "service", "workflows"}))
     assert ran.returncode == 0, ran.stderr
     printed = blocks(ran.stdout)
     head = "\n".join(printed["Noonmark bench"])
@@ -91,6 +93,13 @@ def test_every_table_of_the_service_has_its_rows():
     ran = run("--quick", "service")
     assert ran.returncode == 0, ran.stderr
     has_rows(blocks(ran.stdout), ROWS_OF_THE_SERVICE)
+
+
+@pytest.mark.soak
+def test_every_table_of_workflows_has_its_rows():
+    ran = run("--quick", "workflows")
+    assert ran.returncode == 0, ran.stderr
+    has_rows(blocks(ran.stdout), ROWS_OF_WORKFLOWS)
 
 
 def has_rows(printed, expected):
@@ -150,6 +159,21 @@ def test_nothing_is_remembered_where_nothing_may_be():
     NOONMARK.walk("0 9 * * 1-5", "UTC", cron.START)
     parse = first_fire.PARSED["_parse"].__self__
     assert (parse.cache_info().hits, parse.cache_info().misses) == (0, 1)
+
+
+def test_the_median_of_each_workflow_is_judged_beside_that_of_its_peer():
+    measured = workflows.measurements(QUICK)
+    rates = {what: ([1, 50, 90], [10, 10, 1_000]) for what in measured}
+    one_chain, *_, fan_out = measured
+    rates[one_chain] = ([9, 9, 90], [10, 10, 10])
+    rates[fan_out] = ([49, 49, 90], [10, 10, 10])
+    rows = workflows.beside_dbos(QUICK, rates).rows
+    assert [row[1:] for row in rows] == [
+        ("9", "10", "0.9", MISS),
+        ("50", "10", "5.0", PASS),
+        ("50", "10", "5.0", ""),
+        ("49", "10", "4.9", MISS),
+    ]
 
 
 def test_a_missed_bar_is_told_in_the_end():
