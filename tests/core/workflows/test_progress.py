@@ -19,6 +19,7 @@ from noonmark.core.workflows.progress import (
     results,
 )
 from noonmark.core.workflows.run import Compensation, StepPhase, StepRecord
+from noonmark.core.workflows.state import RunState
 
 NOW = 1_000 * SECOND
 
@@ -44,16 +45,18 @@ class Play:
         self.facts = {"inputs": inputs or {}, "payload": None, "event": None}
         self.records, self.under_way, self.now = {}, {}, NOW
         self.closing, self.turn, self.sequence = None, None, 0
+        self.state = RunState(self.definition)
 
     def look(self, **options):
-        self.turn = decide(
-            self.definition,
-            self.records,
-            self.facts,
-            now=self.now,
-            under_way=self.under_way,
-            **{"closing": self.closing, **options},
+        """Look at it twice: as a node that has followed it, and as one that has just read it."""
+        for key, record in self.records.items():
+            if self.state.records.get(key) is not record:
+                self.state.put(record)
+        self.turn, read = (
+            decide(state, self.facts, now=self.now, under_way=self.under_way, **{"closing": self.closing, **options})
+            for state in (self.state, RunState(self.definition, self.records.values()))
         )
+        assert self.turn == read
         self.records.update(self.turn.writes)
         self.closing = self.closing or self.turn.closing
         for start in self.turn.starts:
@@ -484,7 +487,7 @@ def test_another_attempt_keeps_what_completed():
         "a": "completed", "b": "running", "b[0]": "completed",
     }  # fmt: skip
     play = Play(step("a"), step("b", "a", for_each=[1, 2]), step("c", "b"))
-    play.records = kept
+    play.records, play.state = kept, RunState(play.definition)
     assert play.look() == ["b[1]"]
 
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, named, present
 from noonmark.core.errors import InvalidWorkflow, Problem, refusal
 from noonmark.core.json_values import identifier, json_problem, key_path, shown, too_large
+from noonmark.core.targets import parse_target
 from noonmark.core.targets.placeholders import names_in
+from noonmark.core.workflows.filling import fill_step
 from noonmark.core.workflows.graph import Graph
 from noonmark.core.workflows.inputs import Input, read_inputs, with_defaults
 from noonmark.core.workflows.names import StepNames, placeholder_problems, target_problems, texts_in
@@ -24,6 +26,8 @@ from noonmark.core.workflows.steps import Approval, Step, Wait, read_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from noonmark.core.targets import Target
 
 __all__ = [
     "Approval",
@@ -90,6 +94,34 @@ class Definition:
         """The ids of all steps that depend on a step, directly or through others."""
         return self._graph.after(step_id)
 
+    def place(self, step_id: str) -> int:
+        """The place of a step in the order."""
+        return self._places[step_id]
+
+    def dependents(self, step_id: str) -> tuple[Step, ...]:
+        """The steps that depend on a step directly."""
+        return self._dependents.get(step_id, ())
+
+    def __contains__(self, step_id: object) -> bool:
+        """Whether there is a step of that id."""
+        return step_id in self._by_id
+
+    def fill_target(self, step: Step, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The target document of a step, with its input; the same one in all runs if nothing is filled in."""
+        if step.id in self._filled:
+            return fill_step(step, facts)
+        if step.id not in self._documents:
+            self._documents[step.id] = fill_step(step, facts)
+        return self._documents[step.id]
+
+    def parse_target(self, step_id: str, document: dict[str, Any]) -> Target:
+        """Read a target document that was filled in; one that is the same in all runs is read once."""
+        if self._documents.get(step_id) is not document:
+            return parse_target(document)
+        if step_id not in self._targets:
+            self._targets[step_id] = parse_target(document)
+        return self._targets[step_id]
+
     @cached_property
     def routes(self) -> frozenset[str]:
         """What nodes must serve to deliver its steps and what undoes them."""
@@ -117,6 +149,31 @@ class Definition:
     @cached_property
     def _by_id(self) -> dict[str, Step]:
         return {step.id: step for step in self.steps}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {step.id: place for place, step in enumerate(self.order)}
+
+    @cached_property
+    def _dependents(self) -> dict[str, tuple[Step, ...]]:
+        found: dict[str, list[Step]] = {}
+        for step in self.steps:
+            for upstream in dict.fromkeys(step.depends_on):
+                found.setdefault(upstream, []).append(step)
+        return {step_id: tuple(steps) for step_id, steps in found.items()}
+
+    @cached_property
+    def _filled(self) -> frozenset[str]:
+        """The steps with placeholders in their target or their input."""
+        return frozenset(step.id for step in self.steps if any(texts_in([step.target, step.input], "")))
+
+    @cached_property
+    def _documents(self) -> dict[str, dict[str, Any]]:
+        return {}
+
+    @cached_property
+    def _targets(self) -> dict[str, Target]:
+        return {}
 
     @cached_property
     def _graph(self) -> Graph:

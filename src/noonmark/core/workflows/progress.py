@@ -11,35 +11,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import construct, evolve
 from noonmark.core.instants import parse_instant
 from noonmark.core.policies.retry import TIMEOUT, next_attempt
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.workflows.definition import MAX_RESULT, OnFailure
-from noonmark.core.workflows.filling import (
-    elements,
-    fill_compensation,
-    fill_step,
-    fill_text,
-    fill_wait,
-    holds,
-)
-from noonmark.core.workflows.run import ENDED, Compensation, StepPhase, StepRecord
+from noonmark.core.workflows.filling import fill_compensation, fill_text, fill_wait, holds
+from noonmark.core.workflows.run import Compensation, StepPhase, StepRecord
+from noonmark.core.workflows.state import Elements
 from noonmark.core.workflows.steps import CONCURRENCY, WAIT_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from noonmark.core.instants import Micros
     from noonmark.core.workflows.definition import Definition
     from noonmark.core.workflows.run import StepKey
+    from noonmark.core.workflows.state import RunState
     from noonmark.core.workflows.steps import Step, Wait
 
 COMPENSATION_ATTEMPTS = 3
 """How often the compensation of a step is tried, unless its retry policy allows more."""
-_NOT_COMPLETED = ENDED - {StepPhase.COMPLETED}
 MAX_ERROR = 2_000
 """Characters of the error of a step that its run repeats."""
 
@@ -118,8 +114,7 @@ class Turn:
 
 
 def decide(  # noqa: PLR0913 - what is known of the run
-    definition: Definition,
-    records: Mapping[StepKey, StepRecord],
+    state: RunState,
     facts: Mapping[str, Any],
     *,
     now: Micros,
@@ -134,9 +129,7 @@ def decide(  # noqa: PLR0913 - what is known of the run
     record says so were lost with another node, and begin again. With `closing`, the run is to end like that. Without
     `may_start`, its window is closed, and no step begins. It `compensates` unless another attempt follows.
     """
-    return _Decision(definition, records, facts, now, frozenset(under_way), may_start=may_start).take(
-        closing, compensates=compensates
-    )
+    return _Decision(state, facts, now, under_way, may_start=may_start).take(closing, compensates=compensates)
 
 
 class _Decision:
@@ -144,28 +137,26 @@ class _Decision:
 
     def __init__(
         self,
-        definition: Definition,
-        records: Mapping[StepKey, StepRecord],
+        state: RunState,
         facts: Mapping[str, Any],
         now: Micros,
-        under_way: frozenset[StepKey],
+        under_way: Collection[StepKey],
         *,
         may_start: bool,
     ) -> None:
-        self._definition, self._records, self._now = definition, dict(records), now
+        self._state, self._definition, self._now = state, state.definition, now
         self._under_way, self._may_start = under_way, may_start
-        self._facts = {**facts, "steps": _StepFacts(definition, self._records)}
         self._turn = Turn()
-        self._sequence = max((record.sequence for record in records.values()), default=0)
-        self._by_step: dict[str, list[StepRecord]] = {}
-        for record in records.values():
-            if record.index is not None:
-                self._by_step.setdefault(record.step_id, []).append(record)
+        self._writes = self._turn.writes
+        self._facts = {**facts, "steps": _StepFacts(self._definition, self._record)}
+        self._sequence, self._ended = state.sequence, state.ended
+        self._failed = list(state.failed.values())
+        self._pending: list[int] = []
+        """The places of steps to look at, as a heap: each after those that it depends on."""
 
     def take(self, closing: Closing | None, *, compensates: bool) -> Turn:
         if closing is None:
-            for step in self._definition.order:
-                self._advance(step)
+            self._advance_all()
             closing = self._failure()
             if closing is None:
                 if self._is_over():
@@ -174,10 +165,28 @@ class _Decision:
         self._close(closing, compensates=compensates)
         return self._turn
 
+    def _record(self, key: StepKey) -> StepRecord | None:
+        """How a step is after what was decided so far."""
+        return self._writes.get(key) or self._state.records.get(key)
+
+    def _records(self) -> dict[StepKey, StepRecord]:
+        return self._state.records | self._writes
+
     # A run that goes on
 
+    def _advance_all(self) -> None:
+        """Look at the steps that have begun or can begin, and at those that follow from what is decided."""
+        order, place = self._definition.order, self._definition.place
+        self._pending = sorted(map(place, (*self._state.open, *self._state.next)))
+        last = -1
+        while self._pending:
+            at = heappop(self._pending)
+            if at != last:
+                self._advance(order[at])
+                last = at
+
     def _advance(self, step: Step) -> None:
-        record = self._records.get((step.id, None))
+        record = self._record((step.id, None))
         if record is None:
             self._begin(step)
         elif record.has_ended:
@@ -204,7 +213,11 @@ class _Decision:
                 self._open(step, ready=expires, is_external=True)
             elif step.for_each is not None:
                 opened = _record(
-                    step, StepPhase.RUNNING, started=self._now, count=len(elements(step, self._facts)), attempt=1
+                    step,
+                    StepPhase.RUNNING,
+                    started=self._now,
+                    count=len(self._state.items(step, self._facts)),
+                    attempt=1,
                 )
                 self._write(opened)
                 self._advance_elements(step, opened)
@@ -215,7 +228,7 @@ class _Decision:
 
     def _is_next(self, step: Step) -> bool:
         """Whether nothing holds a step back; one that will never run is skipped."""
-        upstreams = [self._records.get((upstream, None)) for upstream in step.depends_on]
+        upstreams = [self._record((upstream, None)) for upstream in step.depends_on]
         if any(upstream is None or not upstream.has_ended for upstream in upstreams):
             return False
         phases = {upstream.phase for upstream in upstreams if upstream is not None}
@@ -276,50 +289,51 @@ class _Decision:
             self._write(replace(begun, phase=StepPhase.FAILED, ended=self._now, error=str(error)))
 
     def _start(self, step: Step, record: StepRecord) -> None:
-        target = fill_step(step, self._facts if record.index is None else self._of_element(step, record.index))
+        facts = self._facts if record.index is None else self._of_element(step, record.index)
+        target = self._definition.fill_target(step, facts)
         self._write(record)
         self._turn.starts.append(Start(step=step, record=record, target=target))
 
     def _of_element(self, step: Step, index: int) -> dict[str, Any]:
-        return {**self._facts, "item": elements(step, self._facts)[index], "index": index}
+        return {**self._facts, "item": self._state.items(step, self._facts)[index], "index": index}
 
     def _advance_elements(self, step: Step, record: StepRecord) -> None:
         """Begin elements as long as fewer run than may, and end the step with its last element."""
-        known = [one.key for one in self._by_step.get(step.id, ())]
-        for key in known:
-            if not self._records[key].has_ended:
-                self._go_on(step, self._records[key])
-        known += self._begin_elements(step, record.count or 0, known)
-        ended = [self._records[key] for key in known if self._records[key].has_ended]
-        failed = sum(element.phase in _NOT_COMPLETED for element in ended)
-        if failed and (len(ended) == record.count or self._stops_at(failed)):
+        known = self._state.lists.get(step.id) or Elements()
+        ended, failed = known.ended, known.failed
+        for index in known.open:
+            self._go_on(step, self._state.records[step.id, index])
+            if (step.id, index) in self._writes and self._writes[step.id, index].has_ended:
+                ended, failed = ended + 1, failed + 1  # it could not be filled in
+        running = len(known.open) - (ended - known.ended)
+        unfilled = self._begin_elements(step, record.count or 0, known, running, failed)
+        ended, failed = ended + unfilled, failed + unfilled
+        if failed and (ended == record.count or self._stops_at(failed)):
             error = f"{failed:,} of {record.count:,} elements failed"
-            self._write(replace(record, phase=StepPhase.FAILED, ended=self._now, error=error))
-        elif len(ended) == record.count:
+            self._write(evolve(record, phase=StepPhase.FAILED, ended=self._now, error=error))
+        elif ended == record.count:
             self._complete(record, None)
 
-    def _begin_elements(self, step: Step, count: int, known: list[StepKey]) -> list[StepKey]:
-        """Begin elements that have not begun, as far as they may; those that cannot be filled in fail."""
-        begun = {key[1] for key in known}
-        running = sum(not self._records[key].has_ended for key in known)
-        failed = sum(self._records[key].phase in _NOT_COMPLETED for key in known)
-        items = elements(step, self._facts)
-        keys: list[StepKey] = []
-        for index in (index for index in range(count) if index not in begun):
-            if not self._may_start or self._stops_at(failed) or running >= (step.concurrency or CONCURRENCY):
+    def _begin_elements(self, step: Step, count: int, known: Elements, running: int, failed: int) -> int:
+        """Begin elements that have not begun, as far as they may; returns how many could not be filled in."""
+        most, unfilled = step.concurrency or CONCURRENCY, 0
+        items = self._state.items(step, self._facts)
+        for index in range(known.next, count):
+            if not self._may_start or self._stops_at(failed + unfilled) or running >= most:
                 break
+            if index in known.beyond:
+                continue
             element = _record(step, StepPhase.RUNNING, started=self._now, attempt=1, index=index)
-            keys.append(element.key)
             try:
-                target = fill_step(step, {**self._facts, "item": items[index], "index": index})
+                target = self._definition.fill_target(step, {**self._facts, "item": items[index], "index": index})
             except ValueError as error:
-                self._write(replace(element, phase=StepPhase.FAILED, ended=self._now, error=str(error)))
-                failed += 1
+                self._write(evolve(element, phase=StepPhase.FAILED, ended=self._now, error=str(error)))
+                unfilled += 1
             else:
                 self._write(element)
                 self._turn.starts.append(Start(step=step, record=element, target=target))
                 running += 1
-        return keys
+        return unfilled
 
     def _stops_at(self, failed: int) -> bool:
         """Whether so many failed elements end their list."""
@@ -342,24 +356,28 @@ class _Decision:
         self._write(_record(step, StepPhase.FAILED, started=self._now, ended=self._now, error=error, attempt=1))
 
     def _write(self, record: StepRecord) -> None:
-        self._records[record.key] = self._turn.writes[record.key] = record
+        """Note how a step is; one that ends is followed by those that depend on it."""
+        self._put(record)
+        if record.index is None and record.has_ended:
+            self._ended += 1
+            if record.phase is StepPhase.FAILED:
+                self._failed.append(record)
+            for later in self._definition.dependents(record.step_id):
+                heappush(self._pending, self._definition.place(later.id))
+
+    def _put(self, record: StepRecord) -> None:
+        self._writes[record.key] = record
 
     def _is_over(self) -> bool:
-        return all(
-            (record := self._records.get((step.id, None))) is not None and record.has_ended
-            for step in self._definition.steps
-        )
+        return self._ended == len(self._definition.steps)
 
     def _failure(self) -> Closing | None:
         """How a run fails: at its first failure, or when nothing is left to do."""
-        failed = [
-            record for record in self._records.values() if record.phase is StepPhase.FAILED and record.index is None
-        ]
-        if not failed:
+        if not self._failed:
             return None
         if self._definition.on_failure is OnFailure.CONTINUE and not self._is_over():
             return None
-        return Closing(outcome=Outcome.FAILED, error=_failure_text(self._definition, self._records, failed))
+        return Closing(outcome=Outcome.FAILED, error=_failure_text(self._definition, self._record, self._failed))
 
     # A run that ends
 
@@ -370,7 +388,8 @@ class _Decision:
         self._turn.wake_at = None
         self._turn.closing = closing
         is_busy = False
-        for record in list(self._records.values()):
+        records = self._records()
+        for record in records.values():
             if record.has_ended:
                 continue
             if record.key in self._under_way:
@@ -379,10 +398,10 @@ class _Decision:
                 continue
             if record.is_external:
                 self._turn.dropped.append(record)
-            self._write(replace(record, phase=StepPhase.CANCELLED, ended=self._now, ready=None))
+            self._put(replace(record, phase=StepPhase.CANCELLED, ended=self._now, ready=None))
         for step in self._definition.steps:
-            if (step.id, None) not in self._records:
-                self._write(_record(step, StepPhase.CANCELLED, ended=self._now))
+            if (step.id, None) not in records:
+                self._put(_record(step, StepPhase.CANCELLED, ended=self._now))
         if not is_busy and not (compensates and self._compensate()):
             self._turn.end, self._turn.closing = replace(closing, error=self._with_compensation(closing.error)), None
 
@@ -400,9 +419,9 @@ class _Decision:
             try:
                 target = fill_compensation(step, facts)
             except ValueError as error:
-                self._write(replace(begun, compensation=Compensation.FAILED, error=str(error)))
+                self._put(replace(begun, compensation=Compensation.FAILED, error=str(error)))
                 continue
-            self._write(begun)
+            self._put(begun)
             self._turn.starts.append(Start(step=step, record=begun, target=target, is_compensation=True))
             return True
         return False
@@ -411,7 +430,7 @@ class _Decision:
         """Completed steps that can be undone and are not yet, the last one first."""
         completed = [
             record
-            for record in self._records.values()
+            for record in self._records().values()
             if record.phase is StepPhase.COMPLETED
             and record.compensation is not Compensation.FAILED
             and record.count is None
@@ -421,7 +440,7 @@ class _Decision:
 
     def _with_compensation(self, error: str | None) -> str | None:
         """The error of a run, with the steps whose compensation failed."""
-        failed = [_named(record) for record in self._records.values() if record.compensation is Compensation.FAILED]
+        failed = [_named(record) for record in self._records().values() if record.compensation is Compensation.FAILED]
         if not failed:
             return error
         text = f"could not be undone: {', '.join(failed)}"
@@ -443,13 +462,20 @@ def end_of_step(  # noqa: PLR0913 - what is known of the delivery
     occurrence_id: str,
 ) -> StepRecord:
     """The record of a step whose delivery has ended: its end, or when the next attempt is due."""
-    ended = replace(record, ended=now, ready=None)
     if outcome is Outcome.COMPLETED:
-        if (problem := result_problem(result)) is None:
-            return replace(ended, phase=StepPhase.COMPLETED, result=result, error=None, sequence=sequence)
-        return replace(ended, phase=StepPhase.FAILED, error=problem)
+        if (problem := result_problem(result)) is not None:
+            return evolve(record, phase=StepPhase.FAILED, ended=now, ready=None, error=problem)
+        return evolve(
+            record,
+            phase=StepPhase.COMPLETED,
+            ended=now,
+            ready=None,
+            result=result,
+            error=None,
+            sequence=sequence,
+        )
     if outcome is Outcome.CANCELLED:
-        return replace(ended, phase=StepPhase.CANCELLED, error=error)
+        return evolve(record, phase=StepPhase.CANCELLED, ended=now, ready=None, error=error)
     decision = next_attempt(
         step.retry,
         attempt=record.attempt,
@@ -460,7 +486,7 @@ def end_of_step(  # noqa: PLR0913 - what is known of the delivery
     )
     text = error if error is not None or outcome is not Outcome.TIMED_OUT else "it took longer than its timeout"
     if is_final or decision.retry_at is None:
-        return replace(ended, phase=StepPhase.FAILED, error=text)
+        return evolve(record, phase=StepPhase.FAILED, ended=now, ready=None, error=text)
     return replace(record, phase=StepPhase.PENDING, ended=None, error=text, ready=decision.retry_at)
 
 
@@ -488,6 +514,8 @@ def end_of_compensation(  # noqa: PLR0913 - likewise
 
 def result_problem(result: Any) -> str | None:  # noqa: ANN401 - JSON
     """Why a result cannot be stored with its step, if it cannot."""
+    if result is None:
+        return None
     size = len(json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
     if size <= MAX_RESULT:
         return None
@@ -496,7 +524,7 @@ def result_problem(result: Any) -> str | None:  # noqa: ANN401 - JSON
 
 def results(definition: Definition, records: Mapping[StepKey, StepRecord]) -> dict[str, Any]:
     """The result of each completed step, by its id; of a list, those of its elements in order."""
-    facts = _StepFacts(definition, records)
+    facts = _StepFacts(definition, records.get)
     return {
         step.id: facts[step.id]["result"]
         for step in definition.steps
@@ -521,31 +549,33 @@ def for_next_attempt(records: Mapping[StepKey, StepRecord]) -> dict[StepKey, Ste
 class _StepFacts(dict[str, Any]):
     """What placeholders see of the steps, put together when it is asked for."""
 
-    def __init__(self, definition: Definition, records: Mapping[StepKey, StepRecord]) -> None:
+    def __init__(self, definition: Definition, find: Callable[[StepKey], StepRecord | None]) -> None:
         super().__init__()
-        self._definition, self._records = definition, records
+        self._definition, self._find = definition, find
 
     def __missing__(self, step_id: str) -> dict[str, Any]:
-        record = self._records.get((step_id, None))
+        record = self._find((step_id, None))
         phase = StepPhase.PENDING if record is None else record.phase
         if record is None or record.count is None:
             return {"result": None if record is None else record.result, "phase": str(phase)}
-        found = [self._records.get((step_id, index)) for index in range(record.count)]
+        found = [self._find((step_id, index)) for index in range(record.count)]
         return {"result": [None if one is None else one.result for one in found], "phase": str(phase)}
 
     def __contains__(self, step_id: object) -> bool:
-        return any(step.id == step_id for step in self._definition.steps)
+        return step_id in self._definition
 
 
 def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:  # noqa: ANN401 - fields of a record
-    return StepRecord(step_id=step.id, phase=phase, **fields)
+    return construct(StepRecord, step_id=step.id, phase=phase, **fields)
 
 
 def _named(record: StepRecord) -> str:
     return f"'{record.step_id}'" if record.index is None else f"'{record.step_id}' (element {record.index})"
 
 
-def _failure_text(definition: Definition, records: Mapping[StepKey, StepRecord], failed: list[StepRecord]) -> str:
+def _failure_text(
+    definition: Definition, find: Callable[[StepKey], StepRecord | None], failed: list[StepRecord]
+) -> str:
     """What failed first, in the order of time, and how many others did."""
     first = min(failed, key=lambda record: (record.ended or 0, record.step_id))
     error = (first.error or "it failed").strip()
@@ -554,7 +584,7 @@ def _failure_text(definition: Definition, records: Mapping[StepKey, StepRecord],
             (
                 one
                 for index in range(first.count)
-                if (one := records.get((first.step_id, index))) is not None and one.phase is StepPhase.FAILED
+                if (one := find((first.step_id, index))) is not None and one.phase is StepPhase.FAILED
             ),
             None,
         )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import fast_evolve
+
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
@@ -43,13 +45,14 @@ class Compensation(StrEnum):
     FAILED = "failed"
 
 
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """A step of a run, or one element of its list."""
 
     step_id: str
-    index: int | None = None
     phase: StepPhase
+    index: int | None = None
     attempt: int = 0
     started: Micros | None = None
     ended: Micros | None = None

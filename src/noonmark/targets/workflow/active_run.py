@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.frozen import evolve
 from noonmark.core.instants import SECOND
 from noonmark.core.interruption import interrupted_at
 from noonmark.core.lifecycle import FINAL
@@ -14,7 +15,6 @@ from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, Suspended, settle
-from noonmark.core.targets import parse_target
 from noonmark.core.workflows.progress import (
     Closing,
     decide,
@@ -25,11 +25,12 @@ from noonmark.core.workflows.progress import (
     results,
 )
 from noonmark.core.workflows.run import Compensation, StepPhase
+from noonmark.core.workflows.state import RunState
 from noonmark.core.workflows.waiting import approval_id
 from noonmark.ports.workflows import ApprovalRequest, EventWait, StepWrites
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -73,19 +74,18 @@ class ActiveRun:
         clears: bool,
     ) -> None:
         self.assignment, self.version, self.definition, self.run = assignment, version, definition, run
-        self.records, self.facts = records, facts
+        self.state, self.facts = RunState(definition, records.values()), facts
         self.under_way: dict[StepKey, Assignment] = {}
         self.closing: Closing | None = None if run.closing is None else read_closing(run.closing)
         self.wake_at: Micros | None = None
         self.stopping_since: Micros | None = None
-        self.last_progress: Micros = 0
+        self.last_progress: Micros = self._started
         self.end: Closing | None = None
         self._undo_attempts: Counter[StepKey] = Counter()
         self._unwritten: dict[StepKey, StepRecord] = dict(records) if clears else {}
         self._is_run_unwritten = run.attempt == assignment.occurrence.attempt and (clears or not records)
         self._clears = clears
-        self._sequence = max((record.sequence for record in records.values()), default=0)
-        self._number_ends_of_others()
+        self._number_ends_of_others(records.values())
         self._looks_again = False
         self._unfinished: Commit | None = None
 
@@ -97,7 +97,12 @@ class ActiveRun:
     @property
     def has_open_externals(self) -> bool:
         """Whether others are to end some of its steps."""
-        return any(record.awaits_others for record in self.records.values())
+        return bool(self.state.awaiting)
+
+    @property
+    def records(self) -> dict[StepKey, StepRecord]:
+        """How its steps are."""
+        return self.state.records
 
     @property
     def is_given_up(self) -> bool:
@@ -106,8 +111,10 @@ class ActiveRun:
 
     def take_external(self, ended: list[StepRecord]) -> None:
         """Take over ends that others have written."""
-        self.records.update({record.key: record for record in ended if not self.records[record.key].has_ended})
-        self._number_ends_of_others()
+        news = [record for record in ended if not self.records[record.key].has_ended]
+        for record in news:
+            self.state.put(record)
+        self._number_ends_of_others(news)
 
     def note_end(self, key: StepKey, assignment: Assignment, delivered: Delivered, *, now: Micros) -> None:
         """Take the end of a step that was delivered here."""
@@ -146,7 +153,7 @@ class ActiveRun:
                 raised=delivered.raised,
                 is_final=is_final,
                 retry_after=delivered.retry_after,
-                sequence=self._next_sequence(),
+                sequence=self.state.sequence + 1,
                 occurrence_id=self.occurrence.id,
             )
         self._put(changed)
@@ -158,8 +165,7 @@ class ActiveRun:
             return commit
         self.closing = self.closing or self._interruption(now)
         turn = decide(
-            self.definition,
-            self.records,
+            self.state,
             self.facts,
             now=now,
             under_way=self.under_way,
@@ -170,8 +176,7 @@ class ActiveRun:
         if turn.closing is not None and self.closing is None and not self._is_last_attempt(turn.closing, now):
             # A failure that another attempt follows undoes nothing.
             turn = decide(
-                self.definition,
-                self.records,
+                self.state,
                 self.facts,
                 now=now,
                 under_way=self.under_way,
@@ -193,7 +198,8 @@ class ActiveRun:
         children: list[Occurrence] = []
         for start in turn.starts:
             try:
-                delivery = deliver(self, start, parse_target(start.target))
+                target = self.definition.parse_target(start.step.id, start.target)
+                delivery = deliver(self, start, target)
             except (NoonmarkError, LookupError, ValueError) as error:
                 self._put(self._not_started(start, str(error.args[0] if error.args else error), now))
                 self._looks_again = True
@@ -265,7 +271,7 @@ class ActiveRun:
 
     def suspension(self, *, now: Micros) -> Suspended:
         """The report that it waits: nothing of it runs here."""
-        open_steps = [record for record in self.records.values() if record.awaits_others]
+        open_steps = [self.records[key] for key in self.state.awaiting]
         steps = [self.definition.step(record.step_id) for record in open_steps]
         waits_for_people = bool(steps) and all(step.approval is not None for step in steps)
         return Suspended(
@@ -279,37 +285,27 @@ class ActiveRun:
     @property
     def progress(self) -> dict[str, object]:
         """How much of it is done, for people."""
-        steps = [self.records.get((step.id, None)) for step in self.definition.steps]
-        ended = sum(record is not None and record.has_ended for record in steps)
-        part = 0.0
-        for record in steps:
-            if record is not None and record.count and not record.has_ended:
-                done = sum(
-                    one.has_ended
-                    for one in self.records.values()
-                    if one.step_id == record.step_id and one.index is not None
-                )
-                part += done / record.count
-        return {"fraction": min(1.0, (ended + part) / len(steps)), "message": f"{ended} of {len(steps)} steps ended"}
+        ended, count, part = self.state.ended, len(self.definition.steps), 0.0
+        for step_id, elements in self.state.lists.items():
+            whole = self.records[step_id, None]
+            if step_id in self.state.open and whole.count:
+                part += elements.ended / whole.count
+        return {"fraction": min(1.0, (ended + part) / count), "message": f"{ended} of {count} steps ended"}
 
     @property
     def _started(self) -> Micros:
         started = self.assignment.started
         return self.run.started if started is None else started
 
-    def _number_ends_of_others(self) -> None:
+    def _number_ends_of_others(self, records: Iterable[StepRecord]) -> None:
         """Give steps that others have completed their place in the order of completion."""
-        ended = [one for one in self.records.values() if one.phase is StepPhase.COMPLETED and not one.sequence]
+        ended = [one for one in records if one.phase is StepPhase.COMPLETED and not one.sequence]
         for record in sorted(ended, key=lambda one: one.ended or 0):
-            self._put(replace(record, sequence=self._next_sequence()))
+            self._put(evolve(record, sequence=self.state.sequence + 1))
 
     def _put(self, record: StepRecord) -> None:
-        self.records[record.key] = self._unwritten[record.key] = record
-        self._sequence = max(self._sequence, record.sequence)
-
-    def _next_sequence(self) -> int:
-        self._sequence += 1
-        return self._sequence
+        self.state.put(record)
+        self._unwritten[record.key] = record
 
     def _note_closing(self, closing: Closing) -> None:
         if self.run.closing is None:
