@@ -77,6 +77,7 @@ BY_ITSELF = "noonmark"
 """The author of automatic pauses and resumptions."""
 
 
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """Everything a caller says about a schedule. Without a trigger it fires when its upstreams have completed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import evolve
 from noonmark.core.ids import manual, step_occurrence_id
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import Overrides, Parent
@@ -33,24 +34,24 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 8
 """How deep workflows may start each other."""
-ONCE = RetryPolicy()
+ONCE, SIDE_BY_SIDE = RetryPolicy(), Allow()
 
 
 def step_assignment(  # noqa: PLR0913 - each is a part of it
     parent: Assignment, source: str, step: Step, record: StepRecord, target: Target, report: Report, *, now: Micros
 ) -> Assignment:
     """The assignment of a step that this node delivers, at once."""
-    declaration = replace(
+    declaration = evolve(
         parent.schedule.declaration,
         target=target,
         timeout=step.timeout,
         retry_policy=ONCE,
-        overlap_policy=Allow(),
+        overlap_policy=SIDE_BY_SIDE,
         expected=None,
         expected_rate=None,
         ping_urls=None,
     )
-    occurrence = replace(
+    occurrence = evolve(
         parent.occurrence,
         id=step_occurrence_id(parent.occurrence.id, step.id, record.index),
         route=target.route,
@@ -61,7 +62,7 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
         deadline=None,
         phase=Phase.DISPATCHING,
     )
-    schedule = replace(parent.schedule, declaration=declaration, source=source)
+    schedule = evolve(parent.schedule, declaration=declaration, source=source)
     return Assignment(occurrence, schedule, now, traces=parent.traces, report_to=report)
 
 
@@ -76,7 +77,7 @@ def child_occurrence(  # noqa: PLR0913 - likewise
         raise ValueError(f"workflows start each other more than {MAX_DEPTH} levels deep")
     place = f"{parent.id}/{step.id}/{'' if record.index is None else record.index}/{record.attempt}"
     overrides = Overrides(
-        overlap_policy=Allow(),
+        overlap_policy=SIDE_BY_SIDE,
         target=target,
         timeout=step.timeout,
         retry_policy=ONCE,

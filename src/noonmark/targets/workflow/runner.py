@@ -92,6 +92,10 @@ class WorkflowRunner:
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_draining = False
         self._restore = lru_cache(maxsize=256)(_restore)
+        self._versions: dict[tuple[str, str, int | None], WorkflowVersion] = {}
+        """The versions that were looked up in this turn: runs that begin together are often of one workflow."""
+        self._served: frozenset[str] | None = None
+        """The routes that are served, once they were asked for in this turn."""
 
     def attach(self, targets: Target) -> None:
         """Deliver steps to these targets."""
@@ -190,6 +194,8 @@ class WorkflowRunner:
     def _handle(self, messages: Iterable[Message]) -> None:
         """Take what has happened, and go on with the runs that it concerns."""
         now = self._now()
+        self._versions.clear()
+        self._served = None
         touched: dict[str, ActiveRun] = {}
         begun: list[Assignment] = []
         for kind, assignment, reported in messages:
@@ -322,11 +328,14 @@ class WorkflowRunner:
         return run, version, records
 
     def _version(self, tenant: str, workflow_id: str, number: int | None) -> WorkflowVersion:
-        version = self._store.workflow(tenant, workflow_id, number, deleted=number is not None)
-        if version is None:
-            which = "" if number is None else f" version {number}"
-            raise LookupError(f"there is no workflow {workflow_id!r}{which}")
-        return version
+        key = (tenant, workflow_id, number)
+        if key not in self._versions:
+            version = self._store.workflow(tenant, workflow_id, number, deleted=number is not None)
+            if version is None:
+                which = "" if number is None else f" version {number}"
+                raise LookupError(f"there is no workflow {workflow_id!r}{which}")
+            self._versions[key] = version
+        return self._versions[key]
 
     def _look_elsewhere(self, runs: Iterable[ActiveRun]) -> None:
         """Take over the ends of steps that others have written."""
@@ -422,10 +431,13 @@ class WorkflowRunner:
         return self._is_served(target) or (source == TRUSTED and self._adopt(target))
 
     def _is_served(self, target: TargetDocument) -> bool:
-        return self._targets is not None and target.route in self._targets.routes()
+        if self._served is None:
+            self._served = frozenset(() if self._targets is None else self._targets.routes())
+        return target.route in self._served
 
     def _adopt(self, target: TargetDocument) -> bool:
         """Serve what a program declared in its own process, if this one can."""
+        self._served = None
         return self._targets is not None and self._targets.adopt([target.route])
 
     def _drop(self, children: Iterable[str]) -> None:
