@@ -508,3 +508,51 @@ def test_a_list_whose_elements_were_cut_off_fails_without_naming_one():
     play.look()
     play.end("a", 0, outcome=Outcome.CANCELLED).look()
     assert play.turn.end.error == "step 'a' failed: 1 of 1 elements failed"
+
+
+def test_another_attempt_keeps_what_completed_behind_a_skipped_step():
+    play = Play(step("a"), step("b", when={"inputs.x": 1}), step("c", "a", "b"), step("d", "c"), inputs={"x": 2})
+    play.look()
+    play.end("a").look()
+    play.end("c").look()
+    play.fail("d").look()
+    play.records, play.state = for_next_attempt(play.records), RunState(play.definition)
+    play.closing = None
+    assert play.look() == ["d"]
+    assert play.phases() == {"a": "completed", "b": "skipped", "c": "completed", "d": "running"}
+
+
+def test_a_long_list_goes_on_as_its_elements_end_and_after_a_restart():
+    play = Play(step("a", for_each=list(range(6)), concurrency=2, input={"x": "{{ item }}"}))
+    assert play.look() == ["a[0]", "a[1]"]
+    assert play.end("a", 1).look() == ["a[2]"]
+    assert play.end("a", 2).look() == ["a[3]"]
+    play.fail("a", 0).look()
+    play.end("a", 3, outcome=Outcome.CANCELLED).look()
+    play.records, play.state = for_next_attempt(play.records), RunState(play.definition)
+    play.closing = None
+    assert play.look() == ["a[0]", "a[3]"]
+    assert play.end("a", 3).look() == ["a[4]"]
+    assert play.end("a", 0).end("a", 4).look() == ["a[5]"]
+    play.end("a", 5).look()
+    assert play.turn.end == Closing(outcome=Outcome.COMPLETED)
+
+
+def test_a_target_that_nothing_is_filled_into_is_read_once():
+    definition = workflow(step("a"), step("b", "a", input={"x": "{{ inputs.x }}"}))
+    facts = {"inputs": {"x": 1}, "payload": None, "event": None}
+    documents = {one.id: [definition.fill_target(one, facts) for _ in range(2)] for one in definition.steps}
+    for step_id, (first, second) in documents.items():
+        is_shared = step_id == "a"
+        assert first == second
+        assert (first is second) == is_shared
+        assert (definition.parse_target(step_id, first) is definition.parse_target(step_id, second)) == is_shared
+    assert definition.parse_target("b", documents["b"][0]).kwargs == {"x": 1}
+
+
+def test_what_joins_two_steps_that_are_skipped_at_once_is_skipped_too():
+    never = {"inputs.x": 1}
+    play = Play(step("a", when=never), step("b", when=never), step("c", "a", "b"), inputs={"x": 2})
+    assert play.look() == []
+    assert play.phases() == {"a": "skipped", "b": "skipped", "c": "skipped"}
+    assert play.turn.end == Closing(outcome=Outcome.COMPLETED)

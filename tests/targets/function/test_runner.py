@@ -96,6 +96,20 @@ class TestCallables:
         delivered = run_scenario(scenario)
         assert (delivered.outcome, delivered.result) == (Outcome.COMPLETED, 3)
 
+    def test_an_async_function_that_another_thread_delivers_runs_on_the_loop(self):
+        async def where():
+            return threading.get_ident()
+
+        async def scenario(harness):
+            # Then the loop refuses whatever other threads may not do, and does not merely start it late.
+            asyncio.get_running_loop().set_debug(True)
+            harness.functions.register("work", where)
+            assignment = function_assignment()
+            await asyncio.to_thread(harness.runner.deliver, [assignment])
+            assert (await harness.end_of(assignment)).result == threading.get_ident()
+
+        run_scenario(scenario)
+
     def test_sync_functions_run_in_threads_and_async_ones_on_the_loop(self):
         async def where():
             return threading.current_thread().name

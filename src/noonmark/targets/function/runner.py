@@ -117,7 +117,7 @@ class FunctionRunner:
         """Prepare the pools. Async functions will run on the current event loop."""
         check_not_loading()
         self._report, self._now = report, now
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
         self._threads = WorkerPool(self._call_in_thread, report, self._abandon, now, self._max_threads)
         self._processes = ProcessPool(self.functions, now)
         self._process_waiters = WorkerPool(
@@ -125,23 +125,26 @@ class FunctionRunner:
         )
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
-        """Call each function when it is due."""
+        """Call each function when it is due. Steps of workflows come from another thread than that of the loop."""
         assert self._threads is not None, "open() comes first"  # noqa: S101 - a programming error
-        in_threads, in_processes = [], []
+        in_threads, in_processes, on_loop = [], [], []
         for assignment in assignments:
             assignment.progress = ProgressReporter(assignment, self._report, self._loop)
             if _wants_process(assignment):
                 in_processes.append(assignment)
             elif self._is_async(assignment):
-                task = self._loop.create_task(self._call_on_loop(assignment))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                on_loop.append(assignment)
             else:
                 in_threads.append(assignment)
         if in_threads:
             self._threads.submit(in_threads)
         if in_processes:
             self._process_waiters.submit(in_processes)
+        if on_loop and threading.get_ident() == self._loop_thread:
+            self._begin_on_loop(on_loop)
+        elif on_loop:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and these were handed back
+                self._loop.call_soon_threadsafe(self._begin_on_loop, on_loop)
 
     def withdraw(self) -> list[Assignment]:
         """Take back queued assignments that may be delivered again."""
@@ -155,6 +158,12 @@ class FunctionRunner:
             self._processes.close()
         for task in self._tasks:
             task.cancel()
+
+    def _begin_on_loop(self, assignments: Sequence[Assignment]) -> None:
+        for assignment in assignments:
+            task = self._loop.create_task(self._call_on_loop(assignment))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _is_async(self, assignment: Assignment) -> bool:
         target = assignment.schedule.declaration.target
