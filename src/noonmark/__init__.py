@@ -74,11 +74,15 @@ if TYPE_CHECKING:
         parse_trigger,
     )
     from noonmark.embedded.answers import EventMatch, EventMatches, Explanation, Redrive
-    from noonmark.embedded.async_scheduler import AsyncScheduler
+    from noonmark.embedded.async_scheduler import AsyncScheduler, AsyncWorkflow
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.pipeline import JobPipeline, Progress
     from noonmark.embedded.scheduler import Scheduler
+    from noonmark.embedded.step_functions import step, workflow
+    from noonmark.embedded.workflow import Workflow
+    from noonmark.embedded.workflow_runs import StepRun, WorkflowRun
     from noonmark.ports.records import NodeRecord
+    from noonmark.ports.workflows import Approval, WorkflowVersion
     from noonmark.targets.function.context import Context
 
 __version__ = "0.1.0"
@@ -149,11 +153,15 @@ _HOMES = {
         "parse_trigger",
     ),
     "noonmark.embedded.answers": ("EventMatch", "EventMatches", "Explanation", "Redrive"),
-    "noonmark.embedded.async_scheduler": ("AsyncScheduler",),
+    "noonmark.embedded.async_scheduler": ("AsyncScheduler", "AsyncWorkflow"),
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
     "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),
+    "noonmark.embedded.step_functions": ("step", "workflow"),
+    "noonmark.embedded.workflow": ("Workflow",),
+    "noonmark.embedded.workflow_runs": ("StepRun", "WorkflowRun"),
     "noonmark.ports.records": ("NodeRecord",),
+    "noonmark.ports.workflows": ("Approval", "WorkflowVersion"),
     "noonmark.targets.function.context": ("Context",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -161,8 +169,10 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Allow",
     "AnswerTooLarge",
+    "Approval",
     "AsyncClient",
     "AsyncScheduler",
+    "AsyncWorkflow",
     "CalendarTrigger",
     "CancelRunning",
     "CatchUpAll",
@@ -220,6 +230,7 @@ __all__ = [
     "Skip",
     "SkipMissed",
     "Spread",
+    "StepRun",
     "StoreUnavailable",
     "Terminate",
     "Trigger",
@@ -227,11 +238,16 @@ __all__ = [
     "Unauthenticated",
     "Unreachable",
     "Window",
+    "Workflow",
+    "WorkflowRun",
+    "WorkflowVersion",
     "describe",
     "fires",
     "matches",
     "parse_schedule",
     "parse_trigger",
+    "step",
+    "workflow",
 ]
 
 

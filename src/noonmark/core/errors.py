@@ -170,10 +170,13 @@ class RunFailed(Conflict, RuntimeError):
 
     code = "run_failed"
 
-    def __init__(self, message: str, *, field: str = "", result: object = None) -> None:
-        """Take the result that the run left: the answer of a request, the output of a program."""
+    def __init__(self, message: str, *, field: str = "", result: object = None, step_id: str | None = None) -> None:
+        """Take the result that the run left: the answer of a request, the output of a program.
+
+        Of a workflow, it is the results of its completed steps, and `step_id` is the step that failed.
+        """
         super().__init__(message, field=field)
-        self.result = result
+        self.result, self.step_id = result, step_id
 
 
 class KeyReused(Conflict):

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from noonmark.core.errors import Conflict
 from noonmark.driver.store_executor import resolve_threadsafe
 from noonmark.embedded.arguments import POLL_SECONDS, STOP_SIGNALS, exit_timeout
 from noonmark.embedded.runners import LoopRunner
 from noonmark.embedded.scheduler import Scheduler
+from noonmark.embedded.workflow import Workflow
 from noonmark.targets import MAX_THREADS
 
 if TYPE_CHECKING:
@@ -52,10 +53,13 @@ if TYPE_CHECKING:
     )
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
+    from noonmark.embedded.scheduler import OnFailureName
+    from noonmark.embedded.workflow_runs import WorkflowRun
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.runtime import Runtime
+    from noonmark.ports.workflows import Approval, WorkflowVersion
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -247,6 +251,106 @@ class AsyncScheduler:
     ) -> Decorator:
         """Fire whenever an event of the type is emitted that passes the filters."""
         return self._inner.on_event(event_type, filters, **options)
+
+    @overload
+    def workflow(
+        self,
+        of: str,
+        *,
+        steps: Iterable[Callable[..., Any] | Mapping[str, Any]],
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> AsyncWorkflow: ...
+
+    @overload
+    def workflow(
+        self,
+        of: type,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> AsyncWorkflow: ...
+
+    @overload
+    def workflow(
+        self,
+        of: str | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> Callable[[type], AsyncWorkflow]: ...
+
+    def workflow(
+        self,
+        of: str | type | None = None,
+        *,
+        steps: Iterable[Callable[..., Any] | Mapping[str, Any]] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> AsyncWorkflow | Callable[[type], AsyncWorkflow]:
+        """Declare a workflow from functions: a class, by a call or as a decorator, or an id and a list of steps."""
+        options = {"name": name, "description": description, "inputs": inputs, "on_failure": on_failure}
+        declared: Any = self._inner.workflow(of, **options, **({} if steps is None else {"steps": steps}))  # type: ignore[call-overload]
+        if isinstance(declared, Workflow):
+            return AsyncWorkflow(self._inner, declared)
+        return lambda kind: AsyncWorkflow(self._inner, declared(kind))
+
+    async def create_workflow(self, definition: Mapping[str, Any]) -> int:
+        """Store a definition of a workflow, and return its version."""
+        return await in_thread(self._inner.create_workflow, definition)
+
+    async def run_workflow(
+        self,
+        workflow_id: str,
+        inputs: Mapping[str, Any] | None = None,
+        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
+        *,
+        version: int | None = None,
+        key: str | None = None,
+    ) -> Any:  # noqa: ANN401 - the results, or the id of the run
+        """Run a workflow and return the result of each step by its id, or raise the error of the step that failed."""
+        self._inner._use_current_loop()
+        return await in_thread(self._inner.run_workflow, workflow_id, inputs, wait, version=version, key=key)
+
+    async def workflow_run(self, run_id: str) -> WorkflowRun:
+        """A run of a workflow with its steps."""
+        return await in_thread(self._inner.workflow_run, run_id)
+
+    async def workflow_runs(self, workflow_id: str | None = None, limit: int = 100) -> list[WorkflowRun]:
+        """The latest runs of a workflow, or of all."""
+        return await in_thread(self._inner.workflow_runs, workflow_id, limit)
+
+    async def cancel_workflow_run(self, run_id: str) -> None:
+        """Cancel a run of a workflow."""
+        await in_thread(self._inner.cancel_workflow_run, run_id)
+
+    async def workflows(self) -> list[WorkflowVersion]:
+        """The newest version of each workflow, by id."""
+        return await in_thread(self._inner.workflows)
+
+    async def delete_workflow(self, workflow_id: str) -> None:
+        """Delete a workflow with all its versions."""
+        await in_thread(self._inner.delete_workflow, workflow_id)
+
+    async def approvals(self, limit: int = 100) -> list[Approval]:
+        """The approvals that steps of workflows wait for, latest first."""
+        return await in_thread(self._inner.approvals, limit)
+
+    async def approve(self, approval_id: str, comment: str | None = None, *, by: str = "local") -> None:
+        """Approve: the step completes, and what depends on it starts."""
+        await in_thread(self._inner.approve, approval_id, comment, by=by)
+
+    async def deny(self, approval_id: str, comment: str | None = None, *, by: str = "local") -> None:
+        """Deny: the step fails."""
+        await in_thread(self._inner.deny, approval_id, comment, by=by)
 
     async def update(
         self, job_id: str | Job, func: Callable[..., Any] | None = None, **changes: Unpack[Options]
@@ -459,6 +563,49 @@ class AsyncScheduler:
     def blocking(self) -> Scheduler:
         """The scheduler whose methods need no event loop."""
         return self._inner
+
+
+class AsyncWorkflow:
+    """A workflow that a program has declared with `AsyncScheduler.workflow`: as `Workflow`, with awaited methods."""
+
+    def __init__(self, scheduler: Scheduler, workflow: Workflow) -> None:
+        self._scheduler, self._workflow = scheduler, workflow
+
+    @property
+    def workflow_id(self) -> str:
+        """Its id."""
+        return self._workflow.workflow_id
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """Its definition, as a document."""
+        return self._workflow.definition
+
+    @property
+    def version(self) -> int | None:
+        """The version that it is stored as; None until the store is opened."""
+        return self._workflow._declared.version
+
+    async def run(self, /, **inputs: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        """Run it with these inputs, and return the result of each step by its id."""
+        self._scheduler._use_current_loop()
+        return await in_thread(self._workflow.run, **inputs)
+
+    async def start(self, /, **inputs: Any) -> str:  # noqa: ANN401 - JSON
+        """Start a run with these inputs, and return its id at once."""
+        return await in_thread(self._workflow.start, **inputs)
+
+    async def schedule(self, *, inputs: Mapping[str, Any] | None = None, **options: Unpack[HttpOptions]) -> str:
+        """Create a schedule that runs its newest version with these inputs, and return the id of the schedule."""
+        return await in_thread(self._workflow.schedule, inputs=inputs, **options)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the class has
+        if name.startswith("__") or "_workflow" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._workflow, name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.workflow_id!r})"
 
 
 class _LoopScheduler(Scheduler):

@@ -98,11 +98,9 @@ class FurtherOptions(TypedDict, total=False):
     """Whether callers of a server may send a payload when they ask for a run."""
 
 
-class CommonOptions(FurtherOptions, total=False):
-    """The options of any schedule, without its target and its dependencies; `schedule` describes them."""
+class ScheduleOptions(FurtherOptions, total=False):
+    """The options of any schedule, without its name, trigger, target and dependencies; `schedule` describes them."""
 
-    name: str | None
-    trigger: Trigger | None
     max_runs: int | None
     overlap: Overlap | OverlapName | OverlapDocument | None
     misfire: Misfire | MisfireName | MisfireDocument | None
@@ -111,6 +109,13 @@ class CommonOptions(FurtherOptions, total=False):
     jitter: float | timedelta | None
     labels: Mapping[str, str] | None
     delivery: Delivery | DeliveryName | None
+
+
+class CommonOptions(ScheduleOptions, total=False):
+    """The options of any schedule, without its target and its dependencies."""
+
+    name: str | None
+    trigger: Trigger | None
 
 
 class HttpOptions(CommonOptions, total=False):
@@ -329,7 +334,7 @@ def changed_document(declared: Declaration, function: str | None, changes: Mappi
     if "retries" in changes:
         # A number leaves the backoff as it is; a document replaces everything.
         before = {} if isinstance(changes["retries"], Mapping) else document["retry_policy"]
-        document["retry_policy"] = before | _retry(changes["retries"] or 0)
+        document["retry_policy"] = before | retry_document(changes["retries"] or 0)
     if "depends_on" in changes:
         document["depends_on"] = dependencies(changes["depends_on"])
     document |= {field: changes[option] for option, field in _FIELDS.items() if option in changes}
@@ -370,7 +375,8 @@ def _kwargs(kwargs: object) -> dict[Any, Any]:
     return dict(kwargs or {})
 
 
-def _retry(retries: object) -> dict[str, Any]:
+def retry_document(retries: object) -> dict[str, Any]:
+    """The retry policy for a number of retries, or for a document."""
     if isinstance(retries, Mapping):
         return dict(retries)
     try:
@@ -382,7 +388,7 @@ def _retry(retries: object) -> dict[str, Any]:
 def _retry_or_unjudged(retries: object) -> object:
     """The policy; an invalid one as it is, so that the parser reports it with everything else that is wrong."""
     try:
-        return _retry(retries)
+        return retry_document(retries)
     except InvalidSchedule:
         if retries is None:  # which the parser would read as absent
             raise

@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 
 MAX_BODY = 300
 """Characters of an answer that an error repeats."""
+TRACEBACK = "Traceback (most recent call last):"
 REPORT_SECONDS = 5.0
 """How long a report of a run takes at most from the store to the waiting thread."""
 
 
-class _Ending:
+class Ending:
     """How an occurrence ended, for the thread that waits for it."""
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class _Ending:
         self.assignment: Assignment | None = None
 
     def __call__(self, assignment: Assignment | None) -> None:
+        """Take the run that ended."""
         self.assignment = assignment
         self.has_come.set()
 
@@ -92,7 +94,7 @@ def _run_and_wait(
     runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], occurrence: Occurrence
 ) -> Any:  # noqa: ANN401 - whatever the function returns
     with any_runner(runner, new_runner) as used:
-        node, ending = used.loop.driver.node, _Ending()
+        node, ending = used.loop.driver.node, Ending()
         node.on_end[occurrence.id] = ending
         try:
             _add(runtime, occurrence)
@@ -177,13 +179,25 @@ def _add(runtime: Runtime, occurrence: Occurrence) -> None:
         raise NotFound("the schedule was deleted", field="job_id")
 
 
-def _wait(runtime: Runtime, runner: Runner, occurrence: Occurrence, ending: _Ending) -> Any:  # noqa: ANN401 - the result
-    """Wait for the end of an occurrence, here or in another process."""
+def _wait(runtime: Runtime, runner: Runner, occurrence: Occurrence, ending: Ending) -> Any:  # noqa: ANN401 - the result
+    return result_of(runtime, wait_for_end(runtime, runner, occurrence, ending), ending.assignment)
+
+
+def wait_for_end(
+    runtime: Runtime,
+    runner: Runner,
+    occurrence: Occurrence,
+    ending: Ending,
+    go_on: Callable[[], None] | None = None,
+) -> Occurrence:
+    """Wait for the end of an occurrence, here or in another process; `go_on` is called from time to time."""
     stored: Occurrence | None = occurrence
     while stored is not None and stored.phase not in FINAL:
         if stored.phase is Phase.PENDING and not runner.loop.is_stopping:
             _check_time_passes(runtime, stored)
             runner.call(lambda loop: loop.fetch(occurrence.id))
+        if go_on is not None and not runner.loop.is_stopping:
+            go_on()
         was_alive = runner.is_alive
         ending.has_come.wait(POLL_SECONDS)
         stored = runtime.store.occurrence(occurrence.id)
@@ -193,7 +207,7 @@ def _wait(runtime: Runtime, runner: Runner, occurrence: Occurrence, ending: _End
         raise NotFound("the occurrence was removed with its schedule", field="job_id")
     if ending.assignment is None and ran_here(runtime, runner, stored):
         ending.has_come.wait(REPORT_SECONDS)  # the report is on its way
-    return result_of(runtime, stored, ending.assignment)
+    return stored
 
 
 def ran_here(runtime: Runtime, runner: Runner, stored: Occurrence) -> bool:
@@ -234,12 +248,17 @@ def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) ->
         raise TimeoutError("the run took longer than its timeout")
     reason = "" if stored.reason is None else f": {stored.reason.sentence}"
     last = _last_run(runtime, stored)
-    # The last line of a traceback is the exception.
-    error_line = "" if last is None or not last.error else last.error.rstrip().splitlines()[-1]
+    error_line = "" if last is None else exception_line(last.error)
     # An error that only repeats the reason is left out.
     detail = f" ({error_line})" if error_line and error_line.lower() not in reason.lower() else ""
     result = None if last is None else last.result
     raise RunFailed(f"the run ended as {stored.phase}{reason}{detail}{_answer(result)}", result=result)
+
+
+def exception_line(error: str | None) -> str:
+    """The exception, which is the last line of a traceback, and what is said before the traceback."""
+    before, traceback, rest = (error or "").strip().partition(TRACEBACK)
+    return before + rest.rpartition("\n")[2] if traceback else before.rpartition("\n")[2]
 
 
 def _answer(result: object) -> str:

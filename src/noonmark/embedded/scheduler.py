@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     )
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
+    from noonmark.embedded.workflow import Declared, Workflow
+    from noonmark.embedded.workflow_runs import EndedRun, Records, WorkflowRun
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
@@ -74,12 +76,17 @@ if TYPE_CHECKING:
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
+    from noonmark.ports.workflows import Approval, WorkflowVersion
     from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.http.settings import HttpTargetSettings
     from noonmark.telemetry.traces import TraceRecorder
 
+    OnFailureName = Literal["stop", "continue"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_PAGE = 1_000
 
 
 class Scheduler:
@@ -167,6 +174,7 @@ class Scheduler:
         self._decorated: dict[str, Callable[..., Any]] = {}
         self._undeclared: deque[tuple[Callable[..., Any], dict[str, Any], ExpectedId]] = deque()
         """Decorated functions that are declared when the store is opened, with their options and expected ids."""
+        self._undeclared_workflows: deque[Declared] = deque()
         self._runners = RunnerPool(self._new_runner)
         self._open_lock = threading.RLock()
         self._is_open = self._is_closed = False
@@ -379,6 +387,199 @@ class Scheduler:
         from noonmark.core.triggers import EventTrigger
 
         return self._decorator(lambda: EventTrigger(event_type, filters), options)
+
+    # Workflows.
+
+    @overload
+    def workflow(
+        self,
+        of: str,
+        *,
+        steps: Iterable[Callable[..., Any] | Mapping[str, Any]],
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> Workflow: ...
+
+    @overload
+    def workflow(
+        self,
+        of: type,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> Workflow: ...
+
+    @overload
+    def workflow(
+        self,
+        of: str | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> Callable[[type], Workflow]: ...
+
+    def workflow(
+        self,
+        of: str | type | None = None,
+        *,
+        steps: Iterable[Callable[..., Any] | Mapping[str, Any]] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        on_failure: OnFailureName | None = None,
+    ) -> Workflow | Callable[[type], Workflow]:
+        """Declare a workflow from functions: a class, by a call or as a decorator, or an id and a list of steps.
+
+        `noonmark.step` says how functions become steps, and `noonmark.workflow` how classes become workflows. A list
+        may have step documents beside functions. Parameters that are not steps are the inputs, with their defaults and
+        types; `inputs` declares more of them, or says more about them. After a failed step nothing more starts; with
+        `on_failure="continue"`, everything goes on that does not depend on it.
+
+        The definition is stored when the store is opened, as the next version if it differs from the newest one.
+        """
+        from noonmark.embedded.references import future_reference, refer
+        from noonmark.embedded.step_functions import WorkflowOptions
+        from noonmark.embedded.workflow import Workflow, declare
+
+        options = WorkflowOptions(
+            workflow_id=of if isinstance(of, str) else None,
+            name=name,
+            description=description,
+            inputs=inputs,
+            on_failure=on_failure,
+        )
+        is_durable = self._runtime.store.traits.is_durable
+
+        def reference(func: Callable[..., Any], *, is_being_defined: bool) -> str:
+            # A class gets its name in its module only when the decorator has returned.
+            known = future_reference(self._functions, func) if is_being_defined else None
+            return refer(self._functions, func, known, is_durable=is_durable)
+
+        def declare_now(source: str | type | None, *, is_being_defined: bool) -> Workflow:
+            declared = declare(source, steps, options, partial(reference, is_being_defined=is_being_defined))
+            with self._open_lock:
+                self._undeclared_workflows.append(declared)
+                if self._is_open:
+                    self._open()
+            return Workflow(
+                declared,
+                source if isinstance(source, type) else None,
+                version_of=self._version_of,
+                run=self.run_workflow,
+                schedule=self._declare_target,
+            )
+
+        if isinstance(of, type):
+            return declare_now(of, is_being_defined=True)
+        if steps is None:
+            return partial(declare_now, is_being_defined=True)
+        return declare_now(of, is_being_defined=False)
+
+    def create_workflow(self, definition: Mapping[str, Any]) -> int:
+        """Store a definition of a workflow, and return its version; the newest definition again is that version.
+
+        It is a document as `POST /workflows` takes it, in which a `target` or `compensate` may also be a function. Its
+        steps may do whatever this program may.
+        """
+        from noonmark.embedded.references import refer
+        from noonmark.embedded.step_functions import DefinitionBuilder
+
+        self._open()
+        is_durable = self._store.traits.is_durable
+        builder = DefinitionBuilder(lambda func: refer(self._functions, func, None, is_durable=is_durable))
+        return self._store_workflow(builder.with_references(definition), builder.functions)
+
+    def run_workflow(
+        self,
+        workflow_id: str,
+        inputs: Mapping[str, Any] | None = None,
+        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
+        *,
+        version: int | None = None,
+        key: str | None = None,
+    ) -> Any:  # noqa: ANN401 - the results, or the id of the run
+        """Run the newest version of a workflow, or another one, and return the result of each step by its id.
+
+        If a step fails, `RunFailed` is raised: its message and its `step_id` say which, and its cause is the exception
+        if the step ran in this process. With `wait=False`, return the id of the run at once. The same `key` again is
+        the same run. If this process dies, another one on the store goes on with it. Works without `start`.
+        """
+        from noonmark.embedded.workflow_runs import raise_unless_completed
+
+        if not wait:
+            return self._start_workflow(workflow_id, inputs, version, key)
+        run = self._run_workflow(workflow_id, inputs, version, key)
+        raise_unless_completed(run)
+        return run.results()
+
+    def workflow_run(self, run_id: str) -> WorkflowRun:
+        """A run of a workflow with its steps."""
+        from noonmark.embedded.workflow_runs import WorkflowRun
+        from noonmark.operations import workflows
+        from noonmark.operations.models.arguments import OneWorkflowRun
+
+        request = OneWorkflowRun.read({"workflow_run_id": run_id})
+        return WorkflowRun.from_document(
+            workflows.get_workflow_run(self._service(), _caller("workflow_run/get"), request)
+        )
+
+    def workflow_runs(self, workflow_id: str | None = None, limit: int = 100) -> list[WorkflowRun]:
+        """The latest runs of a workflow, or of all, latest first, without their steps."""
+        from noonmark.core.documents import present
+        from noonmark.embedded.workflow_runs import WorkflowRun
+        from noonmark.operations import workflows
+        from noonmark.operations.models.arguments import WorkflowRunQuery
+
+        request = WorkflowRunQuery.read(present(workflow_id=workflow_id, limit=limit))
+        answer = workflows.list_workflow_runs(self._service(), _caller("workflow_run/list"), request)
+        return [WorkflowRun.from_document(document) for document in answer["workflow_runs"]]
+
+    def cancel_workflow_run(self, run_id: str) -> None:
+        """Cancel a run: its running steps are asked to stop, and completed ones are compensated."""
+        from noonmark.operations import workflows
+        from noonmark.operations.models.arguments import WorkflowRunCancellation
+
+        request = WorkflowRunCancellation.read({"workflow_run_id": run_id})
+        workflows.cancel_workflow_run(self._service(), _caller("workflow_run/cancel"), request)
+
+    def workflows(self) -> list[WorkflowVersion]:
+        """The newest version of each workflow, by id."""
+        from noonmark.embedded.declarations import OWNER
+
+        found: list[WorkflowVersion] = []
+        while page := self._store.workflows(OWNER.tenant, _PAGE, after=found[-1].workflow_id if found else None):
+            found += page
+        return found
+
+    def delete_workflow(self, workflow_id: str) -> None:
+        """Delete a workflow with all its versions; runs that have begun go on. Conflict if a schedule names it."""
+        from noonmark.operations import workflows
+        from noonmark.operations.models.arguments import WorkflowDeletion
+
+        request = WorkflowDeletion.read({"workflow_id": workflow_id})
+        workflows.delete_workflow(self._service(), _caller("workflow/delete"), request)
+
+    def approvals(self, limit: int = 100) -> list[Approval]:
+        """The approvals that steps of workflows wait for, latest first."""
+        from noonmark.embedded.arguments import count_argument
+        from noonmark.embedded.declarations import OWNER
+        from noonmark.ports.workflows import ApprovalState
+
+        return self._store.approvals(OWNER.tenant, count_argument("limit", limit), state=ApprovalState.PENDING)
+
+    def approve(self, approval_id: str, comment: str | None = None, *, by: str = "local") -> None:
+        """Approve: the step completes, and what depends on it starts. Conflict if somebody has decided otherwise."""
+        self._decide(approval_id, comment, by=by, approves=True)
+
+    def deny(self, approval_id: str, comment: str | None = None, *, by: str = "local") -> None:
+        """Deny: the step fails."""
+        self._decide(approval_id, comment, by=by, approves=False)
 
     # Change schedules.
 
@@ -703,7 +904,7 @@ class Scheduler:
 
         filters = self._occurrence_filters(job_id, since, until, reason=reason, labels=labels)
         request = OccurrenceSearch.read({**filters, "limit": limit})
-        return history.list_failures(self._service(), _redriver(), request)
+        return history.list_failures(self._service(), _caller("occurrence/failures"), request)
 
     def redrive(  # noqa: PLR0913 - each is a filter of its own
         self,
@@ -732,7 +933,9 @@ class Scheduler:
         filters = self._occurrence_filters(job_id, since, until, reason=reason, labels=labels)
         occurrence_id = occurrence if occurrence is None or isinstance(occurrence, str) else occurrence.id
         arguments = present(occurrence_id=occurrence_id, phase=phase, limit=limit, dry_run=dry_run)
-        rows, refused = history.run_again(self._service(), _redriver(), RedriveRequest.read({**filters, **arguments}))
+        rows, refused = history.run_again(
+            self._service(), _caller("occurrence/redrive"), RedriveRequest.read({**filters, **arguments})
+        )
         return Redrive(occurrences=tuple(rows), refused=refused)
 
     def nodes(self) -> list[NodeRecord]:
@@ -803,7 +1006,7 @@ class Scheduler:
         """Open the store with its first use, and declare what was decorated before; what fails is tried again."""
         if self._is_closed:
             raise Conflict("the scheduler was closed")
-        if self._is_open and not self._undeclared:
+        if self._is_open and not self._undeclared and not self._undeclared_workflows:
             return
         with self._open_lock:
             if not self._is_open:
@@ -812,17 +1015,98 @@ class Scheduler:
             while self._undeclared:
                 self._declare_decorated(*self._undeclared[0])
                 self._undeclared.popleft()
+            while self._undeclared_workflows:
+                declared = self._undeclared_workflows[0]
+                declared.version = self._store_workflow(declared.definition.to_document(), declared.functions)
+                self._undeclared_workflows.popleft()
+
+    def _version_of(self, declared: Declared) -> int:
+        """The version that a workflow of this program is stored as."""
+        self._open()
+        assert declared.version is not None  # noqa: S101 - it is stored when the store is opened
+        return declared.version
+
+    def _store_workflow(self, document: dict[str, Any], functions: Mapping[str, Callable[..., Any]]) -> int:
+        """Store a definition, whose functions can be run from then on."""
+        from noonmark.operations import workflows
+
+        created = workflows.create_workflow(self._opened_service(), _caller("workflow/create"), document)
+        for reference, func in functions.items():
+            self._functions.register(reference, func)
+        self._runners.wake()
+        return int(created["version"])
+
+    def _start_workflow(
+        self,
+        workflow_id: str,
+        inputs: Mapping[str, Any] | None,
+        version: int | None,
+        key: str | None,
+        expect: Callable[[str], None] | None = None,
+    ) -> str:
+        from noonmark.core.documents import present
+        from noonmark.operations import workflows
+        from noonmark.operations.models.arguments import WorkflowRunRequest
+
+        given = None if inputs is None else dict(inputs)
+        request = WorkflowRunRequest.read(present(workflow_id=workflow_id, inputs=given, version=version, key=key))
+        service, caller = self._service(), _caller("workflow/run")
+        run = workflows.start_run(
+            service,
+            caller,
+            workflows.find_version(service, caller, request.workflow_id, request.version),
+            inputs=request.inputs or {},
+            key=request.key,
+            is_pinned=request.version is not None,
+            expect=expect,
+        )
+        return str(run["workflow_run_id"])
+
+    def _run_workflow(
+        self,
+        workflow_id: str,
+        inputs: Mapping[str, Any] | None,
+        version: int | None,
+        key: str | None,
+        look: Callable[[str, Records], None] | None = None,
+    ) -> EndedRun:
+        """Run a workflow and wait for its end; `look` sees its steps from time to time."""
+        from noonmark.embedded.workflow_runs import start_and_wait
+        from noonmark.operations import workflows
+
+        return start_and_wait(
+            self._runtime,
+            self._runners.running,
+            self._runners.new,
+            workflows.find_version(self._service(), _caller("workflow/get"), workflow_id, version),
+            lambda expect: self._start_workflow(workflow_id, inputs, version, key, expect),
+            look,
+        )
+
+    def _decide(self, approval_id: str, comment: str | None, *, by: str, approves: bool) -> None:
+        from noonmark.core.documents import present
+        from noonmark.operations import approvals
+        from noonmark.operations.models.arguments import Decision
+
+        decide = approvals.approve if approves else approvals.deny
+        caller = replace(_caller("approval/approve" if approves else "approval/deny"), name=by)
+        decide(self._service(), caller, Decision.read(present(approval_id=approval_id, comment=comment)))
 
     def _service(self) -> Service:
         """What operations need of this process."""
+        self._open()
+        return self._opened_service()
+
+    def _opened_service(self) -> Service:
         from noonmark.operations.service import Service
 
         return Service(
-            store=self._store,
+            store=self._runtime.store,
             lookahead=self._runtime.timing.lookahead,
             fresh_id=partial(fresh_id, self._clock),
             node=self._runtime.node,
             wake=lambda _: self._runners.wake(),
+            check_stop_requests=self._runners.check_stop_requests,
         )
 
     def _occurrence_filters(
@@ -1002,12 +1286,13 @@ def _thread_limit(max_threads: object, max_workers: object) -> int:
     return count_argument("max_workers", max_workers)
 
 
-def _redriver() -> Caller:
-    """The program itself, in the audit log."""
+def _caller(operation: str) -> Caller:
+    """The program itself, as the caller of an operation."""
+    from noonmark.core.schedule import TRUSTED
     from noonmark.embedded.declarations import OWNER
     from noonmark.operations.service import Caller
 
-    return Caller(owner=OWNER, name="embedded", source="embedded", operation="occurrence/redrive")
+    return Caller(owner=OWNER, name="embedded", source=TRUSTED, operation=operation)
 
 
 def _set_job_id(func: Callable[..., Any], job_id: str | Job) -> None:

@@ -63,6 +63,8 @@ class Assignment:
     """Records its run, if the node records traces."""
     report_to: Report | None = None
     """Takes its reports instead of the node: it is a step of a workflow that the node delivers."""
+    step_errors: dict[tuple[str, int | None], BaseException] | None = None
+    """The exceptions of the steps of a workflow, for a caller in the same process."""
 
     @property
     def traceparent(self) -> str:

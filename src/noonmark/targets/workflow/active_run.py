@@ -121,6 +121,7 @@ class ActiveRun:
         if self.under_way.get(key) is not assignment:
             return
         del self.under_way[key]
+        self._note_exception(key, assignment.error)
         record, step = self.records[key], self.definition.step(key[0])
         if delivered.outcome is Outcome.LEASE_LOST:
             return  # the node stops: whoever goes on begins it again
@@ -157,6 +158,11 @@ class ActiveRun:
                 occurrence_id=self.occurrence.id,
             )
         self._put(changed)
+
+    def _note_exception(self, key: StepKey, error: BaseException | None) -> None:
+        errors = self.assignment.step_errors or {}
+        errors.pop(key, None)  # of an earlier attempt
+        self.assignment.step_errors = errors if error is None else errors | {key: error}
 
     def look(self, *, now: Micros, deliver: Deliver) -> Commit:
         """Decide what follows, and what to write for it. What could not be written comes first."""
@@ -255,7 +261,7 @@ class ActiveRun:
 
     def delivered(self, closing: Closing, *, now: Micros) -> Delivered:
         """The report of its end."""
-        result = results(self.definition, self.records)
+        result = self.assignment.result = results(self.definition, self.records)
         error = closing.error
         if result_problem(result) is not None:  # the steps have it
             result = {}
