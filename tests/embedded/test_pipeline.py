@@ -411,6 +411,121 @@ class TestTwoProcesses:
         reader.close()
 
 
+class TestNamed:
+    """A pipeline with a name is a workflow."""
+
+    def test_it_gives_the_same_and_tells_the_same(self, either):
+        seen = []
+        pipeline = JobPipeline(either, seen.append, name="etl").add_stage(one, three, one, name="first").add_stage(two)
+        assert pipeline.run_sync() == [[1, 3, 1], [2]]
+        assert asyncio.run(pipeline.run()) == [[1, 3, 1], [2]]
+        assert seen[-4:] == [*(Progress("first", number, 3) for number in (1, 2, 3)), Progress(1, 1, 1)]
+        assert (either.list_jobs(), [job.version for job in either.workflows()]) == ([], [1])
+        run, _ = either.workflow_runs("etl")
+        assert [step.step_id for step in either.workflow_run(run.id).steps] == [
+            *("first-one", "first-three", "first-one--2", "1-two")
+        ]
+        assert JobPipeline(either, name="empty").run_sync() == []
+
+    def test_a_failure_is_told_in_the_same_way(self, either):
+        pipeline = JobPipeline(either, name="etl").add_stage(one).add_stage(two, fail, fail_later).add_stage(three)
+        with pytest.raises(PipelineError, match=r"KeyError: 'missing', and 1 more") as raised:
+            pipeline.run_sync()
+        assert (raised.value.stage, [type(error) for error in raised.value.errors]) == (1, [KeyError, ValueError])
+        [run] = either.workflow_runs("etl")
+        phases = {step.step_id: str(step.phase) for step in either.workflow_run(run.id).steps}
+        assert phases == {
+            "0-one": "completed",
+            "1-two": "completed",
+            "1-fail": "failed",
+            "1-fail_later": "failed",
+            "2-three": "skipped",
+        }
+
+    def test_one_that_is_given_up_is_cancelled(self, memory):
+        gate, ran = Gate(), threading.Event()
+        pipeline = JobPipeline(memory, name="etl").add_stage(gate).add_stage(ran.set)
+
+        async def main():
+            running = asyncio.ensure_future(pipeline.run())
+            await asyncio.to_thread(gate.wait)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+        asyncio.run(main())
+        gate.wait_for_end()
+        [run] = eventually(lambda: [run for run in memory.workflow_runs("etl") if run.ended])
+        assert (str(run.phase), gate.stops, ran.is_set()) == ("cancelled", 1, False)
+
+    def test_it_is_scheduled(self, keeper):
+        pipeline = JobPipeline(keeper, name="etl").add_stage(one, two).add_stage(three)
+        job = pipeline.daily("09:00", "Europe/Stockholm", labels={"team": "data"})
+        assert pipeline.schedule(NEVER, labels={"team": "data"}) == job
+        assert (keeper.get_job(job).name, keeper.get_job(job).labels) == ("etl", {"team": "data"})
+        assert keeper.run_now(job) == {"0-one": 1, "0-two": 2, "1-three": 3}
+        with pytest.raises(InvalidSchedule, match="only a pipeline with a name"):
+            JobPipeline(keeper).add_stage(one).daily("09:00")
+
+    @pytest.mark.parametrize("name", ["", "a b", 5])
+    def test_a_name_that_is_no_id(self, memory, name):
+        with pytest.raises(InvalidSchedule) as refused:
+            JobPipeline(memory, name=name)
+        assert refused.value.field == "name"
+
+    def test_a_function_that_needs_arguments_is_refused(self, memory):
+        with pytest.raises(InvalidSchedule, match="missing a required argument: 'rows'"):
+            JobPipeline(memory, name="etl").add_stage(lambda rows: rows).run_sync()
+
+    def test_another_process_goes_on_after_it_was_killed(self, tmp_path, monkeypatch):
+        """What had ended is not repeated, and the stages that had not begun follow."""
+        (tmp_path / "durable_stages.py").write_text(
+            textwrap.dedent(
+                """
+                import os, signal
+                from pathlib import Path
+
+                HERE = Path(__file__).parent
+
+                def note(name):
+                    with (HERE / "ran").open("a") as file:
+                        file.write(name + "\\n")
+                    return name
+
+                def first():
+                    return note("first")
+
+                def second():
+                    if not (HERE / "killed").exists():
+                        (HERE / "killed").touch()
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return note("second")
+
+                def third():
+                    return note("third")
+
+                if __name__ == "__main__":
+                    import durable_stages as stages
+                    from noonmark import JobPipeline, Scheduler
+
+                    scheduler = Scheduler("sqlite:///shared.db", lease=1)
+                    JobPipeline(scheduler, name="etl").add_stage(stages.first).add_stage(stages.second).add_stage(
+                        stages.third
+                    ).run_sync()
+                """
+            ),
+            encoding="utf-8",
+        )
+        program = subprocess.run([sys.executable, "durable_stages.py"], cwd=tmp_path, check=False, timeout=2 * SOON)
+        assert program.returncode == -9
+        monkeypatch.syspath_prepend(tmp_path)
+        with Scheduler(f"sqlite:///{tmp_path / 'shared.db'}", lease=1) as other:
+            [run] = eventually(lambda: [run for run in other.workflow_runs("etl") if run.ended])
+            assert other.workflow_run(run.id).result == {"0-first": "first", "1-second": "second", "2-third": "third"}
+        other.close()
+        assert (tmp_path / "ran").read_text(encoding="utf-8").split() == ["first", "second", "third"]
+
+
 def test_a_stage_is_no_schedule_that_comes_again(memory):
     JobPipeline(memory).add_stage(one).run_sync()
     [job] = memory.list_jobs("cancelled")

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError, NotFound, PipelineError
+from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
+from noonmark.core.workflows.run import StepPhase
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.embedded.async_scheduler import in_thread
+from noonmark.embedded.declarations import daily_at
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.run_now import ran_here, result_of
+from noonmark.embedded.workflow_runs import has_run, raise_unless_completed
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from zoneinfo import ZoneInfo
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
+    from noonmark.core.triggers import Trigger
     from noonmark.driver.loop import Loop
     from noonmark.embedded.async_scheduler import AsyncScheduler
+    from noonmark.embedded.documents import ScheduleOptions
     from noonmark.embedded.runners import Runner
     from noonmark.embedded.scheduler import Scheduler
+    from noonmark.embedded.workflow_runs import Records
     from noonmark.ports.target import Assignment
 
     Report = tuple[str, Assignment | None]
@@ -38,6 +47,9 @@ if TYPE_CHECKING:
     Ending = tuple[Occurrence, Assignment | None]
 
 logger = logging.getLogger("noonmark.pipeline")
+MAX_STEP_ID = 56
+"""Characters of the id of a step; a number may follow."""
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 MAX_POLLS = 20
 """How often to look for the report of a run that has ended in the store."""
 
@@ -65,15 +77,22 @@ class JobPipeline:
 
     The schedules belong to the run: they are deleted when their stage has ended, or, if its process dies, by another
     node of the store. Their history is kept as usual.
+
+    With a name it is durable: its functions are the steps of a workflow with that id. If its process dies, another
+    node of the store goes on with the run, and repeats only functions that had not ended.
     """
 
     def __init__(
-        self, scheduler: Scheduler | AsyncScheduler, on_progress: Callable[[Progress], None] | None = None
+        self,
+        scheduler: Scheduler | AsyncScheduler,
+        on_progress: Callable[[Progress], None] | None = None,
+        name: str | None = None,
     ) -> None:
         """It has no stages yet. `on_progress` is called whenever one more function has ended."""
         self._scheduler = scheduler.blocking
         self._on_progress = on_progress
         self._stages: list[_Stage] = []
+        self._workflow_id = None if name is None else _workflow_id(name)
 
     def add_stage(self, *funcs: Callable[..., Any], name: str | None = None) -> Self:
         """Add functions that start together, when everything before them has succeeded."""
@@ -103,8 +122,27 @@ class JobPipeline:
         """
         return self._run(threading.Event())
 
+    def schedule(self, trigger: Trigger, **options: Unpack[ScheduleOptions]) -> str:
+        """Create a schedule that runs a named pipeline, and return its id; the options are those of `schedule`.
+
+        The schedule has the name of the pipeline. The same declaration again changes nothing.
+        """
+        if self._workflow_id is None:
+            raise InvalidSchedule(
+                "only a pipeline with a name can be scheduled: JobPipeline(.., name=..)", field="name"
+            )
+        self._store_workflow(self._workflow_id)
+        target = {"target_kind": "workflow", "workflow_id": self._workflow_id}
+        return self._scheduler._declare_target(target, {**options, "name": self._workflow_id, "trigger": trigger})
+
+    def daily(self, at: str, timezone: str | ZoneInfo = "UTC", **options: Unpack[ScheduleOptions]) -> str:
+        """Run a named pipeline every day at a local time such as 09:00; returns the id of the schedule."""
+        return self.schedule(daily_at(at, timezone), **options)
+
     def _run(self, is_cancelled: threading.Event) -> list[list[Any]]:
         stages = tuple(self._stages)
+        if self._workflow_id is not None:
+            return self._run_workflow(self._workflow_id, stages, is_cancelled) if stages else []
         for stage in stages:  # nothing runs if one of them is invalid
             for func in stage.functions:
                 self._scheduler._declarations.new(func, {})
@@ -179,6 +217,52 @@ class JobPipeline:
                 raise Conflict("the scheduler was stopped before the pipeline had ended")
         return endings
 
+    def _store_workflow(self, workflow_id: str) -> int:
+        """Store the stages as a workflow, and return its version."""
+        return self._scheduler.create_workflow(_definition(workflow_id, tuple(self._stages)))
+
+    def _run_workflow(
+        self, workflow_id: str, stages: tuple[_Stage, ...], is_cancelled: threading.Event
+    ) -> list[list[Any]]:
+        """Run the stages as a workflow. Whoever no longer waits for it cancels it; a process that dies does not."""
+        run_ids: set[str] = set()
+        step_ids = _step_ids(stages)
+        told: set[str] = set()
+
+        def look(run_id: str, records: Records) -> None:
+            if is_cancelled.is_set() and run_ids:
+                with suppress(NoonmarkError):  # it may have ended
+                    self._scheduler.cancel_workflow_run(run_ids.pop())
+            elif not is_cancelled.is_set():
+                run_ids.add(run_id)
+            self._tell_ends(stages, step_ids, records, told)
+
+        version = self._store_workflow(workflow_id)
+        try:
+            run = self._scheduler._run_workflow(workflow_id, None, version, None, look)
+        except KeyboardInterrupt:
+            with suppress(NoonmarkError):
+                for run_id in run_ids:
+                    self._scheduler.cancel_workflow_run(run_id)
+            raise
+        for stage, ids in zip(stages, step_ids, strict=True):
+            if errors := [run.error_of(step_id) for step_id in ids if run.phase_of(step_id) is StepPhase.FAILED]:
+                raise PipelineError(stage.name, errors) from errors[0]
+        raise_unless_completed(run)
+        results = run.results()
+        return [[results[step_id] for step_id in ids] for ids in step_ids]
+
+    def _tell_ends(
+        self, stages: Sequence[_Stage], step_ids: Sequence[Sequence[str]], records: Records, told: set[str]
+    ) -> None:
+        """Report the functions that have ended since the last time."""
+        for stage, ids in zip(stages, step_ids, strict=True):
+            for step_id in ids:
+                record = records.get((step_id, None))
+                if record is not None and has_run(record) and step_id not in told:
+                    told.add(step_id)
+                    self._tell(Progress(stage.name, len(told.intersection(ids)), len(ids)))
+
     def _cancel(self, schedules: list[Schedule]) -> None:
         for schedule in schedules:
             with suppress(NoonmarkError):
@@ -224,6 +308,36 @@ class JobPipeline:
         if errors:
             raise PipelineError(stage.name, errors) from errors[0]
         return results
+
+
+def _workflow_id(name: object) -> str:
+    try:
+        return identifier(name)
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="name") from None
+
+
+def _step_ids(stages: Sequence[_Stage]) -> list[list[str]]:
+    """An id for each function of each stage: the stage and the function, and a number where that is not enough."""
+    known: Counter[str] = Counter()
+    return [[_step_id(stage, func, known) for func in stage.functions] for stage in stages]
+
+
+def _step_id(stage: _Stage, func: Callable[..., Any], known: Counter[str]) -> str:
+    plain = _NOT_IN_IDS.sub("_", f"{stage.name}-{getattr(func, '__name__', 'step')}")[:MAX_STEP_ID]
+    known[plain] += 1
+    return plain if known[plain] == 1 else f"{plain}--{known[plain]}"
+
+
+def _definition(workflow_id: str, stages: Sequence[_Stage]) -> dict[str, Any]:
+    """The stages as a workflow: each function depends on all of the stage before."""
+    step_ids, steps = _step_ids(stages), []
+    before: list[str] = []
+    for stage, ids in zip(stages, step_ids, strict=True):
+        for step_id, func in zip(ids, stage.functions, strict=True):
+            steps.append({"id": step_id, "target": func, "depends_on": before})
+        before = ids
+    return {"workflow_id": workflow_id, "inputs": {}, "steps": steps, "on_failure": "continue"}
 
 
 def _report(reports: SimpleQueue[Report], occurrence_id: str, assignment: Assignment | None) -> None:
