@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from docs.generating.words import NOTE, names
 from noonmark import (
     Allow,
+    Approval,
     AsyncClient,
     AsyncScheduler,
     CancelRunning,
@@ -44,9 +45,15 @@ from noonmark import (
     Skip,
     SkipMissed,
     Spread,
+    StepRun,
     Terminate,
     Window,
+    Workflow,
+    WorkflowRun,
+    WorkflowVersion,
     client,
+    step,
+    workflow,
 )
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
 from noonmark.embedded.declarations import Decorator
@@ -61,6 +68,8 @@ MAX_LINE = 100
 PARTS = ("micros", "monotonic", "has_begun")
 """Names through which the parts of the library reach each other; not for users."""
 DECORATORS = ("cron", "every", "once", "daily", "on_event")
+WORKFLOW = "workflow"
+"""Declares a workflow, as a call or as a decorator; not awaited."""
 POLICIES = {
     "Overlap policies": (Skip, Queue, QueueOne, Allow, CancelRunning, Terminate),
     "Misfire policies": (SkipMissed, CatchUpOne, CatchUpAll, CatchUpWithin, Spread),
@@ -68,19 +77,25 @@ POLICIES = {
 }
 VALUES = (
     *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, RunProgress, Event, Explanation),
-    *(EventMatches, EventMatch, NodeRecord, Secret, Context),
+    *(EventMatches, EventMatch, WorkflowRun, StepRun, WorkflowVersion, Approval, NodeRecord, Secret, Context),
 )
 
 
 def embedded_page() -> str:
     """The scheduler in a Python program: every class with its methods, from their signatures and docstrings."""
-    methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name) and name not in DECORATORS]
+    apart = (*DECORATORS, WORKFLOW)
+    methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name) and name not in apart]
     parts = [
         _class(Scheduler, methods),
         f"## Decorators\n\n{inspect.getdoc(Decorator)}\n",
         *(_method(Scheduler, name) for name in DECORATORS),
+        "## Workflows from functions\n",
+        _method(Scheduler, WORKFLOW),
+        *(_function(function) for function in (step, workflow)),
+        _values(Workflow),
+        *(_method(Workflow, name) for name in vars(Workflow) if _is_method(Workflow, name)),
         _class(AsyncScheduler, []),
-        f"| awaited | not awaited |\n| --- | --- |\n| {names(methods)} | {names(DECORATORS)} |\n",
+        f"| awaited | not awaited |\n| --- | --- |\n| {names(methods)} | {names(apart)} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
         *(_policies(title, kinds) for title, kinds in POLICIES.items()),
         *(_values(kind) for kind in VALUES),
@@ -147,6 +162,11 @@ def _method(kind: type, name: str, heading: str = "###") -> str:
     method = getattr(kind, name)
     call = "await " * inspect.iscoroutinefunction(method) + _signature(name, method)
     return f"{heading} {name}\n\n```py\n{call}\n```\n\n{inspect.getdoc(method)}\n"
+
+
+def _function(function: Callable[..., object]) -> str:
+    name = function.__name__
+    return f"### noonmark.{name}\n\n```py\n{_signature(name, function)}\n```\n\n{inspect.getdoc(function)}\n"
 
 
 def _signature(name: str, call: Callable[..., object]) -> str:
