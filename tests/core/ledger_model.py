@@ -1,6 +1,7 @@
 """A ledger in a few dicts, for the tests of the rules: it writes down what it is told, and decides nothing."""
 
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from noonmark.core.admission import MAX_LOSSES, Busy, Claim, End, Place, Replan, Start, Wait, admit, refused
 from noonmark.core.ids import TRIGGER
@@ -29,6 +30,10 @@ class InForce:
             return 0
         until = until if self.until is None else min(until, self.until)
         return self.trigger.count_micros(max(after, self.after), until)
+
+    def has_times_of(self, other):
+        """Whether both name the same times; jitter moves only when they are due."""
+        return _without_jitter(self.trigger) == _without_jitter(other.trigger)
 
 
 @dataclass
@@ -108,6 +113,12 @@ class Ledger:
         """The rule in force names nothing after this."""
         rule = self.in_force[-1]
         rule.until = until if rule.until is None else min(rule.until, until)
+
+    def has_named(self, time):
+        """Whether the rule before the one in force has named a time, in whichever of its revisions."""
+        *_, last, _ = self.in_force
+        same = list(takewhile(lambda rule: rule.has_times_of(last), reversed(self.in_force[:-1])))
+        return bool(InForce(last.trigger, same[-1].after, last.until).count(time - 1, time))
 
     def claim(self, rows=None):
         for row in sorted(self.rows.values(), key=lambda row: (row.due, row.nominal)):
@@ -310,6 +321,10 @@ class Ledger:
         nothing_live = not any(row.phase in LIVE for row in self.rows.values())
         if self.exhausted and nothing_live and self.schedule.phase is SchedulePhase.ACTIVE:
             self.schedule = replace(self.schedule, phase=SchedulePhase.COMPLETED)
+
+
+def _without_jitter(trigger):
+    return None if trigger is None else trigger.to_document() | {"jitter_seconds": None}
 
 
 def _last(row):

@@ -222,12 +222,45 @@ def test_a_start_that_the_old_interval_has_named_does_not_fire_again():
     assert nominals(made) == [570]
 
 
-@pytest.mark.parametrize("created", [485, 490])
-def test_a_start_before_the_old_interval_was_created_is_new(created):
-    grace = Skip(grace=5 * SECOND)
-    before = scheduled(every(100, start=480), created=created, misfire_policy=grace)
-    made = edit(read(before, 580, 580), declared(every(90, start=480)), 500)
-    assert nominals(made) == ([570] if created == 485 else [480, 570])
+@pytest.mark.parametrize(
+    ("rows", "fires", "gaps"),
+    [
+        ([], [480, 570], []),  # if it has run, the store knows its id
+        ([projected(480, is_claimed=True)], [480, 570], []),
+        ([480], [570], [("misfired/late", 1, 480, 480)]),
+    ],
+)
+def test_a_start_before_the_old_interval_was_created_is_new_unless_it_was_planned(rows, fires, gaps):
+    before = scheduled(every(100, start=480), created=490, misfire_policy=Skip(grace=5 * SECOND))
+    made = edit(read(before, 580, *rows, 580), declared(every(90, start=480)), 500)
+    assert (nominals(made), closed(made)) == (fires, gaps)
+
+
+@pytest.mark.parametrize(("watermark", "first"), [(480, 570), (479, 480)])
+def test_a_start_that_max_runs_kept_the_old_interval_from_naming_is_new(watermark, first):
+    snapshot = replace(read(scheduled(every(10), max_runs=1), watermark, admitted=0), runs=1, exhausted=True)
+    made = edit(snapshot, declared(every(90, start=480)), 500)
+    assert nominals(made)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("watermark", "rows", "occurrences", "left"),
+    [
+        (900, [200, 800, 900], 1, [200]),
+        (900, [200, 800, 900], 2, [200, 800]),
+        (900, [200, 800, 900], 5, [200, 800, 900, 1_000, 1_100]),
+        (800, [200], 1, [200]),  # the gap is the newest
+        (800, [200], 2, [200, 900]),
+        (900, [800, 900], 1, [800]),
+    ],
+)
+def test_an_edit_plans_no_fire_of_a_gap_that_a_clock_was_ahead_to_close(watermark, rows, occurrences, left):
+    """The gap reaches from 300 to where the projections go on; the newest ones are withdrawn as the horizon says."""
+    snapshot = read(scheduled(horizon=Horizon(occurrences=4)), watermark, *rows, admitted=700)
+    made = edit(snapshot, declared(every(100), horizon=Horizon(occurrences=occurrences)), 150)
+    assert (nominals(made), made.superseded) == (left, ())
+    assert made.removed == ids(*(one for one in rows if one not in left))
+    assert after_noon(made.watermark) == max(left[-1], 800 if 800 not in rows else 700)
 
 
 def test_an_edit_of_a_new_interval_fires_once_for_its_start():

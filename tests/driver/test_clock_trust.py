@@ -1,10 +1,13 @@
 """A node whose store's time leaps ahead: what it does not do meanwhile, and what it puts right afterwards."""
 
+from dataclasses import replace
+
 import pytest
 
 from noonmark.core.event import Event
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies.limits import Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import AuditEntry
 from noonmark.core.triggers import EventTrigger, OnceTrigger
@@ -18,8 +21,10 @@ from noonmark.driver.steps.reports import (
     ReapReport,
     RewindReport,
 )
+from noonmark.operations import schedule_edits
 from noonmark.ports.records import Heartbeat
 from noonmark.stores.memory import MemoryStore
+from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.factories import MINUTE, NOW
 from noonmark.testing.manual import run_inline
 from tests.driver.rig import Rig
@@ -32,9 +37,9 @@ YEARS = 10 * 365 * DAY_SECONDS * SECOND
 class Leaping(Rig):
     """The store's time may be ahead of the time that passes."""
 
-    def __init__(self, other=None, **options):
+    def __init__(self, other=None, *, make_store=MemoryStore, **options):
         self.leap = [0] if other is None else other.leap
-        super().__init__(other, make_store=lambda clock: MemoryStore(lambda: clock() + self.leap[0]), **options)
+        super().__init__(other, make_store=lambda clock: make_store(lambda: clock() + self.leap[0]), **options)
 
     def leap_by(self, micros):
         self.leap[0] = micros
@@ -157,6 +162,46 @@ def test_an_operator_may_confirm_it_at_once(rig):
     assert rig.node.now == NOW + YEARS
     rig.lead_once()
     assert rig.prune_once() == PruneReport(notes=1)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stored(request, tmp_path):
+    """A node on each kind of store."""
+    kinds = {"memory": MemoryStore, "sqlite": lambda clock: SqliteStore(tmp_path / "noonmark.db", clock)}
+    rig = Leaping(make_store=kinds[request.param])
+    rig.store.store.open()
+    yield rig
+    rig.store.store.close()
+
+
+def test_an_edit_after_a_short_leap_starts_nothing_that_is_counted_as_missed(stored):
+    """A leap of minutes is believed at once, and is not rewound: what it has closed stays closed."""
+    rig = stored
+    made = rig.create()
+    rig.advance(MINUTE - SECOND)
+    assert rig.claim_once() == ClaimReport(claimed=1)
+    rig.leap_by(10 * MINUTE)
+    renamed = replace(made.declaration, name="Edited by a clock that is ahead")
+    schedule_edits.edit(rig.store, made.uid, renamed, lookahead=rig.timing.lookahead)
+    rig.leap_by(0)
+    extended = replace(renamed, horizon=Horizon(occurrences=2))
+    schedule_edits.edit(rig.store, made.uid, extended, lookahead=rig.timing.lookahead)
+    for _ in range(13):
+        rig.advance(MINUTE)
+        rig.renew_once()
+        rig.plan_once()
+        rig.claim_once()
+        rig.admit_once()
+        for given in [one for one in rig.target.given if not one.is_closed]:
+            rig.target.end(given)
+        rig.settle_once()
+    past = [row for row in rig.rows(made) if row.nominal <= rig.world.now]
+    [gap] = [row for row in past if row.missed_count]
+    started = {(row.nominal - NOW) // MINUTE for row in past if row.attempt}
+    missed = set(range((gap.missed_first - NOW) // MINUTE, (gap.missed_last - NOW) // MINUTE + 1))
+    assert gap.missed_count == len(missed)
+    assert not started & missed
+    assert started | missed == set(range(1, 14))
 
 
 class TestStarting:

@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.instants import from_micros
-from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
-from noonmark.core.triggers import OnceTrigger
+from noonmark.core.triggers import IntervalTrigger, OnceTrigger
 from noonmark.operations import schedule_edits
+from noonmark.stores.memory import MemoryStore
+from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
+from noonmark.testing.factories import NOW
 from tests.driver.rig import Rig
 
 
@@ -39,6 +43,52 @@ def test_many_are_created_at_once_and_each_says_whether_it_was(rig):
     down = factories.schedule("down", depends_on=(Dependency(schedule_id=fresh.schedule_id),))
     made = [down, replace(taken, uid="again"), fresh]
     assert schedule_edits.create_many(rig.store, made, lookahead=0) == [True, False, True]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stored(request, tmp_path):
+    """A node on each kind of store."""
+    kinds = {"memory": MemoryStore, "sqlite": lambda clock: SqliteStore(tmp_path / "noonmark.db", clock)}
+    rig = Rig(make_store=kinds[request.param])
+    rig.store.store.open()
+    yield rig
+    rig.store.store.close()
+
+
+@pytest.mark.parametrize(
+    ("graces", "is_over", "phase"),
+    [
+        ((1, 30), False, Phase.COMPLETED),  # the first interval has not named its start, nor does a longer grace
+        ((1, 30), True, Phase.COMPLETED),
+        ((30, 1), False, Phase.MISFIRED),  # it was planned, and became late by the edit
+        ((30, 1), True, Phase.COMPLETED),
+    ],
+)
+def test_a_start_just_past_has_one_outcome_whatever_grace_an_edit_has_set(stored, graces, is_over, phase):
+    rig, start = stored, NOW - 2 * SECOND
+    created, edited = (misfire.Skip(grace=grace * SECOND) for grace in graces)
+    made = rig.create(trigger=IntervalTrigger(60, from_micros(start)), misfire_policy=created)
+
+    def run_due():
+        rig.plan_once()
+        rig.claim_once()
+        rig.admit_once()
+        for given in [one for one in rig.target.given if not one.is_closed]:
+            rig.target.end(given)
+        rig.settle_once()
+
+    if is_over:
+        run_due()
+    by_edit = replace(made.declaration, misfire_policy=edited)
+    renewed = replace(
+        by_edit, trigger=IntervalTrigger(90, from_micros(start)), misfire_policy=misfire.Skip(grace=30 * SECOND)
+    )
+    for declared in (by_edit, renewed):
+        schedule_edits.edit(rig.store, made.uid, declared, lookahead=rig.timing.lookahead)
+    run_due()
+    past = [row for row in rig.rows(made) if row.nominal <= NOW]
+    assert [(row.nominal, row.phase) for row in past] == [(start, phase)]
+    assert len(rig.runs(made)) == (phase is Phase.COMPLETED)
 
 
 def kept(rig, made):

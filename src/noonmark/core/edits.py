@@ -203,7 +203,7 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
             rebound.append(occurrence(after, projection.nominal, due_times[projection.nominal]))
         else:
             superseded.append(projection.id)
-    watermark = accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot.schedule, after, now)
+    watermark = _still_accounted(snapshot, now=now) if has_same_times else _in_force_after(snapshot, after, now)
     moved = replace(
         until.closing,
         schedule=after,
@@ -214,14 +214,38 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
     return _within_watermark(look_ahead(moved, due_times=due_times, now=now, lookahead=lookahead), now)
 
 
-def _in_force_after(before: Schedule, after: Schedule, now: Micros) -> Micros:
-    """The watermark at which the new rule begins. The start of an interval that the old rule has named is not new."""
+def _still_accounted(snapshot: Snapshot, *, now: Micros) -> Micros:
+    """The watermark from which an edit that keeps the times plans on: before the newest unbroken run of projections.
+
+    It never falls back behind an outcome, such as a gap that was closed while the clock was ahead. A snapshot lists the
+    outcomes after its own watermark only, so the fires of that gap would be planned again.
+    """
+    trigger, watermark = timed_trigger(snapshot.schedule), snapshot.watermark
+    if trigger is None:
+        return accounted(snapshot, now=now)
+    for projection in reversed(snapshot.projections):
+        if projection.nominal <= now or trigger.previous_micros(watermark + 1) != projection.nominal:
+            break
+        before = trigger.previous_micros(projection.nominal)
+        watermark = now if before is None else before
+    return max(now, watermark)
+
+
+def _in_force_after(snapshot: Snapshot, after: Schedule, now: Micros) -> Micros:
+    """The watermark at which the new rule begins. The start of an interval that the old rule has named is not new.
+
+    Whether the old rule fired for a start of its own that had just passed depends on the grace that it had then, which
+    an edit may have changed since. If it did, the start has a row: it is a projection, or the store knows its id.
+    """
+    before = snapshot.schedule
     watermark, old = in_force_after(after, now), timed_trigger(before)
     if watermark >= now or old is None or not isinstance(after.declaration.trigger, IntervalTrigger):
         return watermark
     start, since = watermark + 1, before.created - 1 if before.anchored is None else before.anchored
-    is_named = in_force_after(before, since) < start and old.next_micros(watermark) == start
-    return now if is_named else watermark
+    was_used_up = start > snapshot.watermark and unaccounted(snapshot) is None
+    is_named = start > since and old.next_micros(watermark) == start and not was_used_up
+    is_planned = any(projection.nominal == start for projection in snapshot.projections)
+    return now if is_named or is_planned else watermark
 
 
 def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occurrence:
