@@ -109,8 +109,9 @@ def put_in_force(ledger, declaration):
     now, before = ledger.now, ledger.schedule
     due = getattr(declaration.trigger, "due", None)
     in_past = due is not None and due <= now and declaration.trigger != before.declaration.trigger
-    known = occurrence_id(before.uid, TRIGGER, due or 0) in ledger.rows
-    before_rows = set(ledger.rows)
+    # A row that an earlier edit superseded is reopened.
+    before_rows = {row.id for row in ledger.rows.values() if row.phase is not Phase.SUPERSEDED}
+    known = occurrence_id(before.uid, TRIGGER, due or 0) in before_rows
     was_paused = before.phase is SchedulePhase.PAUSED
     ledger.commit(edits.edit(ledger.snapshot(), declaration, now=now, lookahead=LOOKAHEAD))
     if ledger.schedule.revision == before.revision:
@@ -126,7 +127,8 @@ def put_in_force(ledger, declaration):
         # So does the start of another interval, unless the old rule has named it.
         start = in_force_after(ledger.schedule, now) + 1
         is_known = occurrence_id(before.uid, TRIGGER, start) in before_rows or ledger.has_named(start)
-        if ledger.schedule.anchored == now and start <= now and not is_known:
+        is_new = not ledger.in_force[-1].has_times_of(ledger.in_force[-2])
+        if is_new and start <= now and not is_known:
             ledger.in_force[-1].after = start - 1
 
 

@@ -245,7 +245,8 @@ def _in_force_after(snapshot: Snapshot, after: Schedule, now: Micros) -> Micros:
     was_used_up = start > snapshot.watermark and unaccounted(snapshot) is None
     is_named = start > since and old.next_micros(watermark) == start and not was_used_up
     is_planned = any(projection.nominal == start for projection in snapshot.projections)
-    return now if is_named or is_planned else watermark
+    has_other_jitter = _times(before.declaration) == _times(after.declaration)
+    return now if is_named or is_planned or has_other_jitter else watermark
 
 
 def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occurrence:
