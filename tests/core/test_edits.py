@@ -377,6 +377,12 @@ def test_a_single_moment_that_the_old_rule_named_as_well_is_one_occurrence():
     assert after_noon(made.watermark) == 510
 
 
+def test_a_single_moment_that_the_old_rule_has_missed_is_one_occurrence():
+    snapshot = read(scheduled(misfire_policy=Skip(grace=SECOND)), 500, 500)
+    made = edit(snapshot, declared(OnceTrigger(moment(500))), 510)
+    assert (closed(made), made.planned) == ([("misfired/late", 1, 500, 500)], ())
+
+
 @pytest.mark.parametrize(("exhausted", "caught_up"), [(False, None), (True, 510)])
 def test_what_is_left_from_before_max_runs_was_used_up_is_no_gap_with_what_follows(exhausted, caught_up):
     snapshot = replace(read(scheduled(max_runs=1), 500, 500), runs=1, exhausted=exhausted)

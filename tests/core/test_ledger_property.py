@@ -222,6 +222,8 @@ AFTER_A_JUMP = tidying(1, trigger=EventTrigger("uploaded"), horizon=Horizon(days
     tidying(0),
     [TURN, ("pass", 59), TURN, ("edit", tidying(0, grace=30)), ("edit", tidying(40, grace=60, every=300))],
 )
+# A single moment that the old rule has missed is missed.
+@example(tidying(1), [("pass", 30), ("edit", tidying(0, trigger=OnceTrigger(at(1)), grace=30))])
 def test_every_named_fire_is_accounted_for_exactly_once(declaration, history):
     ledger = Ledger.create(schedule(declaration))
     ledger.check()

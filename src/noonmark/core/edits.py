@@ -273,10 +273,13 @@ def _not_before(watermark: Micros, rows: tuple[Occurrence, ...], now: Micros) ->
 
 
 def _within_watermark(moved: Plan, now: Micros) -> Plan:
-    """Withdraw what the new rule names beyond its own horizon: it is planned again when its time comes."""
-    watermark = max(moved.watermark, now)
+    """Withdraw what the new rule names beyond its own horizon: it is planned again when its time comes.
+
+    A time just past that the new rule names too, and that the old one has missed, has its outcome.
+    """
+    watermark, missed = max(moved.watermark, now), {row.id for row in moved.closed}
     beyond = tuple(row.id for row in moved.planned if row.nominal > watermark)
-    planned = tuple(row for row in moved.planned if row.nominal <= watermark)
+    planned = tuple(row for row in moved.planned if row.nominal <= watermark and row.id not in missed)
     return replace(moved, watermark=watermark, planned=planned, removed=(*moved.removed, *beyond))
 
 
