@@ -31,6 +31,7 @@ from noonmark.core.errors import (
     Problem,
 )
 from noonmark.core.event import Event
+from noonmark.core.ids import HIDDEN
 from noonmark.core.instants import from_micros, to_text
 from noonmark.core.json_values import shown
 from noonmark.core.lifecycle import SchedulePhase
@@ -62,7 +63,7 @@ PUSH = "bundle/push"
 """What the audit log calls a push. It is not in the table of operations, because an archive is not JSON."""
 EVENT_TYPE = "bundle_uploaded"
 SOURCE = "bundle"
-RUNS = "~bundle:"
+RUNS = f"{HIDDEN}bundle:"
 """The ids of the schedules that carry runs without a schedule begin like this; callers cannot choose such an id."""
 MAX_MANAGED = 200
 MAX_VERSIONS = 100

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from noonmark.core.ids import event
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import Suspended
 from noonmark.core.targets import FunctionTarget
+from noonmark.core.triggers import IntervalTrigger
 from tests.embedded.waiting import eventually
 from tests.server.packed import SMALLEST
-from tests.targets.assignments import SOON
+from tests.targets.assignments import SOON, now
 from tests.targets.bundle.harness import bundle_runner
-from tests.targets.command.harness import is_alive
+from tests.targets.command.harness import is_alive, is_stopped
 
 TELL = """
 import json, os, sys
@@ -203,3 +205,21 @@ def test_other_work_is_passed_on_to_its_target(runner):
     assert assignment.schedule.declaration.target == target
     runner.push({"name": "eval", "http": {"url": "https://example.com"}})
     assert "does not run bundles of kind http" in runner.run().error
+
+
+def test_a_window_suspends_a_bundle(runner, tmp_path):
+    ticks = tmp_path / "ticks"
+    job = f"import time\nwhile True:\n    open({str(ticks)!r}, 'a').write('.'); time.sleep(0.01)"
+    runner.push(files={"job.py": job})
+    window = Window(duration=SECOND // 2, end_action=EndAction.PAUSE)
+    trigger = IntervalTrigger(3_600, start_at=from_micros(now()))
+    assignment = runner.start(window=window, trigger=trigger)
+    eventually(ticks.exists)
+
+    def is_suspended():
+        [process] = runner.runner._running
+        return process._pid is not None and is_stopped(process._pid)
+
+    eventually(is_suspended)
+    assignment.stop(Reason.CANCELLED)
+    assert runner.end_of(assignment).outcome == "cancelled"
