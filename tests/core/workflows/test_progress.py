@@ -188,6 +188,23 @@ def test_on_failure_continue_goes_on_with_what_does_not_depend_on_it():
     assert play.phases() == {"a": "failed", "b": "completed", "c": "skipped", "d": "completed"}
 
 
+def test_what_was_skipped_for_a_failure_holds_back_what_joins_it():
+    play = Play(
+        step("bad"),
+        step("good"),
+        step("after_bad", "bad"),
+        step("both", "after_bad", "good"),
+        step("choice", when={"inputs.x": 1}),
+        step("joined", "choice", "good"),
+        on_failure="continue",
+    )
+    play.look()
+    play.fail("bad").end("good")
+    assert play.look() == ["joined"]
+    assert [play.phases()[one] for one in ("after_bad", "both", "choice")] == ["skipped"] * 3
+    assert play.records["both", None].error == "a step that it depends on failed"
+
+
 def test_the_first_failure_is_named_and_the_others_are_counted():
     play = Play(step("a"), step("b"), on_failure="continue")
     play.look()

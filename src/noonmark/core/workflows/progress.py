@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 COMPENSATION_ATTEMPTS = 3
 """How often the compensation of a step is tried, unless its retry policy allows more."""
+_BROKEN_OFF = frozenset({StepPhase.FAILED, StepPhase.CANCELLED})
 MAX_ERROR = 2_000
 """Characters of the error of a step that its run repeats."""
 
@@ -232,7 +233,8 @@ class _Decision:
         if any(upstream is None or not upstream.has_ended for upstream in upstreams):
             return False
         phases = {upstream.phase for upstream in upstreams if upstream is not None}
-        if phases <= {StepPhase.COMPLETED, StepPhase.SKIPPED}:
+        is_blocked = StepPhase.SKIPPED in phases and self._follows_failure(step)
+        if phases <= {StepPhase.COMPLETED, StepPhase.SKIPPED} and not is_blocked:
             if phases != {StepPhase.SKIPPED}:
                 return True
             why = "all that it depends on was skipped"
@@ -242,6 +244,14 @@ class _Decision:
             why = "a step that it depends on failed"
         self._write(_record(step, StepPhase.SKIPPED, ended=self._now, error=why))
         return False
+
+    def _follows_failure(self, step: Step) -> bool:
+        """Whether a step that it depends on, perhaps through others that were skipped for that, did not complete."""
+        return any(
+            record.phase in _BROKEN_OFF and step.id in self._definition.downstream(other.id)
+            for other in self._definition.steps
+            if (record := self._record((other.id, None))) is not None
+        )
 
     def _begin_wait(self, step: Step, wait: Wait) -> None:
         if wait.event_types:
