@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from noonmark.core.instants import Micros
+    from noonmark.core.policies.retry import RetryPolicy
     from noonmark.core.workflows.definition import Definition
     from noonmark.core.workflows.run import StepKey
     from noonmark.core.workflows.state import RunState
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 COMPENSATION_ATTEMPTS = 3
 """How often the compensation of a step is tried, unless its retry policy allows more."""
-_BROKEN_OFF = frozenset({StepPhase.FAILED, StepPhase.CANCELLED})
+_BEHIND_FAILURE = "a step that it depends on failed"
+"""Why steps are skipped that depend on a failed one, directly or through others."""
 MAX_ERROR = 2_000
 """Characters of the error of a step that its run repeats."""
 
@@ -233,25 +235,16 @@ class _Decision:
         if any(upstream is None or not upstream.has_ended for upstream in upstreams):
             return False
         phases = {upstream.phase for upstream in upstreams if upstream is not None}
-        is_blocked = StepPhase.SKIPPED in phases and self._follows_failure(step)
-        if phases <= {StepPhase.COMPLETED, StepPhase.SKIPPED} and not is_blocked:
+        if not any(_is_behind_failure(upstream) for upstream in upstreams if upstream is not None):
             if phases != {StepPhase.SKIPPED}:
                 return True
             why = "all that it depends on was skipped"
         elif self._definition.on_failure is OnFailure.STOP:
             return False  # the run ends, and cancels it
         else:
-            why = "a step that it depends on failed"
+            why = _BEHIND_FAILURE
         self._write(_record(step, StepPhase.SKIPPED, ended=self._now, error=why))
         return False
-
-    def _follows_failure(self, step: Step) -> bool:
-        """Whether a step that it depends on, perhaps through others that were skipped for that, did not complete."""
-        return any(
-            record.phase in _BROKEN_OFF and step.id in self._definition.downstream(other.id)
-            for other in self._definition.steps
-            if (record := self._record((other.id, None))) is not None
-        )
 
     def _begin_wait(self, step: Step, wait: Wait) -> None:
         if wait.event_types:
@@ -513,13 +506,21 @@ def end_of_compensation(  # noqa: PLR0913 - likewise
     """The record of a step after an attempt to undo it."""
     if outcome is Outcome.COMPLETED:
         return replace(record, phase=StepPhase.COMPENSATED, compensation=None, ready=None, error=None)
-    policy = replace(step.retry, max_attempts=max(step.retry.max_attempts, COMPENSATION_ATTEMPTS), on=(), not_on=())
     decision = next_attempt(
-        policy, attempt=attempt, failed_at=now, occurrence_id=f"{occurrence_id}/{step.id}/{record.index}/undo"
+        compensation_policy(step),
+        attempt=attempt,
+        failed_at=now,
+        occurrence_id=f"{occurrence_id}/{step.id}/{record.index}/undo",
     )
     if decision.retry_at is None:
         return replace(record, compensation=Compensation.FAILED, ready=None, error=error)
     return replace(record, compensation=Compensation.RUNNING, ready=decision.retry_at, error=error)
+
+
+def compensation_policy(step: Step) -> RetryPolicy:
+    """How often the compensation of a step is tried, and when."""
+    attempts = max(step.retry.max_attempts, COMPENSATION_ATTEMPTS)
+    return replace(step.retry, max_attempts=attempts, on=(), not_on=())
 
 
 def result_problem(result: Any) -> str | None:  # noqa: ANN401 - JSON
@@ -577,6 +578,13 @@ class _StepFacts(dict[str, Any]):
 
 def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:  # noqa: ANN401 - fields of a record
     return construct(StepRecord, step_id=step.id, phase=phase, **fields)
+
+
+def _is_behind_failure(record: StepRecord) -> bool:
+    """Whether an ended step failed, or was skipped because of one that did."""
+    if record.phase is StepPhase.SKIPPED:
+        return record.error == _BEHIND_FAILURE
+    return record.phase is not StepPhase.COMPLETED
 
 
 def _named(record: StepRecord) -> str:
