@@ -1,11 +1,13 @@
 """Workflow runs on every store, at the time of a clock that the test moves: what starts, waits, is undone and kept."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.lifecycle import Phase
+from noonmark.core.planner import first_plan
 from noonmark.core.reasons import Reason
 from noonmark.core.workflows.run import StepPhase
 from noonmark.embedded.declarations import OWNER
@@ -154,6 +156,15 @@ def test_a_person_decides(rig, approved, phase, steps):
         assert run.error == "step 'ask' failed: denied by ann: too much"
 
 
+def test_another_attempt_asks_again(rig):
+    rig.start(rig.step("ask", approval={}), rig.step("pay", "ask"), policies={"retries": 1})
+    rig.decide("ask", approved=False)
+    assert rig.pass_time(hours=1).waiting_for is Reason.APPROVAL
+    rig.decide("ask:2", approved=True)
+    assert (rig.occurrence().phase, rig.calls) == (Phase.COMPLETED, ["pay"])
+    assert [str(one.state) for one in rig.store.approvals(OWNER.tenant, 10)] == ["approved", "denied"]
+
+
 def test_an_approval_that_nobody_gives_expires(rig):
     rig.start(rig.step("ask", approval={"expires_seconds": 3_600}), rig.step("pay", "ask"))
     assert rig.pass_time(hours=1).phase is Phase.FAILED
@@ -246,6 +257,21 @@ def test_a_suspended_run_that_is_cancelled_is_undone(rig):
     assert rig.phases() == {"a": "compensated", "b": "cancelled", "c": "cancelled"}
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_run_that_is_cancelled_between_its_attempts_is_undone(rig, is_deleted):
+    rig.failing = {"b": 1}
+    waiting = rig.start(rig.step("a", compensate=rig.call("undo")), rig.step("b", "a"), policies={"retries": 1})
+    assert (waiting.phase, waiting.reason) == (Phase.PENDING, Reason.RETRY_SCHEDULED)
+    if is_deleted:
+        rig.scheduler.delete(rig.job)
+    else:
+        rig.scheduler.pause(rig.job)
+        assert rig.store.cancel(waiting.id)
+    rig.driver.run_due()
+    assert (rig.occurrence().phase, rig.calls) == (Phase.CANCELLED, ["a", "b", "undo"])
+    assert rig.phases() == {"a": "compensated", "b": "cancelled"}
+
+
 def test_a_timeout_counts_from_the_first_start_and_undoes(rig):
     rig.start(
         rig.step("a", compensate=rig.call("undo")),
@@ -312,6 +338,58 @@ def test_the_failure_of_an_inner_workflow_fails_the_step_and_is_undone(rig):
     assert (ended.phase, rig.phases()) == (Phase.FAILED, {"a": "compensated", "b": "failed"})
     assert rig.calls == ["a", "inner", "undone"]
     assert "ValueError: inner failed" in rig.store.occurrence_runs(ended.id)[0].error
+
+
+def test_a_step_elsewhere_is_tried_again_and_so_is_what_undoes_it(rig):
+    rig.failing = {"inner": 2, "undone": 2, "c": 1}
+    put_workflow(rig.store, {"workflow_id": "sub", "steps": [rig.step("kept"), rig.step("inner", "kept")]})
+    put_workflow(rig.store, {"workflow_id": "undo", "steps": [rig.step("undone")]})
+    rig.start(
+        rig.step(
+            "a",
+            target={"target_kind": "workflow", "workflow_id": "sub"},
+            retry={"max_attempts": 3},
+            compensate={"target_kind": "workflow", "workflow_id": "undo"},
+        ),
+        rig.step("c", "a"),
+    )
+    assert rig.pass_time(hours=1).phase is Phase.FAILED
+    assert rig.calls == ["kept", *["inner"] * 3, "c", *["undone"] * 3]
+    [record] = [one for one in rig.store.workflow_run(rig.first)[1] if one.step_id == "a"]
+    assert (record.phase, record.attempt) == (StepPhase.COMPENSATED, 3)
+
+
+def test_another_attempt_of_the_occurrence_runs_a_step_elsewhere_again(rig):
+    rig.failing = {"inner": 1}
+    put_workflow(rig.store, {"workflow_id": "sub", "steps": [rig.step("inner")]})
+    rig.start(rig.step("a", target={"target_kind": "workflow", "workflow_id": "sub"}), policies={"retries": 1})
+    ended = rig.pass_time(hours=1)
+    assert (ended.phase, ended.attempt, rig.calls) == (Phase.COMPLETED, 2, ["inner", "inner"])
+
+
+def test_the_results_of_an_inner_workflow_that_are_too_large_fail_the_step(rig):
+    rig.results = {"one": "x" * 40_000, "two": "x" * 40_000}
+    put_workflow(rig.store, {"workflow_id": "sub", "steps": [rig.step("one"), rig.step("two")]})
+    ended = rig.start(rig.step("a", target={"target_kind": "workflow", "workflow_id": "sub"}))
+    [record] = rig.store.workflow_run(ended.id)[1]
+    assert (ended.phase, record.phase, record.result) == (Phase.FAILED, StepPhase.FAILED, None)
+    assert "at most 65,536" in record.error
+    assert rig.store.occurrence(record.child).phase is Phase.COMPLETED
+
+
+def test_callers_pass_no_inputs_to_a_workflow_of_a_program_that_declares_none(rig):
+    target = {"target_kind": "workflow", "workflow_id": "sub", "inputs": {"x": 1}}
+    put_workflow(rig.store, {"workflow_id": "sub", "steps": [rig.step("inner", input={"x": "{{ inputs.x }}"})]})
+    put_workflow(rig.store, {"workflow_id": "outer", "steps": [{"id": "a", "target": target}]}, source="rest")
+    nested = rig.scheduler.schedule({"target_kind": "workflow", "workflow_id": "outer"})
+    own = rig.store.find(OWNER.tenant, rig.scheduler.schedule(target)).schedule
+    called = replace(own, uid="called", schedule_id="called", source="rest")
+    rig.store.create([first_plan(called, lookahead=0)])
+    rig.driver.run_due()
+    assert rig.calls == [("inner", {"x": 1})]
+    for schedule_id in (nested, "called"):
+        [refused] = rig.scheduler.occurrences(schedule_id)
+        assert "takes none from callers" in rig.store.occurrence_runs(refused.id)[0].error
 
 
 def test_a_workflow_that_starts_itself_ends(rig):

@@ -423,7 +423,7 @@ def run_document(service: Service, occurrence: Occurrence, schedule: Schedule) -
     document = _summary(service, run, occurrence, schedule)
     if (definition := _definition(service, schedule, document)) is not None:
         by_key = {record.key: record for record in records}
-        document["steps"] = _steps(occurrence, definition, by_key)
+        document["steps"] = _steps(occurrence, run, definition, by_key)
         if occurrence.phase is Phase.COMPLETED:
             document["result"] = results(definition, by_key)
     else:
@@ -479,7 +479,10 @@ def _definition(service: Service, schedule: Schedule, document: Mapping[str, Any
 
 
 def _steps(
-    occurrence: Occurrence, definition: Definition, records: Mapping[StepKey, StepRecord]
+    occurrence: Occurrence,
+    run: WorkflowRun | None,
+    definition: Definition,
+    records: Mapping[StepKey, StepRecord],
 ) -> list[dict[str, Any]]:
     """The steps in the order of the definition, each followed by its elements; the result of a list is theirs."""
     # Steps without a record were never reached.
@@ -488,16 +491,17 @@ def _steps(
     for step in definition.steps:
         own = records.get((step.id, None)) or StepRecord(step_id=step.id, phase=phase)
         elements = [records[step.id, index] for index in range(own.count or 0) if (step.id, index) in records]
-        document = _step_document(step, own, occurrence.id)
+        document = _step_document(step, own, run)
         if own.count is not None and own.phase is StepPhase.COMPLETED:
             document |= {"result": [record.result for record in elements], "has_result": True}
-        found += [document, *(_step_document(step, record, occurrence.id) for record in elements)]
+        found += [document, *(_step_document(step, record, run) for record in elements)]
     return found
 
 
-def _step_document(step: Step, record: StepRecord, occurrence_id: str) -> dict[str, Any]:
-    waiting_for = waits_for(step, record)
-    asked = approval_id(occurrence_id, step.id) if waiting_for is WaitingFor.APPROVAL else None
+def _step_document(step: Step, record: StepRecord, run: WorkflowRun | None) -> dict[str, Any]:
+    waiting_for, asked = waits_for(step, record), None
+    if run is not None and waiting_for is WaitingFor.APPROVAL:
+        asked = approval_id(run.occurrence_id, step.id, run.attempt)
     return {
         "step_id": record.step_id,
         "index": record.index,

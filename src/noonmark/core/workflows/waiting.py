@@ -36,6 +36,6 @@ def waits_for(step: Step, record: StepRecord) -> WaitingFor | None:
     return None if record.child is None else WaitingFor.OCCURRENCE
 
 
-def approval_id(occurrence_id: str, step_id: str) -> str:
-    """The id of the approval that a step of a run waits for."""
-    return f"{occurrence_id}:{step_id}"
+def approval_id(occurrence_id: str, step_id: str, attempt: int) -> str:
+    """The id of the approval that a step of a run waits for. Another attempt of the run asks anew."""
+    return f"{occurrence_id}:{step_id}" if attempt == 1 else f"{occurrence_id}:{step_id}:{attempt}"

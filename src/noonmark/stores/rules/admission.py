@@ -62,11 +62,11 @@ def settle_all(uow: UnitOfWork, settlements: Sequence[Settlement], ended: Collec
 
 
 def cancel(uow: UnitOfWork, occurrence_id: str) -> bool:
-    """End a row that was not started, or ask a suspended one to stop; False if there is none."""
+    """End a row that was not started, or ask a workflow that has begun to stop; False if there is none."""
     row = uow.row(occurrence_id)
     if row is None or row.phase not in UNSTARTED:
         return False
-    if row.is_suspended:
+    if row.ends_itself:
         step_ends.stop_suspended(uow, row, Reason.CANCELLED)
         return True
     completion.cancel(uow, row, Reason.CANCELLED)
@@ -87,7 +87,7 @@ def release(uow: UnitOfWork, leases: Sequence[Lease]) -> None:
 def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
     """Ask the node that delivers a row, or resumes it, to stop; False if no node does."""
     row = uow.row(occurrence_id)
-    if row is not None and row.is_suspended:
+    if row is not None and row.ends_itself:
         step_ends.stop_suspended(uow, row, Reason.CANCELLED)
         return True
     if row is None or row.phase != Phase.DISPATCHING:
@@ -237,7 +237,7 @@ def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
     if holder.phase in DELIVERING:
         holder.stop, holder.deadline = Reason.REPLACED, _earlier(real_deadline(holder), by)
         uow.changed(holder)
-    elif holder.is_suspended:
+    elif holder.ends_itself:
         step_ends.stop_suspended(uow, holder, Reason.REPLACED, by=by)
     elif (
         holder.caught_up is None or holder.has_begun

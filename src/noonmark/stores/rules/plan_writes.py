@@ -17,7 +17,7 @@ from noonmark.core.targets import BundleTarget, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.core.workflows.run import NOT_BEGUN, WorkflowRun
 from noonmark.ports.workflows import UsedKind
-from noonmark.stores.rules import completion, dependencies, quotas, rate_windows, slots, snapshots
+from noonmark.stores.rules import completion, dependencies, quotas, rate_windows, slots, snapshots, step_ends
 from noonmark.stores.rules.records import (
     AWAITED_BY_RUNS,
     UNSTARTED,
@@ -116,7 +116,9 @@ def _cancel_rows(uow: UnitOfWork, state: ScheduleState) -> None:
         # Ending one may hand its slot to the next, which ends in its turn.
         row.held = 0
         uow.changed(row)
-        if row.phase in UNSTARTED and not row.is_suspended:
+        if row.ends_itself and not row.is_suspended:
+            step_ends.stop_suspended(uow, row, Reason.DELETED)
+        elif row.phase in UNSTARTED and not row.is_suspended:
             completion.cancel(uow, row, Reason.DELETED)
 
 

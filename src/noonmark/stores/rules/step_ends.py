@@ -13,6 +13,7 @@ from noonmark.core.errors import InvalidTrigger
 from noonmark.core.filters.match import matches
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
+from noonmark.core.workflows.progress import result_problem
 from noonmark.core.workflows.run import Compensation, StepPhase
 from noonmark.stores.rules import slots
 from noonmark.stores.rules.records import AWAITED_BY_RUNS, REASONS, Unreadable, unpack_overrides
@@ -33,14 +34,24 @@ MAX_ERROR = 500
 """Characters of the end of an error, where its cause is."""
 
 
-def end_external_step(
-    uow: UnitOfWork, row: Row, place: StepPlace, phase: StepPhase, *, result: object = None, error: str | None = None
+def end_external_step(  # noqa: PLR0913 - what is known of its end
+    uow: UnitOfWork,
+    row: Row,
+    place: StepPlace,
+    phase: StepPhase,
+    *,
+    result: object = None,
+    error: str | None = None,
+    attempts: int = 1,
 ) -> bool:
-    """End a step that runs elsewhere, and wake its run; False if it does not run."""
+    """End a step that runs elsewhere, after some attempts, and wake its run; False if it does not run."""
     step = uow.workflows.step(place)
     if row.ended is not None or step is None or not step.is_external or step.phase is not StepPhase.RUNNING:
         return False
-    _write(uow, row, replace(step, phase=phase, ended=uow.now(), result=result, error=error))
+    if phase is StepPhase.COMPLETED and (problem := result_problem(result)) is not None:
+        phase, result, error = StepPhase.FAILED, None, problem
+    attempt = step.attempt + max(0, attempts - 1)
+    _write(uow, row, replace(step, phase=phase, ended=uow.now(), result=result, error=error, attempt=attempt))
     return True
 
 
@@ -52,8 +63,9 @@ def _write(uow: UnitOfWork, row: Row, step: StepRecord) -> None:
 
 
 def stop_suspended(uow: UnitOfWork, row: Row, reason: Reason, *, by: int | None = None) -> None:
-    """Ask a suspended run to stop: a node resumes it, and ends it."""
-    row.stop, row.deadline = reason, by
+    """Ask a run that is suspended, or waits for its next attempt, to stop: a node resumes it, and ends it."""
+    row.stop, row.deadline, row.due = reason, by, min(row.due, uow.now())
+    row.held = 0  # also while its schedule is paused
     uow.changed(row)
     if row.phase == Phase.PENDING and _is_later(uow, row):
         slots.wake(uow, row)
@@ -107,10 +119,15 @@ def end_child(uow: UnitOfWork, row: Row, run: Run | None) -> None:
             _write(uow, owner, replace(step, phase=StepPhase.COMPENSATED, compensation=None, error=None))
         else:
             _write(uow, owner, replace(step, compensation=Compensation.FAILED, error=_failure(row, run)))
-    elif row.phase == Phase.COMPLETED:
-        end_external_step(uow, owner, place, StepPhase.COMPLETED, result=None if run is None else run.result)
+    elif step is not None and step.child not in (None, row.id):
+        return  # a child of an earlier attempt of the run
+    elif row.phase != Phase.COMPLETED:
+        end_external_step(uow, owner, place, StepPhase.FAILED, error=_failure(row, run), attempts=row.attempt)
+    elif run is not None and run.result is None and run.error is not None:  # its result could not be stored
+        end_external_step(uow, owner, place, StepPhase.FAILED, error=run.error, attempts=row.attempt)
     else:
-        end_external_step(uow, owner, place, StepPhase.FAILED, error=_failure(row, run))
+        result = None if run is None else run.result
+        end_external_step(uow, owner, place, StepPhase.COMPLETED, result=result, attempts=row.attempt)
 
 
 def end_waits(uow: UnitOfWork, events: Sequence[tuple[str, Event]]) -> None:

@@ -177,9 +177,9 @@ class ActiveRun:
             under_way=self.under_way,
             closing=self.closing,
             may_start=self._may_start(now),
-            compensates=self.closing is None or self._is_last_attempt(self.closing, now),
+            compensates=self.closing is None or self._compensates(self.closing, now),
         )
-        if turn.closing is not None and self.closing is None and not self._is_last_attempt(turn.closing, now):
+        if turn.closing is not None and self.closing is None and not self._compensates(turn.closing, now):
             # A failure that another attempt follows undoes nothing.
             turn = decide(
                 self.state,
@@ -231,7 +231,7 @@ class ActiveRun:
             ),
             approvals=tuple(
                 ApprovalRequest(
-                    approval_id=approval_id(self.occurrence.id, one.step_id),
+                    approval_id=approval_id(self.occurrence.id, one.step_id, self.run.attempt),
                     step_id=one.step_id,
                     message=one.message,
                     expires=one.expires,
@@ -263,8 +263,10 @@ class ActiveRun:
         """The report of its end."""
         result = self.assignment.result = results(self.definition, self.records)
         error = closing.error
-        if result_problem(result) is not None:  # the steps have it
-            result = {}
+        if (problem := result_problem(result)) is not None:
+            result = {}  # the steps have it
+            if self._is_child and error is None:
+                error = f"the result was not stored: {problem}"
         return Delivered(
             outcome=closing.outcome,
             started=self._started,
@@ -297,6 +299,12 @@ class ActiveRun:
             if step_id in self.state.open and whole.count:
                 part += elements.ended / whole.count
         return {"fraction": min(1.0, (ended + part) / count), "message": f"{ended} of {count} steps ended"}
+
+    @property
+    def _is_child(self) -> bool:
+        """Whether it is a step of another run, which wants its result."""
+        overrides = self.occurrence.overrides
+        return overrides is not None and overrides.parent is not None
 
     @property
     def _started(self) -> Micros:
@@ -349,8 +357,10 @@ class ActiveRun:
         period = self._window_period(now)
         return not self.is_given_up and (period is None or period.is_open)
 
-    def _is_last_attempt(self, closing: Closing, now: Micros) -> bool:
-        """Whether no other attempt of the occurrence follows such an end."""
+    def _compensates(self, closing: Closing, now: Micros) -> bool:
+        """Whether no other attempt of the occurrence follows such an end; what was begun is always finished."""
+        if self.run.closing is not None:
+            return True
         delivered = Delivered(
             outcome=closing.outcome, started=self._started, ended=now, reason=closing.reason, error=closing.error
         )

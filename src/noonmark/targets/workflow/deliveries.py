@@ -18,7 +18,9 @@ from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets.http import HttpTarget
 from noonmark.core.workflows.hidden import hidden_schedule, runs_id, steps_id
+from noonmark.core.workflows.progress import compensation_policy
 from noonmark.ports.target import Assignment
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
-    from noonmark.core.workflows.run import StepRecord
+    from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.core.workflows.steps import Step
     from noonmark.ports.store import Store
     from noonmark.ports.target import Report
@@ -67,20 +69,38 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
 
 
 def child_occurrence(  # noqa: PLR0913 - likewise
-    schedule: Schedule, parent: Occurrence, step: Step, record: StepRecord, target: Target, *, undoes: bool, now: Micros
+    schedule: Schedule,
+    parent: Occurrence,
+    run: WorkflowRun,
+    step: Step,
+    record: StepRecord,
+    target: Target,
+    *,
+    undoes: bool,
+    now: Micros,
 ) -> Occurrence:
-    """The occurrence that does the work of a step elsewhere. The same attempt has the same id on every node."""
+    """The occurrence that does the work of a step elsewhere, with all attempts that the step has left.
+
+    The same attempt of the run has the same id on every node.
+    """
     depth = 1
     if parent.overrides is not None and parent.overrides.parent is not None:
         depth = parent.overrides.parent.depth + 1
     if depth > MAX_DEPTH:
         raise ValueError(f"workflows start each other more than {MAX_DEPTH} levels deep")
-    place = f"{parent.id}/{step.id}/{'' if record.index is None else record.index}/{record.attempt}"
+    place = f"{parent.id}/{run.attempt}/{step.id}/{'' if record.index is None else record.index}/{record.attempt}"
+    had = record.attempt - 1
+    retry = compensation_policy(step) if undoes else step.retry
+    if not undoes and had:
+        retry = replace(retry, max_attempts=max(1, retry.max_attempts - had))
+    if isinstance(target, HttpTarget) and step.timeout is not None and target.completion_timeout is None:
+        # The receiver that accepts the work has no longer for it than one that answers.
+        target = replace(target, completion_timeout=step.timeout)
     overrides = Overrides(
         overlap_policy=SIDE_BY_SIDE,
         target=target,
         timeout=step.timeout,
-        retry_policy=ONCE,
+        retry_policy=retry,
         window=None,
         parent=Parent(occurrence_id=parent.id, step_id=step.id, index=record.index, depth=depth),
     )

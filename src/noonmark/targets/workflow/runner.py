@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.facts import occurrence_facts
+from noonmark.core.ids import is_hidden
 from noonmark.core.instants import SECOND
 from noonmark.core.occurrence import CONTINUED
 from noonmark.core.reasons import Reason
@@ -311,7 +312,9 @@ class WorkflowRunner:
         occurrence, tenant = assignment.occurrence, assignment.schedule.owner.tenant
         records: dict[StepKey, StepRecord] = {}
         if redriven is None:
-            version = self._version(tenant, target.workflow_id, target.version)
+            version, schedule = self._version(tenant, target.workflow_id, target.version), assignment.schedule
+            if not is_hidden(schedule.schedule_id):  # what a hidden one carries was checked before
+                self._check_accepted(version, target, schedule.source)
             inputs = check_inputs(self._restore(_Document(version)), target.inputs)
         else:
             version = self._version(tenant, redriven[0].workflow_id, redriven[0].version)
@@ -326,6 +329,12 @@ class WorkflowRunner:
             attempt=occurrence.attempt,
         )
         return run, version, records
+
+    def _check_accepted(self, version: WorkflowVersion, target: WorkflowTarget, source: str) -> None:
+        """Refuse inputs that callers would pass to the functions of a program that did not ask for any."""
+        is_open = self._restore(_Document(version)).inputs is None
+        if version.source == TRUSTED and source != TRUSTED and target.inputs and is_open:
+            raise ValueError("a program declared this workflow without `inputs`, so it takes none from callers")
 
     def _version(self, tenant: str, workflow_id: str, number: int | None) -> WorkflowVersion:
         key = (tenant, workflow_id, number)
@@ -416,9 +425,13 @@ class WorkflowRunner:
             return step_assignment(
                 run.assignment, run.version.source, start.step, start.record, target, self._on_report, now=now
             )
+        if isinstance(target, WorkflowTarget):
+            inner = self._store.workflow(run.version.tenant, target.workflow_id, target.version)
+            if inner is not None:
+                self._check_accepted(inner, target, run.version.source)
         schedule = self._hidden.for_child(run.version, run.assignment.schedule, target, now=now)
         child = child_occurrence(
-            schedule, run.occurrence, start.step, start.record, target, undoes=start.is_compensation, now=now
+            schedule, run.occurrence, run.run, start.step, start.record, target, undoes=start.is_compensation, now=now
         )
         if start.is_compensation:
             return child, replace(start.record, compensation=Compensation.ELSEWHERE, child=child.id)

@@ -29,6 +29,7 @@ from noonmark.core.settlement import Delivered, Suspended, settle
 from noonmark.core.system_events import SystemEvent
 from noonmark.core.targets import BundleTarget, FunctionTarget, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
+from noonmark.core.workflows.definition import MAX_RESULT
 from noonmark.core.workflows.run import Compensation, StepPhase, StepRecord, WorkflowRun
 from noonmark.ports.records import OccurrenceFilter
 from noonmark.ports.workflows import (
@@ -387,6 +388,34 @@ def the_end_of_a_child_that_nobody_waits_for_changes_nothing(bench: Bench) -> No
     assert _write(bench, occurrence, steps=[replace(own, phase=StepPhase.CANCELLED, is_external=True)], children=[late])
     assert bench.settle(_start_child(bench))
     assert _step(bench, occurrence).phase is StepPhase.CANCELLED
+
+
+@case
+def a_child_of_an_earlier_attempt_does_not_end_the_step(bench: Bench) -> None:
+    occurrence, steps = _begin(bench), _hidden(bench)
+    earlier, current = _child(steps, occurrence, "1"), _child(steps, occurrence, "2")
+    assert _write(bench, occurrence, steps=[replace(RUNNING, child=earlier.id)], children=[earlier])
+    started = _start_child(bench)
+    again = replace(RUNNING, child=current.id)
+    assert _write(bench, occurrence, steps=[again], children=[current], clears=True)
+    assert bench.settle(started)
+    assert _steps(bench, occurrence) == [again]
+    assert bench.settle(_start_child(bench))
+    assert _step(bench, occurrence).phase is StepPhase.COMPLETED
+
+
+@case
+def a_child_whose_result_is_too_large_fails_the_step(bench: Bench) -> None:
+    occurrence, steps = _begin(bench), _hidden(bench)
+    assert _write(bench, occurrence, steps=[RUNNING], children=[_child(steps, occurrence)])
+    child = _start_child(bench)
+    settlement = bench.settlement(child)
+    assert settlement.run is not None
+    assert bench.settle(child, run=replace(settlement.run, result="x" * MAX_RESULT))
+    step = _step(bench, occurrence)
+    assert (step.phase, step.result) == (StepPhase.FAILED, None)
+    assert step.error is not None
+    assert f"at most {MAX_RESULT:,}" in step.error
 
 
 @case
