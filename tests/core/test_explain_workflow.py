@@ -111,5 +111,6 @@ def test_a_run_that_was_asked_for_has_not_begun(attempt, has_begun):
     assert run.has_begun is has_begun
 
 
-def test_an_approval_has_the_id_of_its_run_and_step():
-    assert approval_id("occ_1", "ask") == "occ_1:ask"
+def test_an_approval_has_the_id_of_its_run_and_step_and_of_a_later_attempt():
+    assert approval_id("occ_1", "ask", 1) == "occ_1:ask"
+    assert approval_id("occ_1", "ask", 2) == "occ_1:ask:2"
