@@ -86,7 +86,7 @@ class Stage:
     def approval(self):
         """The id of an approval that a workflow run waits for."""
         run = self.workflow_run(**ASKS, inputs={})
-        store, lease, asked_id = self.service.store, 60 * SECOND, approval_id(run, "ask")
+        store, lease, asked_id = self.service.store, 60 * SECOND, approval_id(run, "ask", 1)
         now = store.clock()
         [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=run)
         [admitted] = store.admit([start(claim)], now=now, lease=lease)
