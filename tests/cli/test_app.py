@@ -79,6 +79,15 @@ def test_an_unknown_command_is_a_usage_error():
     assert line.endswith("See noonmark --help.")
 
 
+def test_a_usage_error_names_the_help_of_its_command():
+    (line,) = refused(noonmark("workflow", "status"))
+    assert line == "WORKFLOW_RUN_ID is required. See noonmark workflow status --help."
+    (line,) = refused(noonmark("workflow", "list", "--lmit", "3"))
+    assert line == 'Unknown option: --lmit. Did you mean "--limit"? See noonmark workflow list --help.'
+    (line,) = refused(noonmark("schedule", "delay", "--delay", "5s"))
+    assert line == "Unknown option: --delay. See noonmark schedule delay --help.", "--key is alike by its dashes only"
+
+
 def test_an_error_in_json_is_one_object_on_stderr(tmp_path):
     missing = str(tmp_path / "missing.json")
     assert problem(noonmark("check", missing, "--json"), code=3) == {

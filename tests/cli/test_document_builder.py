@@ -335,6 +335,10 @@ def test_a_bundle_is_a_folder_with_a_manifest_or_an_id(cli, tmp_path):
     (bundle / "manifest.json").write_text('{"name": "eval", "command": ["true"]}')
     made = cli.json("schedule", "create", bundle, *DAILY)
     assert (made["name"], made["target"]) == ("eval", {"target_kind": "bundle", "bundle_id": "eval"})
+    [line] = cli.refused(2, "schedule", "create", bundle, *DAILY, "--payload-json", "{}")
+    assert line.endswith("a bundle has inputs, in its manifest or as target.inputs in --schedule-json")
+    [line] = cli.refused(2, "schedule", "delay", bundle)
+    assert line == "a schedule needs a trigger: give --at or --in; the manifest has no schedule either"
     [line] = cli.refused(2, "schedule", "create", bundle, *DAILY, "--function", "f")
     assert line == "--function: conflicts with the bundle: give one of them"
     [line] = cli.refused(2, "schedule", "create", bundle)

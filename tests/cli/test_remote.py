@@ -143,7 +143,7 @@ def test_errors_name_the_argument(cli):
 
 def test_errors_name_the_missing_option(cli):
     assert cli.refused(2, "secret", "set", "a") == [
-        "--host: is required: a host that may receive it, such as api.example.com"
+        "--host: is required: a host that may receive it, such as api.example.com; or give --program"
     ]
     assert cli.refused(2, "event", "match", "--payload-json", "1") == [
         "--payload-json: needs a type: noonmark event match TYPE --payload-json .."

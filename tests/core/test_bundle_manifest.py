@@ -196,6 +196,18 @@ def test_faults_have_their_paths(manifest: object, field: str, words: str) -> No
     assert words in found[0].message
 
 
+def test_an_unknown_field_of_a_schedule_is_told_with_the_fields_of_manifests() -> None:
+    given = {**SMALLEST, "triggers": [{"event_typ": "x"}], "schedule": {"cron": "@daily", "window": {"x": 1}}}
+    with pytest.raises(InvalidBundle) as caught:
+        parse_manifest(given, now=NOW)
+    told = {problem.field: problem.message for problem in caught.value.problems}
+    assert told["triggers[0]"] == "must have one of crons, cron, run_at, delay_ms, event_type, or a trigger"
+    allowed = told["triggers[0].event_typ"].removeprefix("unknown field; allowed are ").split(", ")
+    assert {"event_type", "filters", "crons", "missed_policy", "name"} <= set(allowed)
+    assert not {"depends_on", "schedule_id"} & set(allowed)
+    assert "event_type" not in told["schedule.window.x"]
+
+
 def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(InvalidBundle, match="and 3 more") as caught:
         parse_manifest(

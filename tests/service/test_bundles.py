@@ -15,10 +15,11 @@ from tests.embedded.waiting import FINAL, eventually
 from tests.server.packed import SMALLEST, packed
 from tests.service.server import serving
 
+LOST = {"name": "lost", "command": ["./lost"]}
 JOB = """
 import json, os, sys
 dispatch = json.load(open(os.environ["NOONMARK_DISPATCH_FILE"]))
-print(json.dumps({"payload": json.loads(sys.stdin.read() or "null"), "reason": dispatch["reason"]}))
+print(json.dumps({"payload": json.load(sys.stdin), "reason": dispatch["reason"]}))
 """
 # Shell examples as they are written there; the time lies in the future again.
 EXAMPLES = r"""
@@ -160,7 +161,7 @@ def test_every_documented_command(server, cli, bundle):
     assert set(ids) <= listed[0] & listed[2]
     assert set(ids) & listed[1] == set(ids[:3])
     assert (status["schedule_id"], paused["phase"], resumed["phase"]) == (schedule_id, "paused", "active")
-    assert outputs == [{"payload": None, "reason": "manual"}, {"payload": {"manual": True}, "reason": "manual"}]
+    assert outputs == [{"payload": {}, "reason": "manual"}, {"payload": {"manual": True}, "reason": "manual"}]
     assert deleted["phase"] == "deleted"
     assert event["event_id"] in {one["event_id"] for one in events["events"]}
     [started] = eventually(lambda: server.get(f"/schedules/{trigger['schedule_id']}/occurrences").json["occurrences"])
@@ -230,6 +231,10 @@ def test_a_bundle_runs_at_once_with_its_output_and_its_exit_code(server, tmp_pat
     store = f"sqlite:///{tmp_path / 'local.db'}"
     alone = call("bundle", "run", folder, "--store", store, "--payload-json", "4")
     assert (alone.code, alone.out) == (4, "first\nsecond\n"), "a command on a file starts a node itself"
+    lost = call("bundle", "run", folder_with(tmp_path, LOST), "--server", server.url)
+    [line] = lost.errors
+    assert (lost.code, lost.out) == (1, ""), "an error is not output too"
+    assert line.endswith("delivery_failed: the bundle has no file './lost'")
     [line] = call("bundle", "run", tmp_path / "missing", "--server", server.url).errors
     assert line.endswith("missing: there is no such file or folder, and no bundle with that id")
 

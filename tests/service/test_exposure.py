@@ -161,14 +161,16 @@ def test_clients_and_commands_trust_a_private_authority(tmp_path, monkeypatch):
                 return await client.whoami()
 
         assert asyncio.run(ask_too()).all_tenants
-        with pytest.raises(Unreachable), Client(server.url, key=key) as client:
+        with pytest.raises(Unreachable, match="is not trusted"), Client(server.url, key=key) as client:
             client.whoami()
         for file, problem in (("none.pem", "PEM"), ("missing.pem", "cannot be read")):
             with pytest.raises(InvalidRequest, match=problem) as refused:
                 Client(server.url, ca_file=tmp_path / file)
             assert refused.value.field == "ca_file"
         command = ("whoami", "--server", server.url, "--key", key, "--json")
-        assert call(*command).code == 6
+        refused = call(*command)
+        assert (refused.code, refused.problem["code"]) == (6, "unreachable")
+        assert refused.problem["detail"].endswith("name that with --ca-file or NOONMARK_CA_FILE"), "not: start a server"
         assert call(*command, "--ca-file", authority).json["all_tenants"]
         assert call(*command, "--ca-file", tmp_path / "none.pem").problem["field"] == "--ca-file"
         assert "--store: calls no server" in call("whoami", "--store", "memory://", "--ca-file", authority).err

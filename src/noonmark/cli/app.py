@@ -162,7 +162,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
     "secret": (
-        "Manage secrets for request headers.",
+        "Manage secrets for request headers and programs.",
         {
             "set": ("secret:set_secret", "Store a secret for requests to given hosts."),
             "list": ("secret:list_secrets", "List secrets, without their values."),
@@ -273,10 +273,15 @@ def run(arguments: Sequence[str]) -> int:
     except ExtraArguments as error:
         return _fail(InvalidRequest(error.message), as_json=as_json)
     except click.UsageError as error:
-        return _fail(InvalidRequest(f"{_usage_error(error, words)} See noonmark --help."), as_json=as_json)
+        return _fail(InvalidRequest(f"{_usage_error(error, words)} See {_help_of(error)}."), as_json=as_json)
     except NoonmarkError as error:
         return _fail(error, as_json=as_json)
     return code
+
+
+def _help_of(error: click.UsageError) -> str:
+    """The command that says what is right."""
+    return f"{'noonmark' if error.ctx is None else error.ctx.command_path} --help"
 
 
 def _usage_error(error: click.UsageError, words: list[str]) -> str:

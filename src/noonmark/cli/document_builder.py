@@ -174,7 +174,10 @@ def target_document(
         target = _merged_target(option, target, before, is_given=is_given)
     for setting, kinds, fields in settings:
         if target.get("target_kind") not in kinds:
-            raise InvalidRequest(f"requires {' or '.join(TARGET_OPTION[kind] for kind in kinds)}", field=setting)
+            needs = f"requires {' or '.join(TARGET_OPTION[kind] for kind in kinds)}"
+            if bundle is not None and setting == "--payload-json":
+                needs += "; a bundle has inputs, in its manifest or as target.inputs in --schedule-json"
+            raise InvalidRequest(needs, field=setting)
         for name, value in fields.items():
             if name in ("headers", "secret_headers"):
                 pairs = _with_known_case(value, target.get(name))

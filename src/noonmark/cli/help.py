@@ -18,7 +18,7 @@ VALUES = {
     "HOST": "allowed-hosts allow-hosts",
     "ID": "id key event-id",
     "INSTANT": "at start-at end-at from to after",
-    "KEY": "signing-key secret-key",
+    "KEY": "api-key signing-key secret-key",
     "KIND": "kind",
     "LEVEL": "log-level",
     "METHOD": "method",
@@ -60,7 +60,7 @@ def value_of(names: tuple[str, ...], otherwise: str) -> str:
     """What the value of an option is."""
     if any(name.endswith("-json") for name in names):
         return "JSON"
-    return next((_OF_OPTION[name] for name in names if name in _OF_OPTION), otherwise)
+    return next((_OF_OPTION[name] for name in reversed(names) if name in _OF_OPTION), otherwise)
 
 
 def entry(label: str, text: str) -> list[str]:

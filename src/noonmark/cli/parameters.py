@@ -232,7 +232,7 @@ class ExtraArguments(click.UsageError):
     def __init__(self, rest: Sequence[str], ctx: click.Context) -> None:
         count = len(rest)
         super().__init__(
-            f"{count} too many {'argument' if count == 1 else 'arguments'}; see {ctx.command_path} --help", ctx
+            f"{count} {'argument' if count == 1 else 'arguments'} too many; see {ctx.command_path} --help", ctx
         )
 
 
@@ -296,8 +296,9 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """A sentence that names the closest of the known words; nothing if none is close."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
-    close = get_close_matches(word, list(known), n=1)
-    return f' Did you mean "{close[0]}"?' if close else ""
+    names = {one.lstrip("-"): one for one in known}  # dashes would make short options alike
+    close = get_close_matches(word.lstrip("-"), names, n=1)
+    return f' Did you mean "{names[close[0]]}"?' if close else ""
 
 
 def _is_option(word: str) -> bool:

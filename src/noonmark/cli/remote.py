@@ -217,6 +217,10 @@ class ServerRemote:
                 f"{error.message}. Give a key with `noonmark login`, --key-file or {KEY_VARIABLE}"
             ) from None
         except Unreachable as error:
+            if error.message.startswith("the certificate of "):
+                raise Unreachable(
+                    f"{error.message}. If a private authority has signed it, name that with --ca-file or {CA_VARIABLE}"
+                ) from None
             message = error.message if error.message.endswith("?") else f"{error.message}."
             raise Unreachable(
                 f"{message} Start a server with `noonmark serve`, name another one with --server or {SERVER_VARIABLE},"

@@ -254,6 +254,8 @@ def _refused(response: httpx2.Response, document: object) -> NoonmarkError:
 
 def _unreachable(request: Request[Any], error: httpx2.TransportError) -> Unreachable:
     where = f"{error.request.url.scheme}://{error.request.url.netloc.decode('ascii')}"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Unreachable(f"the certificate of {where} is not trusted ({error})")
     if isinstance(error, NOT_SENT):
         return Unreachable(f"there is no server at {where} ({type(error).__name__}: {error}); is `noonmark serve` up?")
     known = "" if request.http.method == "GET" else "; the request may or may not have been performed"

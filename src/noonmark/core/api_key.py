@@ -15,6 +15,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from noonmark.core.json_values import shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -149,7 +151,7 @@ def scopes_of(value: object) -> frozenset[Scope]:
     given = value.replace(",", " ").split() if isinstance(value, str) else value
     if isinstance(given, list | tuple) and 0 < len(given) <= 2 * len(Scope) and all(map(_is_scope, given)):
         return frozenset(Scope(one) for one in given)
-    raise ValueError(f"must be one or several of {', '.join(Scope)}")
+    raise ValueError(f"must be one or several of {', '.join(Scope)}, not {shown(value)}")
 
 
 def _is_scope(value: object) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 E = TypeVar("E", bound=str)
 
+UNKNOWN_FIELD = "unknown field; allowed are "
 MAX_UNKNOWN = 20
 """How many unknown fields of one object are named in an error."""
 
@@ -231,7 +232,7 @@ class Reader:
             return
         unknown = (name for name in self._fields if name not in known)
         for name in islice(unknown, MAX_UNKNOWN):
-            self.problem(key_path(name), f"unknown field; allowed are {', '.join(sorted(known))}")
+            self.problem(key_path(name), f"{UNKNOWN_FIELD}{', '.join(sorted(known))}")
         more = number - MAX_UNKNOWN
         if more > 0:
             self.problem("", f"has {more:,} more unknown fields")

@@ -110,7 +110,8 @@ def run_bundle(service: Service, caller: Caller, arguments: BundleRun) -> dict[s
     schedule_id = f"{RUNS}{bundle.bundle_id}"
     if service.store.find(caller.owner.tenant, schedule_id) is None:
         _create_carrier(service, caller, schedule_id, bundle)
-    request = RunRequest(schedule_id=schedule_id, payload=arguments.payload, key=arguments.key)
+    about = f"bundle {bundle.bundle_id} {bundle.digest[:12]}"
+    request = RunRequest(schedule_id=schedule_id, payload=arguments.payload, key=arguments.key, reason=about)
     return occurrences.run_schedule(service, caller, request)
 
 

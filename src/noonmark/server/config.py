@@ -270,7 +270,7 @@ def functions(value: object) -> dict[str, str]:
     for name, reference in value.items():
         is_valid_name = isinstance(name, str) and 0 < len(name) <= 500 and name.isprintable()
         if not is_valid_name or not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
-            raise ValueError(_message(allowed, f"{name}={reference}"))
+            raise ValueError(_message(allowed, f"{name}={reference}" if reference else name))
     return dict(value)
 
 
@@ -288,7 +288,7 @@ def node_labels(value: object) -> dict[str, str]:
             node_label(name)
             node_label(label)
         except ValueError:
-            raise ValueError(_message(allowed, f"{name}={label}")) from None
+            raise ValueError(_message(allowed, f"{name}={label}" if label else name)) from None
     return dict(value)
 
 

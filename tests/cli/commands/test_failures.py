@@ -40,6 +40,15 @@ def test_failures_name_the_schedule(cli):
     assert "nightly report" in cli("run", "redrive", one, "--dry-run")
 
 
+def test_failures_of_schedules_with_one_name_have_their_ids(cli):
+    for schedule_id in ("a", "b"):
+        cli.create("--cron", "0 0 1 1 *", "--name", "nightly", "--id", schedule_id)
+        cli("run", "cancel", cli.json("schedule", "run-now", schedule_id)["occurrence_id"])
+    listed = cli("failures", "--phase=cancelled")
+    assert "nightly (a)" in listed
+    assert "nightly (b)" in listed
+
+
 def test_a_list_shows_the_last_outcome(cli):
     made = cli.create("--cron", "0 0 1 1 *")
     cli("run", "cancel", cli.json("schedule", "run-now", made)["occurrence_id"])

@@ -134,7 +134,7 @@ def test_cancel(cli, node):
     for again in (one, f"{one}-1"):
         assert cli.refused(4, "run", "cancel", again) == ["it has ended already, as cancelled"]
     assert cli.refused(2, "run", "cancel", one, "two", "more") == [
-        "2 too many arguments; see noonmark run cancel --help"
+        "2 arguments too many; see noonmark run cancel --help"
     ]
     assert cli.refused(3, "run", "cancel", "occ_0") == ["occurrence_id: there is no occurrence 'occ_0'"]
 

@@ -124,7 +124,9 @@ def test_a_decision_and_a_cancellation(flows):
 
     approval_id = eventually(asked)
     assert "Go on?" in flows("approval", "list")
-    assert "waits for approval" in flows("workflow", "status", run_id)
+    shown = flows("workflow", "status", run_id)
+    assert "waits for approval" in shown
+    assert f"noonmark approval approve {approval_id}\n" in shown, "whole, to be copied"
     flows("approval", "approve", approval_id, "--comment", "fine")
     assert flows.refused(4, "approval", "deny", approval_id)
     assert call("workflow", "status", run_id, "--watch", *flows.connection).code == 0

@@ -72,6 +72,12 @@ def test_the_payload_of_an_event_or_of_the_caller_is_read_instead_of_the_inputs(
     assert told["env"]["NOONMARK_REASON"] == "event"
 
 
+def test_the_standard_input_is_json_also_without_payload_and_inputs(runner):
+    runner.push(SMALLEST, {"job.py": TELL})
+    told = told_by(runner.run())
+    assert (json.loads(told["stdin"]), told["dispatch"]["payload"]) == ({}, {})
+
+
 def test_the_newest_push_runs_unless_a_digest_pins_another(runner):
     first = runner.push(files={"job.py": "print(1)"})
     runner.push(files={"job.py": "print(2)"})

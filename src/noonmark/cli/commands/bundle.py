@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from noonmark.cli.inputs import parse_optional_json
 from noonmark.cli.options import Connection, ConnectionBesideKey, Limit
-from noonmark.cli.output import EXIT_FAILED, print_answer, print_errors, print_json, print_line
+from noonmark.cli.output import EXIT_FAILED, print_answer, print_errors, print_json, print_line, print_text
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, push_or_find, read_pages
 from noonmark.core.documents import present
@@ -39,7 +39,7 @@ def push(
         return
     print_line(f"Pushed {describe(pushed)}.")
     for managed in [*pushed["schedules"], *pushed["triggers"]]:
-        print_line(f"    {managed['action']} {managed['schedule_id']}")
+        print_text(f"    {managed['action']} {managed['schedule_id']}\n")
 
 
 def describe(bundle: dict[str, Any]) -> str:
@@ -71,7 +71,7 @@ def show(bundle_id: BundleId, /, *, connection: Connection = Connection()) -> No
     print_line(describe(bundle))
     print_json(bundle["manifest"])
     for schedule_id in bundle["schedules"]:
-        print_line(f"declares {schedule_id}")
+        print_text(f"    declares {schedule_id}\n")
     show_bundle_versions(bundle["versions"])
 
 
@@ -114,7 +114,7 @@ def _follow(remote: Remote, occurrence_id: str, *, prints: bool) -> tuple[dict[s
         occurrence = remote.call("occurrence/get", arguments)
         runs = remote.call("occurrence/runs", arguments)["runs"]
         if prints:
-            for one in reversed(runs):
+            for one in (run for run in reversed(runs) if run["result"] is not None):  # an error is told in the end
                 printed[one["run_id"]] = print_output(one, printed.get(one["run_id"], 0))
             if occurrence["waiting_for"] is not None and occurrence["why"] != said:
                 said = occurrence["why"]

@@ -138,7 +138,7 @@ def create(
     """Create a schedule that an event triggers."""
     parts = given_parts(policies.schedule_json)
     if bundle is not None and not any(trigger_document(event, part.document.get("trigger")) for part in parts):
-        create_from_manifest(connection, bundle, "trigger")
+        create_from_manifest(connection, bundle, "trigger", needs="--event is required")
         return
     found = find_bundle(connection, bundle)
     documents = [build_document(event, target, policies, found, part.document) for part in parts]

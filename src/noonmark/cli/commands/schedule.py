@@ -41,6 +41,7 @@ from noonmark.core.errors import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from noonmark.cli.options import EventOptions
 
+NO_INSTANT = "a schedule needs a trigger: give --at or --in"
 LATEST = 5
 """How many occurrences `noonmark schedule status` shows."""
 
@@ -73,7 +74,9 @@ def create(
     """
     parts = given_parts(policies.schedule_json)
     if bundle is not None and not any(trigger_document(trigger, part.document.get("trigger")) for part in parts):
-        create_from_manifest(connection, bundle, "schedule")
+        create_from_manifest(
+            connection, bundle, "schedule", needs=f"a schedule needs a trigger: give {TRIGGER_OPTIONS}"
+        )
         return
     found = find_bundle(connection, bundle)
     documents = [build_document(trigger, target, policies, found, part.document) for part in parts]
@@ -92,16 +95,18 @@ def find_bundle(connection: Connection, bundle: str | None) -> dict[str, Any] | 
         return push_or_find(remote, bundle)
 
 
-def create_from_manifest(connection: Connection, bundle: str, kind: str) -> None:
-    """Push a bundle, and show the schedules of its manifest; `kind` is `schedule` or `trigger`."""
-    needs = f"a {kind} needs a trigger" if kind == "schedule" else "--event is required"
+def create_from_manifest(connection: Connection, bundle: str, kind: str, *, needs: str) -> None:
+    """Push a bundle, and show the schedules of its manifest; `kind` is `schedule` or `trigger`.
+
+    `needs` says which options to give if there are none.
+    """
     with connect(connection) as remote:
         if not Path(bundle).exists():
-            raise InvalidRequest(f"{needs}: give {TRIGGER_OPTIONS}, or a folder whose manifest has a {kind}")
+            raise InvalidRequest(f"{needs}, or a folder whose manifest has a {kind}")
         pushed = remote.push(bundle)
         declared = [one for one in pushed[f"{kind}s"] if one["action"] != "deleted"]
         if not declared:
-            raise InvalidRequest(f"{needs}: give {TRIGGER_OPTIONS}; the manifest has no {kind} either")
+            raise InvalidRequest(f"{needs}; the manifest has no {kind} either")
         documents = [remote.call("schedule/get", {"schedule_id": one["schedule_id"]}) for one in declared]
     if connection.as_json:
         print_json(documents[0] if len(documents) == 1 else {"schedules": documents})
@@ -123,11 +128,11 @@ def delay(
     """Create a schedule that runs once, at an instant or after a delay."""
     given = given_document(policies.schedule_json)
     if bundle is not None and trigger_document(once, given.get("trigger")) is None:
-        create_from_manifest(connection, bundle, "schedule")
+        create_from_manifest(connection, bundle, "schedule", needs=NO_INSTANT)
         return
     document = build_document(once, target, policies, find_bundle(connection, bundle), given)
     if trigger_type(document) != "once":
-        raise InvalidRequest("a schedule needs a trigger: give --at or --in")
+        raise InvalidRequest(NO_INSTANT)
     create_schedules(connection, [document], schedule_id, [None])
 
 

@@ -1,4 +1,4 @@
-"""`noonmark secret`: secrets for request headers. Values are read from stdin or a file and never printed."""
+"""`noonmark secret`: secrets for requests and programs. Values are read from stdin or a file and never printed."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def status(
     if connection.as_json:
         print_json(found)
     elif not watch or sys.stdout.isatty():
-        _draw(found, shutil.get_terminal_size().columns, ONCE_HEIGHT)
+        _draw(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None, ONCE_HEIGHT)
     else:
         print_line(_outcome(found))
     return EXIT_FAILED if watch and found["phase"] != "completed" else 0
@@ -327,13 +327,16 @@ def _changes(found: dict[str, Any], known: dict[tuple[str, int | None], str]) ->
         known[key] = step["phase"]
 
 
-def _draw(found: dict[str, Any], columns: int, lines: int) -> None:
+def _draw(found: dict[str, Any], columns: int | None, lines: int) -> None:
+    """Print the status; without `columns`, no line is cut."""
     from noonmark.cli.render.console import open_console  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import PIPE_WIDTH  # noqa: PLC0415 - likewise
     from noonmark.cli.render.times import local_times  # noqa: PLC0415 - likewise
     from noonmark.cli.render.workflows import status_lines  # noqa: PLC0415 - likewise
 
-    with open_console(columns) as console:
-        for line in status_lines(found, local_times(), width=columns, height=lines):
+    width = columns or PIPE_WIDTH
+    with open_console(width) as console:
+        for line in status_lines(found, local_times(), width=width, height=lines):
             console.print_line(line)
 
 

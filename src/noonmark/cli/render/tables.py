@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line, shorten
 from noonmark.cli.render.console import Table, Text, open_console
 from noonmark.cli.render.times import duration_text, local_times
+from noonmark.core.ids import HIDDEN, is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,8 +92,14 @@ def show_occurrences(occurrences: Sequence[dict[str, Any]], more: str) -> None:
 
 
 def schedule_label(occurrence: Mapping[str, Any]) -> str:
-    """What people call the schedule of an occurrence: its name, or its id if it has none."""
-    label: str = occurrence.get("schedule_name") or occurrence["schedule_id"]  # older servers send no name
+    """What people call the schedule of an occurrence: its name, or its id if it has none.
+
+    A run without a schedule, such as `~workflow:sales`, has what it runs.
+    """
+    schedule_id: str = occurrence["schedule_id"]
+    if is_hidden(schedule_id):
+        return schedule_id.removeprefix(HIDDEN).replace(":", " ", 1)
+    label: str = occurrence.get("schedule_name") or schedule_id  # older servers send no name
     return label
 
 
@@ -99,10 +107,18 @@ def show_failures(occurrences: Sequence[dict[str, Any]], more: str) -> None:
     """Show occurrences of several schedules."""
     times = local_times()
     titles = ["Occurrence", "Schedule", times.titles("Nominal time")[0], times.titles("Ended")[0], "Phase", "Why"]
+    ids = defaultdict[str, set[str]](set)
+    for occurrence in occurrences:
+        ids[schedule_label(occurrence)].add(occurrence["schedule_id"])
+
+    def label(occurrence: Mapping[str, Any]) -> str:
+        name = schedule_label(occurrence)
+        return name if len(ids[name]) == 1 else f"{name} ({occurrence['schedule_id']})"
+
     rows = [
         [
             occurrence["occurrence_id"],
-            schedule_label(occurrence),
+            label(occurrence),
             times.local(occurrence["nominal_at_utc"]),
             times.local(occurrence["completed_at_utc"]),
             occurrence["phase"],

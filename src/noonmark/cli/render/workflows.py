@@ -162,6 +162,8 @@ def status_lines(run: Mapping[str, Any], times: Times, *, width: int, height: in
     longest = max((len(step["step_id"]) for step in own), default=0)
     for step in own:
         lines.append(_step_line(step, times, longest))
+        if step["approval_id"] and step["phase"] == "running":
+            lines.append([Text(f"  noonmark approval approve {step['approval_id']}", "dim")])
         elements = [one for one in steps if one["step_id"] == step["step_id"] and one["index"] is not None]
         lines += _element_lines(elements, times, longest)
     if len(lines) > height:
@@ -193,7 +195,7 @@ def _element_lines(elements: Sequence[Mapping[str, Any]], times: Times, longest:
 
 def _step_line(step: Mapping[str, Any], times: Times, longest: int) -> Line:
     name = step["step_id"] if step["index"] is None else f"  [{step['index']}]"
-    elements = f" of {step['count']:,} elements" if step["count"] is not None else ""
+    elements = f", {step['count']:,} elements" if step["count"] is not None else ""
     attempt = f", attempt {step['attempt']}" if step["attempt"] > 1 else ""
     return [
         Text(f"{MARKS[step['phase']]} ", STYLES.get(step["phase"], "")),
@@ -218,8 +220,9 @@ def _end(step: Mapping[str, Any], times: Times) -> str:
     if step["error"]:
         return f"  {last_line(step['error'])}"
     if step["waiting_for"] is not None:
-        until = "" if step["ready_at_utc"] is None else f", {times.relative(step['ready_at_utc'])}"
-        what = step["approval_id"] or step["occurrence_id"]
+        verb = "expires " if step["approval_id"] else ""
+        until = "" if step["ready_at_utc"] is None else f", {verb}{times.relative(step['ready_at_utc'])}"
+        what = step["occurrence_id"]
         return f"  waits for {step['waiting_for']}{f' {what}' if what else ''}{until}"
     if step["phase"] == "completed" and step["result"] is not None:
         return f"  {shorten(json.dumps(step['result'], ensure_ascii=False))}"

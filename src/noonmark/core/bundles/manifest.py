@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.bundles.archive import invalid_bundle
-from noonmark.core.bundles.notation import schedule_document
-from noonmark.core.documents import Reader, present
+from noonmark.core.bundles.notation import FIELDS, TRIGGER_FIELDS, schedule_document
+from noonmark.core.documents import UNKNOWN_FIELD, Reader, present
 from noonmark.core.errors import InvalidBundle, InvalidSchedule, Problem, TriggerNeverFires
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import identifier, json_copy, json_problem, shown, text_of
@@ -37,6 +37,8 @@ MAX_TRIGGERS = 100
 MAX_SLOTS = 10_000
 MAX_CPUS = 4_096
 SCHEDULE = "schedule"
+NOT_IN_MANIFESTS = ("schedule_id", "depends_on")
+"""Fields of a schedule document that a manifest does not have."""
 WORK = ("command", "function", "http", "workflow")
 """What a bundle may run: exactly one of them."""
 BUNDLE_LABEL = "noonmark.bundle"
@@ -329,7 +331,7 @@ def _read_schedule(
     except ValueError as error:
         reader.problem(f"{place}.kind", str(error).removeprefix("kind "))
         return None
-    for name in [name for name in ("schedule_id", "depends_on") if name in document]:
+    for name in [name for name in NOT_IN_MANIFESTS if name in document]:
         reader.problem(f"{place}.{name}", "is not part of a manifest")
         del document[name]
     document |= {"schedule_id": schedule_id, "target": _merged(document.get("target")) | target}
@@ -339,9 +341,19 @@ def _read_schedule(
         parse_schedule(document, now=now)
     except InvalidSchedule as error:
         for problem in error.problems:
-            if problem.code != TriggerNeverFires.code:
-                reader.problem(f"{place}.{problem.field}" if problem.field else place, problem.message)
+            if problem.field == "trigger" and "trigger" not in document:
+                reader.problem(place, f"must have one of {', '.join(TRIGGER_FIELDS)}, or a trigger")
+            elif problem.code != TriggerNeverFires.code:
+                reader.problem(f"{place}.{problem.field}" if problem.field else place, _in_manifest(problem))
     return ManagedSchedule(place=place, schedule_id=schedule_id, document=document)
+
+
+def _in_manifest(problem: Problem) -> str:
+    """What is wrong with a schedule; where a field is unknown, with the fields that manifests have."""
+    if "." in problem.field or not problem.message.startswith(UNKNOWN_FIELD):
+        return problem.message
+    allowed = {*problem.message.removeprefix(UNKNOWN_FIELD).split(", "), *FIELDS}.difference(NOT_IN_MANIFESTS)
+    return f"{UNKNOWN_FIELD}{', '.join(sorted(allowed))}"
 
 
 def _merged(given: object) -> dict[str, Any]:

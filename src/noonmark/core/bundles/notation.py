@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 
 RESOURCE_WAIT = "resource_wait"
 KINDS = ("periodic", "delayed", "event", RESOURCE_WAIT)
+TRIGGER_FIELDS = ("crons", "cron", "run_at", "delay_ms", "event_type")
+FIELDS = (
+    *TRIGGER_FIELDS,
+    "catchup_limit",
+    "filters",
+    "kind",
+    "max_wait_ms",
+    "missed_grace_ms",
+    "missed_policy",
+    "prohibit_overlap",
+    "retry_interval_ms",
+    "timezone",
+)
+"""What a schedule of a manifest may have beside the fields of a schedule document."""
 LIMITED_POLICIES = ("catch_up_all", "catchup_all")
 """The misfire policies that have a limit; beside others, a manifest may give one that has no effect."""
 

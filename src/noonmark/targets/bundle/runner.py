@@ -182,7 +182,6 @@ class BundleRunner(CommandRunner):
             "NOONMARK_BUNDLE_DIGEST": bundle.digest,
             "NOONMARK_DISPATCH_FILE": str(dispatch),
         }
-        payload = document["payload"]
         target = CommandTarget(argv=manifest.command, env=manifest.env | secrets)
         return CommandRequest(
             program=_program(manifest.command[0], files),
@@ -190,7 +189,7 @@ class BundleRunner(CommandRunner):
             env=environment(target, variables, str(home)),
             cwd=str(files),
             limits={},
-            stdin=b"" if payload is None else json.dumps(payload, ensure_ascii=False).encode(),
+            stdin=json.dumps(document["payload"], ensure_ascii=False).encode(),
             redactor=Redactor(secrets.values()) if secrets else None,
         )
 
@@ -254,7 +253,7 @@ def _dispatch(assignment: Assignment, job: _Job) -> dict[str, Any]:
         "reason": _reason(assignment),
         "event": event,
         "inputs": job.inputs,
-        "payload": (job.inputs or None) if payload is None else payload,
+        "payload": job.inputs if payload is None else payload,
         "bundle": {"bundle_id": job.bundle.bundle_id, "digest": job.bundle.digest},
     }
 
