@@ -223,7 +223,7 @@ def test_a_sealed_secret_cannot_be_read_back(worked, tmp_path, monkeypatch):
         shown.append(repr(client.secrets()))
     assert [found(one) for one in shown] == [[]] * 12
     listed = json.loads(shown[0])["secrets"]
-    assert [set(one) for one in listed] == [{"name", "hosts", "created_at_utc", "updated_at_utc"}] * 5
+    assert [set(one) for one in listed] == [{"name", "hosts", "programs", "created_at_utc", "updated_at_utc"}] * 5
     assert all(name in shown[6] for name in SEALED)
     assert json.loads(shown[10])["settings"]["secret_key"] == {
         "value": "***",
