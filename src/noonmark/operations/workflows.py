@@ -26,7 +26,7 @@ from noonmark.core.workflows.definition import check_inputs, parse_definition, r
 from noonmark.core.workflows.hidden import hidden_schedule, runs_id
 from noonmark.core.workflows.progress import results
 from noonmark.core.workflows.run import StepPhase, StepRecord
-from noonmark.core.workflows.waiting import WaitingFor, approval_id, waits_for
+from noonmark.core.workflows.step_waits import WaitingFor, approval_id, waits_for
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.arguments import Cancellation

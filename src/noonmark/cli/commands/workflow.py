@@ -99,7 +99,7 @@ def show(
         workflow = remote.call("workflow/get", present(workflow_id=workflow_id, version=version))
     if mermaid:
         from noonmark.cli.render.workflows import definition_of  # noqa: PLC0415 - only for a drawing
-        from noonmark.core.workflows.drawing import mermaid as to_mermaid  # noqa: PLC0415 - likewise
+        from noonmark.core.workflows.diagram import mermaid as to_mermaid  # noqa: PLC0415 - likewise
 
         text = to_mermaid(definition_of(workflow))
         if connection.as_json:

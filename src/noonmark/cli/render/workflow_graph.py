@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from noonmark.core.workflows.drawing import caption
+from noonmark.core.workflows.diagram import caption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,11 +18,11 @@ from noonmark.core.errors import InvalidWorkflow, Problem, refusal
 from noonmark.core.json_values import identifier, json_problem, key_path, shown, too_large
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.placeholders import names_in
-from noonmark.core.workflows.filling import fill_step
 from noonmark.core.workflows.graph import Graph
 from noonmark.core.workflows.inputs import Input, read_inputs, with_defaults
 from noonmark.core.workflows.names import StepNames, placeholder_problems, target_problems, texts_in
 from noonmark.core.workflows.steps import Approval, Step, Wait, read_step
+from noonmark.core.workflows.substitution import fill_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

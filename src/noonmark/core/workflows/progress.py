@@ -20,10 +20,10 @@ from noonmark.core.policies.retry import TIMEOUT, next_attempt
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.workflows.definition import MAX_RESULT, OnFailure
-from noonmark.core.workflows.filling import fill_compensation, fill_text, fill_wait, holds
 from noonmark.core.workflows.run import Compensation, StepPhase, StepRecord
 from noonmark.core.workflows.state import Elements
 from noonmark.core.workflows.steps import CONCURRENCY, WAIT_TIMEOUT
+from noonmark.core.workflows.substitution import fill_compensation, fill_text, fill_wait, holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

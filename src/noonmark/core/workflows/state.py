@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.workflows.filling import elements
 from noonmark.core.workflows.run import StepPhase
+from noonmark.core.workflows.substitution import elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

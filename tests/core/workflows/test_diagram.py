@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.workflows.drawing import caption, escape, layers, mermaid
+from noonmark.core.workflows.diagram import caption, escape, layers, mermaid
 from tests.core.workflows.defined import CALL, defined, step
 
 HOOK = {"target_kind": "http", "url": "https://hooks.example/secret/{{inputs.x}}", "method": "GET"}

@@ -4,7 +4,8 @@ import pytest
 
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.placeholders import SKIPPED
-from noonmark.core.workflows.filling import (
+from noonmark.core.workflows.run import StepPhase
+from noonmark.core.workflows.substitution import (
     elements,
     fill_compensation,
     fill_json,
@@ -13,7 +14,6 @@ from noonmark.core.workflows.filling import (
     fill_wait,
     holds,
 )
-from noonmark.core.workflows.run import StepPhase
 from tests.core.workflows.defined import CALL, defined, step
 
 SMUGGLED = "{{ inputs.secret }}"
