@@ -402,7 +402,13 @@ def list_workflow_runs(service: Service, caller: Caller, arguments: WorkflowRunQ
         return found[:count]
 
     def serialize(page: Sequence[Listed]) -> list[dict[str, Any]]:
-        return [_summary(service, run, occurrence, schedules.of(occurrence)) for run, occurrence in page]
+        ended = [row.id for _, row in page if row.phase in FINAL and row.has_begun]
+        last = service.store.last_runs(ended) if ended else {}
+        entries = [_summary(service, run, occurrence, schedules.of(occurrence)) for run, occurrence in page]
+        return [
+            entry | {"error": last[row.id].error} if row.id in last else entry
+            for entry, (_, row) in zip(entries, page, strict=True)
+        ]
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"workflow_runs": entries, "next_cursor": None if end is None else write_cursor(*_place(end))}

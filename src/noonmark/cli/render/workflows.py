@@ -77,12 +77,20 @@ def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
             one["phase"],
             times.local(one["started_at_utc"]),
             one["schedule_id"] or "-",
-            one["why"] or "-",
+            _why(one) or "-",
         ]
         for one in runs
     ]
     titles = ["Run", "Workflow", "Version", "Phase", times.titles("Started")[0], "Schedule", "Why"]
     show_table(titles, rows, _count(runs, "run") + more, optional=("Why", "Schedule"))
+
+
+def _why(run: Mapping[str, Any]) -> str:
+    """Which step failed and with what, or else why the run is in its phase."""
+    if not run["error"]:
+        return str(run["why"] or "")
+    what, cause = run["error"].partition(": ")[0], last_line(run["error"])
+    return cause if cause.startswith(what) else f"{what}: {cause}"
 
 
 def show_approvals(approvals: Sequence[dict[str, Any]], more: str) -> None:
@@ -148,7 +156,7 @@ def status_lines(run: Mapping[str, Any], times: Times, *, width: int, height: in
     steps = run["steps"]
     own = [step for step in steps if step["index"] is None]
     ended = sum(step["phase"] not in ("pending", "running") for step in own)
-    why = f": {run['why']}" if run["why"] and run["phase"] != "completed" else ""
+    why = f": {_why(run)}" if _why(run) and run["phase"] != "completed" else ""
     version = "" if run["version"] is None else f" version {run['version']}"
     lines: list[Line] = [
         [
