@@ -259,3 +259,22 @@ def test_a_node_that_stops_hands_its_runs_back_and_keeps_what_has_ended(tmp_path
     with second:
         assert ended(second, job) == ["completed"]
     assert sorted(path.name for path in calls.iterdir()) == ["b", "go"]
+
+
+def test_a_node_that_has_lost_a_run_starts_nothing_more_of_it(opened):
+    """What it could not write did not happen: whoever has the run begins that step again."""
+    store, calls = opened._store, []
+    commit, answers = store.commit_steps, iter([None, False])
+
+    def lose_the_second(writes):
+        return [False] * len(writes) if next(answers, None) is False else commit(writes)
+
+    store.commit_steps = lose_the_second
+    steps = [
+        {"id": "a", "target": call(opened, "note a", lambda: calls.append("a"))},
+        {"id": "b", "target": call(opened, "note b", lambda: calls.append("b")), "depends_on": ["a"]},
+    ]
+    job = start(opened, *steps)
+    with opened:
+        assert ended(opened, job) == ["completed"]
+    assert calls == ["a", "a", "b"]
