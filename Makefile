@@ -96,7 +96,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: setup ## Pin every dependency again, with hashes, in both locks
 	@echo "==> lock: resolving pyproject.toml into requirements.lock and requirements-runtime.lock"
 	@$(COMPILE) --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
-	@$(COMPILE) --constraint requirements.lock --no-annotate --extra all pyproject.toml --output-file requirements-runtime.lock
+	@$(COMPILE) --constraint requirements.lock --no-annotate --extra server --extra postgres --extra otel pyproject.toml --output-file requirements-runtime.lock
 
 clean: ## Remove .venv, caches and build output
 	@echo "==> clean: removing .venv, caches and build output"

@@ -10,6 +10,7 @@ EXTRAS = {
     "server": ("cryptography", "jwt", "prometheus_client", "python_multipart", "starlette", "structlog", "uvicorn"),
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
+    "agents": ("anthropic", "genai_prices", "openai", "pydantic_ai"),
 }
 """The packages that the code of each extra imports."""
 
