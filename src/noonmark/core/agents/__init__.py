@@ -1,0 +1,1 @@
+"""Agents: sessions, their messages, and groups of them."""

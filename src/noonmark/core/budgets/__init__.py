@@ -1,0 +1,1 @@
+"""Budgets: what work may spend, and what it has spent."""
