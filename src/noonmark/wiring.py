@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from noonmark.core.agents.tasks import Instructions
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.diagnosis import Disk
     from noonmark.ports.clock import Clock
@@ -189,6 +190,15 @@ def make_pinger(outbound: HttpTargetSettings | None = None) -> Pinger:
     from noonmark.targets.http.pinger import HttpPinger
 
     return HttpPinger(outbound)
+
+
+def make_instructions(folder: str | None = None) -> Instructions:
+    """The instructions that tasks may name: those in a folder, and those of the package."""
+    from pathlib import Path
+
+    from noonmark.targets.agent.task_instructions import InstructionFiles
+
+    return InstructionFiles(None if folder is None else Path(_expand_home(folder)).absolute())
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:

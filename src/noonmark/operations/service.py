@@ -32,6 +32,7 @@ from noonmark.ports.events import RateExceeded, Settled
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from noonmark.core.agents.tasks import Instructions
     from noonmark.core.event import Chain, Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -147,6 +148,8 @@ class Service:
     """Records requests and operations; None if that is off."""
     bundle_limits: BundleLimits | None = None
     """How large bundles may be; None if none may be pushed here."""
+    instructions: Instructions | None = None
+    """The instructions that tasks may name, as far as this process knows."""
     uploads: Uploads | None = None
     """The storage of uploads; None if they are off."""
     report: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.agents.tasks import context_problem
 from noonmark.core.bundles.manifest import labels_of_manifest
 from noonmark.core.errors import InvalidSchedule, NotAllowed
 from noonmark.core.instants import from_micros
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
 from noonmark.core.schedule import TRUSTED
-from noonmark.core.targets import CommandTarget, FunctionTarget, WorkflowTarget
+from noonmark.core.targets import CommandTarget, FunctionTarget, TaskTarget, WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.core.urls import parse_url
@@ -21,6 +22,7 @@ from noonmark.operations.service import check_limits
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from noonmark.core.agents.tasks import Instructions
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
@@ -194,6 +196,8 @@ def check_target(
             raise InvalidSchedule(problem, field=f"{field}.url")
     elif isinstance(target, CommandTarget) and service.commands is not None:
         _check_command(service, target, field)
+    elif isinstance(target, TaskTarget) and service.instructions is not None:
+        _check_task(target, service.instructions, field)
 
 
 def _moved(path: str, field: str) -> str:
@@ -239,6 +243,12 @@ def _check_function(target: FunctionTarget, before: Target | None, field: str) -
             " module",
             field=f"{field}.function",
         )
+
+
+def _check_task(target: TaskTarget, instructions: Instructions, field: str) -> None:
+    """Refuse a context that names what there is not."""
+    if (refused := context_problem(target.context, instructions)) is not None:
+        raise InvalidSchedule(refused[1], field=f"{field}.context.{refused[0]}")
 
 
 def _check_command(service: Service, target: CommandTarget, field: str) -> None:

@@ -533,6 +533,12 @@ class Settings:
         "maximum size of unpacked bundles in that folder, in bytes; those not used for longest are removed",
         default=2_147_483_648,
     )
+    task_instructions: str | None = _setting(
+        file_path,
+        "a folder with instructions for tasks, which replace and add to those of the package: `task.md`,"
+        " `role/NAME.md`, `template/NAME.md` and so on",
+        default=None,
+    )
     upload_dir: str | None = _setting(
         text,
         "the folder for uploaded files; by default next to the SQLite file. Without either, uploads are off",

@@ -63,6 +63,7 @@ from noonmark.wiring import (
     disk_space,
     file_of,
     fresh_id,
+    make_instructions,
     make_pinger,
     make_runner,
     make_seal,
@@ -481,6 +482,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
             max_budget_usd=settings.max_budget_usd,
         ),
         bundle_limits=_bundle_limits(settings),
+        instructions=make_instructions(settings.task_instructions),
         uploads=make_uploads(
             settings.upload_dir,
             settings.store,

@@ -96,6 +96,7 @@ class ServerOptions:
     bundle_quota_bytes: Annotated[str | None, _option("bundle_quota_bytes")] = None
     bundle_cache: Annotated[str | None, _option("bundle_cache")] = None
     bundle_cache_bytes: Annotated[str | None, _option("bundle_cache_bytes")] = None
+    task_instructions: Annotated[str | None, _option("task_instructions")] = None
     upload_dir: Annotated[str | None, _option("upload_dir")] = None
     max_upload_bytes: Annotated[str | None, _option("max_upload_bytes")] = None
     upload_quota_bytes: Annotated[str | None, _option("upload_quota_bytes")] = None
