@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpcore2
 
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.instants import SECOND, micros_to_seconds, to_micros
+from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.json_values import shown
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.redaction import Redactor
@@ -28,6 +26,7 @@ from noonmark.targets.http.log_filter import silence_this_thread
 from noonmark.targets.http.network import Resolver, request_owner, system_lookup
 from noonmark.targets.http.pool import ConnectionPool
 from noonmark.targets.http.request import SigningKeys, make_request, signing_keys, with_headers
+from noonmark.targets.http.response import retry_after, status_text
 from noonmark.targets.outcomes import cut_off, undeliverable
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from noonmark.targets.http.settings import HttpTargetSettings
     from noonmark.targets.secrets import SecretResolver
 
-MAX_DIGITS = 9
 ACCEPTED_VALUES = ("accepted", "true", "1", "yes")
 """Values of the callback header by which a receiver accepts the work; it may also repeat the callback URL."""
 SECRET_THREADS = 4
@@ -174,7 +172,7 @@ class HttpDelivery:
         if target.expects(response.status):
             assignment.result = document
             return Delivered(outcome=Outcome.COMPLETED, started=started, ended=now, result=document)
-        why = f"the server answered {_status_text(response.status)}"
+        why = f"the server answered {status_text(response.status)}"
         if location := document.get("headers", {}).get("location"):
             why += f", which leads to {shown(location)}; redirects are not followed"
         return replace(
@@ -182,7 +180,7 @@ class HttpDelivery:
             result=document,
             is_final=not target.retries(response.status),
             is_unknown=response.status in GATEWAY_STATUSES,
-            retry_after=_retry_after(response.headers.get("retry-after", ""), now=now),
+            retry_after=retry_after(response.headers.get("retry-after", ""), now=now),
         )
 
     def _failed(self, assignment: Assignment, why: str) -> Delivered:
@@ -210,22 +208,3 @@ def _is_accepted(request: Request, response: Response) -> bool:
         return False
     value = response.headers.get("noonmark-callback", "").strip().lower()
     return value in (*ACCEPTED_VALUES, request.callback.lower())
-
-
-def _retry_after(text: str, *, now: Micros) -> Micros:
-    """Parse a Retry-After header: seconds, or a date; 0 if it is invalid."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return int(text[:MAX_DIGITS]) * SECOND
-    try:
-        when = parsedate_to_datetime(text)
-        return max(0, to_micros(when.replace(tzinfo=when.tzinfo or UTC)) - now)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return 0
-
-
-def _status_text(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)

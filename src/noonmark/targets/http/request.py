@@ -83,7 +83,7 @@ def make_request(
         own["Noonmark-Signature"] = signature(keys.key, at=now, occurrence_id=occurrence.id, body=body or b"")
         if keys.chain_key is not None:
             own["Noonmark-Chain"] = chain_proof(keys.chain_key, occurrence_id=occurrence.id)
-        callback = _callback_headers(settings.public_url, keys.token_key, occurrence)
+        callback = callback_headers(settings.public_url, keys.token_key, occurrence)
     headers = _merge(headers, declared | own | callback)
     callback_url = callback.get("Noonmark-Callback")
     return Request(method=str(target.method), url=url, headers=headers, body=body, callback=callback_url)
@@ -125,7 +125,7 @@ def _occurrence_headers(occurrence: Occurrence) -> dict[str, str]:
     }
 
 
-def _callback_headers(public_url: str | None, token_key: str | None, occurrence: Occurrence) -> dict[str, str]:
+def callback_headers(public_url: str | None, token_key: str | None, occurrence: Occurrence) -> dict[str, str]:
     """Return the callback URL and its token; none where the service has no public URL or no key."""
     if public_url is None or token_key is None:
         return {}

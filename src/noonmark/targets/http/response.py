@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.instants import SECOND, to_micros
 from noonmark.core.json_values import json_problem, printable
 from noonmark.core.redaction import MASK
 
 if TYPE_CHECKING:
     import httpcore2
 
+    from noonmark.core.instants import Micros
     from noonmark.core.redaction import Redactor
 
 MAX_BODY = 65_536
 MAX_HEADER = 1_000
+MAX_DIGITS = 9
 STORED_HEADERS = ("content-type", "content-encoding", "etag", "location", "retry-after", "x-request-id")
 BODY_OMITTED = "not stored: the request carried a secret, and of such a response only JSON is stored"
 
@@ -88,6 +94,26 @@ async def read_response(response: httpcore2.Response) -> Response:
         await response.aclose()
     headers = {name.decode("latin-1").lower(): _header_value(value) for name, value in reversed(response.headers)}
     return Response(status=response.status, headers=headers, body=bytes(body[:MAX_BODY]), is_cut=is_cut)
+
+
+def retry_after(text: str, *, now: Micros) -> Micros:
+    """Parse a Retry-After header: seconds, or a date; 0 if it is invalid."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text[:MAX_DIGITS]) * SECOND
+    try:
+        when = parsedate_to_datetime(text)
+        return max(0, to_micros(when.replace(tzinfo=when.tzinfo or UTC)) - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0
+
+
+def status_text(status: int) -> str:
+    """The number and the name of a status."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
 
 
 def _json_size(value: Any) -> int:  # noqa: ANN401 - JSON
