@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from noonmark.core import edits
 from noonmark.core.admission import Start
+from noonmark.core.agents.session import Message, Mob, Role, Session, member_session
 from noonmark.core.api_key import ApiKey, Scope
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
@@ -23,10 +24,12 @@ from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.secret import Secret
 from noonmark.core.settlement import Accepted, Suspended, settle
 from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets.session import SessionSpec
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
 from noonmark.ports.bundles import Bundle
 from noonmark.ports.records import Heartbeat
+from noonmark.ports.sessions import Turn
 from noonmark.ports.workflows import ApprovalRequest, EventWait, StepWrites, UsedKind, WorkflowVersion
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
@@ -152,10 +155,25 @@ def run_workflow(store, schedule, now):
         approvals=[ApprovalRequest(approval_id="ok", step_id="ask", message="?", expires=now + 90 * SECOND)],
     )
     assert store.commit_steps([writes]) == [True]
+    talk(store, occurrence, now)
     suspended = Suspended(
         started=now, ended=now, until=None, waiting_for=Reason.STEP_PENDING, open_steps=frozenset({("load", None)})
     )
     assert store.settle([settle(occurrence, claim.schedule, suspended, node="alive")]) == [True]
+
+
+def talk(store, occurrence, now):
+    """Leave sessions with messages, and mobs."""
+    spec = SessionSpec(model="test", labels={"team": "a"})
+    for tenant in TENANTS:
+        for mob_id in ("news", "tests"):
+            mob = Mob(tenant=tenant, mob_id=mob_id, user="ada", document={"members": []}, created=now, updated=now)
+            session_id = member_session(mob_id, "writer")
+            session = Session(tenant=tenant, session_id=session_id, user="ada", spec=spec, mob_id=mob_id)
+            assert store.put_mob(mob, [session])
+            turn = Turn(tenant=tenant, session_id=session_id, occurrence_id=occurrence.id, fence=occurrence.fence)
+            said = [Message(role=role, parts=({"type": "text", "text": "hi"},)) for role in (Role.USER, Role.ASSISTANT)]
+            assert store.begin_turn(turn, said) is not None
 
 
 def emit(rig, name, **payload):
@@ -302,6 +320,9 @@ def look(rig, store):
             f"workflow runs {tenant}": lambda tenant=tenant: store.workflow_runs(tenant, 9),
             f"approvals {tenant}": lambda tenant=tenant: store.approvals(tenant, 9),
             f"users {tenant}": lambda tenant=tenant: store.schedules_using(tenant, UsedKind.WORKFLOW, "etl", 9),
+            f"sessions {tenant}": lambda tenant=tenant: store.sessions(tenant, 9),
+            f"messages {tenant}": lambda tenant=tenant: store.messages(tenant, "mob:news:writer", 9),
+            f"mobs {tenant}": lambda tenant=tenant: store.mobs(tenant, 9),
             f"notes {tenant}": lambda tenant=tenant: store.audit_entries(tenant, 100),
             f"secrets {tenant}": lambda tenant=tenant: store.secrets(tenant),
             f"find_secrets {tenant}": lambda tenant=tenant: store.find_secrets(tenant, ["s0", "s1"]),

@@ -66,7 +66,7 @@ LEFT_OUT = {"alembic_version"}
 NOBODYS = {
     "events", "event_streams", "nodes", "leadership", "served_routes", "notes", "idempotency_keys", "secrets",
     "api_keys", "rate_buckets", "dependency_graphs", "bundles", "bundle_chunks", "workflows", "workflow_runs",
-    "workflow_steps", "step_waits", "approvals",
+    "workflow_steps", "step_waits", "approvals", "sessions", "session_messages", "mobs",
 }  # fmt: skip
 """These belong to no schedule: every one must go on."""
 TABLES = [table for table in metadata.tables if table not in LEFT_OUT]

@@ -54,6 +54,10 @@ class Timing:
     """The number of ended occurrences stored per schedule."""
     keep_events: int = 100_000
     """The number of matched events stored per tenant."""
+    keep_messages_for: Micros = 90 * DAY_SECONDS * SECOND
+    """Older messages of sessions are deleted."""
+    session_bytes: int = 16 * 1024 * 1024
+    """The size of the messages stored per session; the oldest ones go first."""
     prune_every: Micros = 60 * SECOND
 
 

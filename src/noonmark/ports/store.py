@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.bundles import BundleStore
+from noonmark.ports.sessions import SessionStore
 from noonmark.ports.workflows import WorkflowStore
 
 if TYPE_CHECKING:
@@ -358,6 +359,7 @@ class Store(
     ApiKeyStore,
     BundleStore,
     WorkflowStore,
+    SessionStore,
     RateBuckets,
     Inspection,
     ClockRepair,

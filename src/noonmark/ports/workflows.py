@@ -37,6 +37,8 @@ class UsedKind(StrEnum):
 
     WORKFLOW = "workflow"
     BUNDLE = "bundle"
+    SESSION = "session"
+    MOB = "mob"
 
 
 class ApprovalState(StrEnum):

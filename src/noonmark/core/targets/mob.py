@@ -88,13 +88,14 @@ def read_helper_options(reader: Reader) -> HelperOptions:
         role_name=fields.text("role_name", None),
         runtime_mode=fields.choice("runtime_mode", _MODES, None),
         backend=fields.choice("backend", _BACKENDS, None),
-        tool_access_policy=_read_tool_access(fields),
+        tool_access_policy=read_tool_access(fields),
     )
     fields.close()
     return options
 
 
-def _read_tool_access(reader: Reader) -> ToolAccessPolicy | None:
+def read_tool_access(reader: Reader) -> ToolAccessPolicy | None:
+    """Read which tools may be used; None if nothing is said."""
     fields = None if reader.raw("tool_access_policy") is None else reader.part("tool_access_policy")
     if fields is None or (kind := fields.variant("type", _ACCESS)) is None:
         return None

@@ -266,7 +266,14 @@ def _read_create(reader: Reader) -> SessionSpec | None:
     fields = reader.part("create")
     if fields is None:
         return None
-    spec = SessionSpec(
+    spec = read_spec(fields)
+    fields.close()
+    return spec
+
+
+def read_spec(fields: Reader) -> SessionSpec:
+    """Read what a session is created with; the caller closes the reader."""
+    return SessionSpec(
         model=fields.text("model"),
         system_prompt=read_system_prompt(fields),
         max_tokens=fields.integer("max_tokens", None, low=1),
@@ -286,5 +293,3 @@ def _read_create(reader: Reader) -> SessionSpec | None:
         keep_alive=fields.boolean("keep_alive", default=False),
         app_context=fields.json("app_context"),
     )
-    fields.close()
-    return spec

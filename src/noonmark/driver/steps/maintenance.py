@@ -94,6 +94,12 @@ async def prune_once(node: Node) -> PruneReport:
     bundles = await node.executor.call(
         node.store.prune_bundles, before=before, unfinished_before=unfinished, limit=MAX_PRUNED_BUNDLES
     )
+    messages = await node.executor.call(
+        node.store.prune_sessions,
+        before=node.now - timing.keep_messages_for,
+        max_bytes=timing.session_bytes,
+        limit=limit,
+    )
     counts = (forgotten, events, notes, keys)
     if any(counts):
         node.report([Pruned(*counts)])
@@ -102,7 +108,7 @@ async def prune_once(node: Node) -> PruneReport:
         events=events,
         notes=notes,
         keys=keys,
-        more=limit in counts or bundles == MAX_PRUNED_BUNDLES,
+        more=limit in (*counts, messages) or bundles == MAX_PRUNED_BUNDLES,
     )
 
 

@@ -15,6 +15,7 @@ from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
 from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.records import REASONS
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.agents.session import Message, Mob, Session, SessionState
     from noonmark.core.api_key import ApiKey
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
+    from noonmark.ports.budgets import Settled
     from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
         StoredSchedule,
         Workload,
     )
+    from noonmark.ports.sessions import Turn
     from noonmark.ports.workflows import Approval, ApprovalState, StepWrites, UsedKind, WorkflowVersion
     from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 
@@ -652,6 +656,96 @@ class MemoryStore:
         self, tenant: str, approval_id: str, *, approved: bool, by: str, comment: str | None = None
     ) -> Approval | None:
         return workflow_rules.decide_approval(self._uow, tenant, approval_id, approved=approved, by=by, comment=comment)
+
+    @atomic
+    def put_session(self, session: Session, *, most: int | None = None, note: AuditEntry | None = None) -> bool | None:
+        is_new = session_rules.put(self._uow, session, most)
+        return self._noted(session.tenant, is_new or None, note) or is_new
+
+    @atomic
+    def session(self, tenant: str, session_id: str) -> Session | None:
+        return session_rules.get(self._uow, tenant, session_id)
+
+    @atomic
+    def sessions(  # noqa: PLR0913 - as the port has it
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        user: str | None = None,
+        state: SessionState | None = None,
+        labels: Mapping[str, str] | None = None,
+        mob_id: str | None = None,
+        before: PageKey | None = None,
+    ) -> list[Session]:
+        return self._uow.sessions.page(
+            tenant, limit, user=user, state=state, labels=labels, mob_id=mob_id, before=before
+        )
+
+    @atomic
+    def begin_turn(self, turn: Turn, messages: Sequence[Message] = ()) -> Session | None:
+        return session_rules.begin_turn(self._uow, turn, messages)
+
+    @atomic
+    def append_messages(
+        self, turn: Turn, messages: Sequence[Message], *, settles: Sequence[Settled] = ()
+    ) -> list[Message] | None:
+        return session_rules.append(self._uow, turn, messages, settles)
+
+    @atomic
+    def messages(  # noqa: PLR0913 - as the port has it
+        self,
+        tenant: str,
+        session_id: str,
+        limit: int,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        occurrence_id: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Message]:
+        return self._uow.sessions.messages(
+            tenant,
+            session_id,
+            limit,
+            after=after,
+            before=before,
+            occurrence_id=occurrence_id,
+            newest_first=newest_first,
+        )
+
+    @atomic
+    def set_session_state(
+        self, tenant: str, session_id: str, state: SessionState, *, note: AuditEntry | None = None
+    ) -> Session | None:
+        return self._noted(tenant, session_rules.set_state(self._uow, tenant, session_id, state), note)
+
+    @atomic
+    def delete_session(self, tenant: str, session_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        users = session_rules.delete(self._uow, tenant, session_id)
+        return users or self._noted(tenant, users, note)
+
+    @atomic
+    def prune_sessions(self, *, before: Micros, max_bytes: int, limit: int) -> int:
+        return self._uow.sessions.prune(before=before, max_bytes=max_bytes, limit=limit)
+
+    @atomic
+    def put_mob(self, mob: Mob, sessions: Sequence[Session], *, note: AuditEntry | None = None) -> bool:
+        is_new = session_rules.put_mob(self._uow, mob, sessions)
+        return self._noted(mob.tenant, is_new or None, note) is not None
+
+    @atomic
+    def mob(self, tenant: str, mob_id: str) -> Mob | None:
+        return self._uow.sessions.find_mob(tenant, mob_id)
+
+    @atomic
+    def mobs(self, tenant: str, limit: int, *, after: str | None = None) -> list[Mob]:
+        return self._uow.sessions.mobs(tenant, limit, after)
+
+    @atomic
+    def delete_mob(self, tenant: str, mob_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        users = session_rules.delete_mob(self._uow, tenant, mob_id)
+        return users or self._noted(tenant, users, note)
 
     def _noted(self, tenant: str, changed: T | None, note: AuditEntry | None) -> T | None:
         """Add an audit entry, if a secret or a key was changed."""

@@ -25,6 +25,7 @@ from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
 from noonmark.stores.memory.nodes import NodeRegister
 from noonmark.stores.memory.records import ScheduleEntry, listed_at
+from noonmark.stores.memory.sessions import SessionRecords
 from noonmark.stores.memory.workflows import WorkflowRecords
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import DELIVERING, LEASED, PHASES, ConcurrencyKey
@@ -92,6 +93,7 @@ class UnitOfWork(rules.UnitOfWork):
     """Everything that is stored; one transaction follows another, under the lock of the store."""
 
     workflows: WorkflowRecords
+    sessions: SessionRecords
 
     def __init__(self, now: Callable[[], Micros]) -> None:  # noqa: PLR0915 - one line per index
         super().__init__(now)
@@ -146,6 +148,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.workflows = WorkflowRecords(
             now, self._rows_by_key, lambda schedule: self._by_key[schedule].schedule.schedule_id
         )
+        self.sessions = SessionRecords(self.rows)
         self._keys_by_number: dict[int, ConcurrencyKey] = {}
         self._due: dict[int, DueIndex[str]] = {}
         """The due index that a row is in."""

@@ -100,6 +100,17 @@ CREATE TABLE leadership (
     CONSTRAINT one_leader CHECK (key = 1),
     CONSTRAINT terms_are_counted CHECK (term >= 1)
 );
+CREATE TABLE mobs (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    mob_id TEXT COLLATE "C" NOT NULL,
+    username TEXT COLLATE "C" NOT NULL,
+    document TEXT COLLATE "C" NOT NULL,
+    created BIGINT NOT NULL,
+    updated BIGINT NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE UNIQUE INDEX mobs_by_id ON mobs (tenant, mob_id);
 CREATE TABLE nodes (
     name TEXT COLLATE "C" NOT NULL,
     routes TEXT COLLATE "C" NOT NULL,
@@ -183,6 +194,32 @@ CREATE TABLE served_routes (
     seen BIGINT NOT NULL,
     PRIMARY KEY (route)
 );
+CREATE TABLE sessions (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    session_id TEXT COLLATE "C" NOT NULL,
+    username TEXT COLLATE "C" NOT NULL,
+    spec TEXT COLLATE "C" NOT NULL,
+    tool_access_policy TEXT COLLATE "C",
+    state TEXT COLLATE "C" NOT NULL,
+    schedule_id TEXT COLLATE "C",
+    mob_id TEXT COLLATE "C",
+    member_id TEXT COLLATE "C",
+    role TEXT COLLATE "C",
+    turn TEXT COLLATE "C",
+    messages INTEGER DEFAULT 0 NOT NULL,
+    bytes BIGINT DEFAULT 0 NOT NULL,
+    usage TEXT COLLATE "C" NOT NULL,
+    created BIGINT NOT NULL,
+    updated BIGINT NOT NULL,
+    is_task SMALLINT DEFAULT 0 NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE INDEX sessions_by_creation ON sessions (tenant, created, session_id);
+CREATE UNIQUE INDEX sessions_by_id ON sessions (tenant, session_id);
+CREATE INDEX sessions_by_size ON sessions (bytes);
+CREATE INDEX sessions_of_mobs ON sessions (tenant, mob_id) WHERE mob_id IS NOT NULL;
+CREATE INDEX sessions_of_tasks ON sessions (updated) WHERE is_task = 1;
 CREATE TABLE workflows (
     key BIGSERIAL NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,
@@ -325,6 +362,20 @@ CREATE TABLE schedule_states (
  WITH (fillfactor = 70);
 CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL;
 CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
+CREATE TABLE session_messages (
+    session BIGINT NOT NULL,
+    number INTEGER NOT NULL,
+    role TEXT COLLATE "C" NOT NULL,
+    parts TEXT COLLATE "C" NOT NULL,
+    data TEXT COLLATE "C",
+    occurrence_id TEXT COLLATE "C",
+    usage TEXT COLLATE "C",
+    bytes BIGINT NOT NULL,
+    created BIGINT NOT NULL,
+    PRIMARY KEY (session, number)
+);
+CREATE INDEX session_messages_by_age ON session_messages (created);
+CREATE INDEX session_messages_of_turns ON session_messages (session, occurrence_id, number);
 CREATE TABLE target_uses (
     schedule BIGINT NOT NULL,
     kind TEXT COLLATE "C" NOT NULL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from noonmark.core import edits
 from noonmark.core.filters.index import discriminator
@@ -13,7 +13,7 @@ from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 from noonmark.core.system_events import SystemEvent, change
-from noonmark.core.targets import BundleTarget, WorkflowTarget
+from noonmark.core.targets import BundleTarget, TargetKind, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.core.workflows.run import NOT_BEGUN, WorkflowRun
 from noonmark.ports.workflows import UsedKind
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan, Projection, Rewound, Snapshot
     from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Schedule
+    from noonmark.core.targets.mob import MobTarget
     from noonmark.stores.rules.records import Row
     from noonmark.stores.rules.unit_of_work import Subscription, UnitOfWork
     from noonmark.stores.rules.workflow_records import TargetUse
@@ -78,6 +79,12 @@ def target_uses(schedule: Schedule) -> list[TargetUse]:
         return [(UsedKind.WORKFLOW, target.workflow_id)]
     if isinstance(target, BundleTarget):
         return [(UsedKind.BUNDLE, name) for name in (target.bundle_id, target.digest) if name is not None]
+    # By its kind: the classes of agents' targets are not loaded where there are none.
+    if target.kind == TargetKind.SESSION:
+        session_id = getattr(target, "session_id", None) or getattr(target, "bound_session_id", None)
+        return [] if session_id is None else [(UsedKind.SESSION, session_id)]
+    if target.kind == TargetKind.MOB:
+        return [(UsedKind.MOB, cast("MobTarget", target).mob_id)]
     return []
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.system_events import SystemEvent
     from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState, Unreadable
+    from noonmark.stores.rules.session_records import SessionRecords
     from noonmark.stores.rules.workflow_records import WorkflowRecords
 
     Identity = tuple[str, str]
@@ -81,6 +82,7 @@ class UnitOfWork(ABC):
     """One transaction; `now` is the store's clock."""
 
     workflows: WorkflowRecords
+    sessions: SessionRecords
 
     def __init__(self, now: Callable[[], Micros]) -> None:
         self.now = now

@@ -13,6 +13,7 @@ from collections import Counter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from noonmark.core.agents.session import Role, SessionState
 from noonmark.core.ids import MAX_OWNER, OriginKind
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
@@ -137,6 +138,8 @@ _KINDS = {
     "element": Kind(int, low=-1, is_narrow=True),
     "compensation": Kind(str, choices=frozenset(Compensation)),
     "approval": Kind(str, choices=frozenset(ApprovalState)),
+    "session_state": Kind(str, choices=frozenset(SessionState) - {SessionState.ACTIVE}),
+    "role": Kind(str, choices=frozenset(Role)),
     "used_kind": Kind(str, choices=frozenset(UsedKind)),
     "origin": Kind(str, prefixes=frozenset(OriginKind)),
 }
@@ -211,6 +214,16 @@ _WRITTEN = {
         key:key approval_id:text tenant:text occurrence:key occurrence_id:text step_id:text message:text
         requested:instant expires:instant state:approval decider:text? comment:text? decided:instant?
     """,
+    "sessions": """
+        key:key tenant:text session_id:text username:text spec:object tool_access_policy:object? state:session_state
+        schedule_id:text? mob_id:text? member_id:text? role:text? turn:text? messages:count bytes:number usage:object
+        created:instant updated:instant is_task:flag
+    """,
+    "session_messages": """
+        session:key number:count role:role parts:array data:json? occurrence_id:text? usage:object? bytes:number
+        created:instant
+    """,
+    "mobs": "key:key tenant:text mob_id:text username:text document:object created:instant updated:instant",
     "target_uses": "schedule:key kind:used_kind name:text tenant:text",
     "rate_buckets": "name:text full_at:instant",
     "nodes": """

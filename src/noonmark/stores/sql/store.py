@@ -12,11 +12,13 @@ from noonmark.core.run import Outcome
 from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.snapshots import by_uid
 from noonmark.stores.sql import api_keys, audit_log, bundles, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import runs as stored_runs
+from noonmark.stores.sql import sessions as stored_sessions
 from noonmark.stores.sql import workflows as stored_workflows
 from noonmark.stores.sql.dependencies import graph
 from noonmark.stores.sql.reads import history, inspection, runs, schedules, search, workflows, workload
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.agents.session import Message, Mob, SessionState
+    from noonmark.core.agents.session import Session as AgentSession
     from noonmark.core.api_key import ApiKey
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
+    from noonmark.ports.budgets import Settled
     from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
@@ -64,6 +69,7 @@ if TYPE_CHECKING:
         StoredSchedule,
         Workload,
     )
+    from noonmark.ports.sessions import Turn
     from noonmark.ports.workflows import Approval, ApprovalState, StepWrites, UsedKind, WorkflowVersion
     from noonmark.stores.sql.schedule_documents import ScheduleCache
     from noonmark.stores.sql.unit_of_work import UnitOfWork
@@ -627,6 +633,115 @@ class SqlStore(ABC):
             return workflow_rules.decide_approval(uow, tenant, approval_id, approved=approved, by=by, comment=comment)
 
         return self._write_locked({tenant}, decide)
+
+    def put_session(
+        self, session: AgentSession, *, most: int | None = None, note: AuditEntry | None = None
+    ) -> bool | None:
+        def put(uow: UnitOfWork) -> bool | None:
+            is_new = session_rules.put(uow, session, most)
+            return _noted(uow, session.tenant, is_new or None, note) or is_new
+
+        return self._write_locked({session.tenant}, put)
+
+    def session(self, tenant: str, session_id: str) -> AgentSession | None:
+        return self._read(lambda uow: session_rules.get(uow, tenant, session_id))
+
+    def sessions(  # noqa: PLR0913 - as the port has it
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        user: str | None = None,
+        state: SessionState | None = None,
+        labels: Mapping[str, str] | None = None,
+        mob_id: str | None = None,
+        before: PageKey | None = None,
+    ) -> list[AgentSession]:
+        return self._read(
+            lambda uow: stored_sessions.page(
+                uow.session,
+                uow.report,
+                tenant,
+                limit,
+                user=user,
+                state=state,
+                labels=labels,
+                mob_id=mob_id,
+                before=before,
+            )
+        )
+
+    def begin_turn(self, turn: Turn, messages: Sequence[Message] = ()) -> AgentSession | None:
+        return self._write_locked({turn.tenant}, lambda uow: session_rules.begin_turn(uow, turn, messages))
+
+    def append_messages(
+        self, turn: Turn, messages: Sequence[Message], *, settles: Sequence[Settled] = ()
+    ) -> list[Message] | None:
+        return self._write_locked({turn.tenant}, lambda uow: session_rules.append(uow, turn, messages, settles))
+
+    def messages(  # noqa: PLR0913 - as the port has it
+        self,
+        tenant: str,
+        session_id: str,
+        limit: int,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        occurrence_id: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Message]:
+        return self._autocommit(
+            lambda uow: stored_sessions.messages(
+                uow.session,
+                uow.report,
+                tenant,
+                session_id,
+                limit,
+                after=after,
+                before=before,
+                occurrence_id=occurrence_id,
+                newest_first=newest_first,
+            )
+        )
+
+    def set_session_state(
+        self, tenant: str, session_id: str, state: SessionState, *, note: AuditEntry | None = None
+    ) -> AgentSession | None:
+        def change(uow: UnitOfWork) -> AgentSession | None:
+            return _noted(uow, tenant, session_rules.set_state(uow, tenant, session_id, state), note)
+
+        return self._write_locked({tenant}, change)
+
+    def delete_session(self, tenant: str, session_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        def delete(uow: UnitOfWork) -> list[str] | None:
+            users = session_rules.delete(uow, tenant, session_id)
+            return users or _noted(uow, tenant, users, note)
+
+        return self._write_locked({tenant}, delete)
+
+    def prune_sessions(self, *, before: Micros, max_bytes: int, limit: int) -> int:
+        return self._write_unlocked(
+            lambda uow: stored_sessions.prune(uow.session, before=before, max_bytes=max_bytes, limit=limit)
+        )
+
+    def put_mob(self, mob: Mob, sessions: Sequence[AgentSession], *, note: AuditEntry | None = None) -> bool:
+        def put(uow: UnitOfWork) -> bool:
+            return _noted(uow, mob.tenant, session_rules.put_mob(uow, mob, sessions) or None, note) is not None
+
+        return self._write_locked({mob.tenant}, put)
+
+    def mob(self, tenant: str, mob_id: str) -> Mob | None:
+        return self._autocommit(lambda uow: uow.sessions.find_mob(tenant, mob_id))
+
+    def mobs(self, tenant: str, limit: int, *, after: str | None = None) -> list[Mob]:
+        return self._read(lambda uow: stored_sessions.mobs(uow.session, uow.report, tenant, limit, after))
+
+    def delete_mob(self, tenant: str, mob_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
+        def delete(uow: UnitOfWork) -> list[str] | None:
+            users = session_rules.delete_mob(uow, tenant, mob_id)
+            return users or _noted(uow, tenant, users, note)
+
+        return self._write_locked({tenant}, delete)
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
         return self._write_locked({f"bucket {name}"}, lambda uow: uow.take_tokens(name, limit, wanted))

@@ -21,6 +21,7 @@ from noonmark.stores.sql import (
     nodes,
     row_checks,
     schedule_documents,
+    sessions,
     subscriptions,
     workflows,
 )
@@ -113,6 +114,7 @@ class UnitOfWork(rules.UnitOfWork):
     """What a transaction has read and changed; `now` is the store's clock."""
 
     workflows: workflows.WorkflowRecords
+    sessions: sessions.SessionRecords
 
     def __init__(self, session: Session, schedule_cache: ScheduleCache) -> None:
         super().__init__(session.now)
@@ -135,6 +137,7 @@ class UnitOfWork(rules.UnitOfWork):
         self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
         self.workflows = workflows.WorkflowRecords(session, self.report)
+        self.sessions = sessions.SessionRecords(session)
 
     def pack(self, value: object) -> str | None:
         return to_json(value)

@@ -1,4 +1,4 @@
-"""Version 0015: the workflows and bundles that the targets of stored schedules name."""
+"""What the targets of stored schedules name: workflows and bundles (version 0015), sessions and mobs (0016)."""
 
 from __future__ import annotations
 
@@ -6,31 +6,43 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from noonmark.stores.sql.migrations import Database
 
 _AT_ONCE = 1_000
-_NAMES = {"workflow": "workflow_id", "bundle": "bundle_id"}
+_NAMES = {"workflow": ("workflow_id",), "bundle": ("bundle_id",)}
+_NAMES_OF_AGENTS = {"session": ("session_id", "bound_session_id"), "mob": ("mob_id",)}
 _NAMING = """
     SELECT key, tenant, route, terms_document FROM schedules
-    WHERE key > ? AND is_listed = 1 AND route IN ('workflow', 'bundle') ORDER BY key LIMIT ?
+    WHERE key > ? AND is_listed = 1 AND route IN (?, ?) ORDER BY key LIMIT ?
 """
 _ADD = "INSERT INTO target_uses (schedule, kind, name, tenant) VALUES (?, ?, ?, ?)"
 
 
 def fill_in(database: Database) -> None:
-    """Write what each target names; a damaged schedule names nothing."""
+    """Write which workflow or bundle each target names; a damaged schedule names nothing."""
+    _fill_in(database, _NAMES)
+
+
+def fill_in_agents(database: Database) -> None:
+    """Write which session or mob each target names."""
+    _fill_in(database, _NAMES_OF_AGENTS)
+
+
+def _fill_in(database: Database, names: Mapping[str, Sequence[str]]) -> None:
     last = -1
-    while found := database.query(_NAMING, last, _AT_ONCE):
+    while found := database.query(_NAMING, last, *names, _AT_ONCE):
         last = found[-1][0]
         for key, tenant, kind, document in found:
-            if (name := _name(document, kind)) is not None:
+            if (name := _name(document, names[kind])) is not None:
                 database.execute(_ADD, key, kind, name, tenant)
 
 
-def _name(document: str, kind: str) -> str | None:
+def _name(document: str, fields: Sequence[str]) -> str | None:
     try:
         read: Any = json.loads(document)
-        name = read["target"][_NAMES[kind]]
-    except (KeyError, TypeError, ValueError, RecursionError):
+        named = [read["target"].get(field) for field in fields]
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return None
-    return name if isinstance(name, str) else None
+    return next((name for name in named if isinstance(name, str)), None)

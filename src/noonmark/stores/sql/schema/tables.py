@@ -546,7 +546,64 @@ index("approvals_of_tenant", approvals, "tenant, requested, approval_id")
 index("approvals_pending", approvals, "tenant, requested, approval_id", "state = 'pending'")
 index("approvals_of_occurrence", approvals, "occurrence")
 
-# The workflow or bundle that the target of a schedule names, as long as the schedule is not deleted.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
+    Column("username", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("tool_access_policy", Text),
+    Column("state", Text, nullable=False),
+    Column("schedule_id", Text),
+    Column("mob_id", Text),
+    Column("member_id", Text),
+    Column("role", Text),
+    Column("turn", Text),
+    count("messages"),
+    Column("bytes", BigInteger, nullable=False, server_default=text("0")),
+    Column("usage", Text, nullable=False),
+    instant("created", required=True),
+    instant("updated", required=True),
+    flag("is_task"),
+)
+index("sessions_by_id", sessions, "tenant, session_id", unique=True)
+index("sessions_by_creation", sessions, "tenant, created, session_id")
+index("sessions_by_size", sessions, "bytes")
+index("sessions_of_mobs", sessions, "tenant, mob_id", "mob_id IS NOT NULL")
+index("sessions_of_tasks", sessions, "updated", "is_task = 1")
+
+session_messages = Table(
+    "session_messages",
+    metadata,
+    Column("session", BigInteger, ForeignKey("sessions.key"), primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("role", Text, nullable=False),
+    Column("parts", Text, nullable=False),
+    Column("data", Text),
+    Column("occurrence_id", Text),
+    Column("usage", Text),
+    Column("bytes", BigInteger, nullable=False),
+    instant("created", required=True),
+)
+index("session_messages_of_turns", session_messages, "session, occurrence_id, number")
+index("session_messages_by_age", session_messages, "created")
+
+mobs = Table(
+    "mobs",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("mob_id", Text, nullable=False),
+    Column("username", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    instant("created", required=True),
+    instant("updated", required=True),
+)
+index("mobs_by_id", mobs, "tenant, mob_id", unique=True)
+
+# The workflow, bundle, session or mob that the target of a schedule names, as long as the schedule is not deleted.
 target_uses = Table(
     "target_uses",
     metadata,

@@ -21,6 +21,7 @@ SCRIPTS: Traversable = files("noonmark.stores.sql.migrations")
 CONVERSIONS: Mapping[str, Callable[[Database], None]] = {
     "0004": discriminators.fill_in,
     "0015": target_uses.fill_in,
+    "0016": target_uses.fill_in_agents,
 }
 """What a version does to the data, after its statements."""
 
