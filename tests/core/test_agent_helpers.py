@@ -105,7 +105,7 @@ TRANSCRIPT = [
         (None, range(6)),
         (100, range(6)),
         (6, range(6)),
-        (5, range(2, 6)),
+        (5, range(6)),
         (4, range(2, 6)),
         (3, range(2, 6)),
         (1, range(2, 6)),
