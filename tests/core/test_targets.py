@@ -114,7 +114,7 @@ def test_a_target_can_be_a_key(name):
         ("exact session", "session"),
         ("session on demand", "session"),
         ("mob member", "mob"),
-        ("mob flow", "mob"),
+        ("mob flow", "workflow"),
         ("mob spawn helper", "mob"),
         ("mob fork helper", "mob"),
     ],

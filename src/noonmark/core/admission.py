@@ -334,7 +334,7 @@ def _stopped(claim: Claim) -> End | None:
 
 def _ends_itself(claim: Claim) -> bool:
     """Whether it has to be delivered to be ended: a workflow that has begun stops its steps, and undoes some."""
-    return claim.occurrence.has_begun and isinstance(claim.schedule.declaration.target, WorkflowTarget)
+    return claim.occurrence.has_begun and claim.schedule.declaration.target.route == WorkflowTarget.route
 
 
 def _outside_window(claim: Claim, now: Micros) -> End | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from noonmark.core.agents.flows import flow_inputs, flow_workflow
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import (
     Conflict,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
+    from noonmark.core.targets.mob import MobFlowTarget
     from noonmark.core.workflows.definition import Definition, Step
     from noonmark.core.workflows.run import StepKey, WorkflowRun
     from noonmark.operations.models.arguments import (
@@ -449,7 +451,10 @@ def _summary(
     about = occurrence_document(occurrence, schedule, unserved=missing)
     if run is None:
         target = in_force(schedule, occurrence).declaration.target
-        assert isinstance(target, WorkflowTarget)  # noqa: S101 - by its route
+        if not isinstance(target, WorkflowTarget):  # by its route, it is a flow of a mob
+            flow = cast("MobFlowTarget", target)
+            workflow_id, inputs = flow_workflow(flow.mob_id, flow.flow_id), flow_inputs(flow.params)
+            target = WorkflowTarget(workflow_id=workflow_id, inputs=inputs)
         workflow_id, number, inputs = target.workflow_id, target.version, target.inputs
         if number is None:
             newest = service.store.workflow(schedule.owner.tenant, workflow_id)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 from noonmark.core.documents import named, present
 from noonmark.core.json_values import text_of
 from noonmark.core.targets.content import Content, content_document, read_content, read_prompt
+from noonmark.core.targets.work import WorkflowTarget
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader
@@ -160,7 +161,8 @@ class MobFlowTarget:
     """A named flow of a mob is run; its parameters may be any JSON, null included."""
 
     kind: ClassVar[str] = "mob"
-    route: ClassVar[str] = "mob"
+    route: ClassVar[str] = WorkflowTarget.route
+    """A flow is a workflow whose steps are prompts to members."""
     type: ClassVar[MobType] = MobType.FLOW
 
     mob_id: str

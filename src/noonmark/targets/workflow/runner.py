@@ -15,8 +15,9 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from noonmark.core.agents.flows import flow_definition, flow_inputs, flow_of
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.facts import occurrence_facts
 from noonmark.core.ids import is_hidden
@@ -31,6 +32,7 @@ from noonmark.core.targets.http import HttpTarget
 from noonmark.core.workflows.definition import check_inputs, restore_definition
 from noonmark.core.workflows.progress import for_next_attempt
 from noonmark.core.workflows.run import Compensation, WorkflowRun
+from noonmark.ports.workflows import WorkflowVersion
 from noonmark.targets.outcomes import not_started, stopped, undeliverable
 from noonmark.targets.process_control import StopSignal
 from noonmark.targets.worker_pool import may_redeliver
@@ -43,12 +45,12 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.targets import Target as TargetDocument
+    from noonmark.core.targets.mob import MobFlowTarget
     from noonmark.core.workflows.definition import Definition
     from noonmark.core.workflows.progress import Start
     from noonmark.core.workflows.run import StepKey, StepRecord
     from noonmark.ports.store import Store
     from noonmark.ports.target import Assignment, Report, Reported, Target
-    from noonmark.ports.workflows import WorkflowVersion
     from noonmark.targets.workflow.active_run import Commit
 
     Message = tuple[str, Assignment, Reported | None]
@@ -65,6 +67,7 @@ MAX_BATCH = 500
 """How many runs are written in one transaction."""
 REDRIVE = "redrive:"
 """Begins the key of an occurrence that runs an ended one again; the id of that one follows."""
+AGENT_KINDS = frozenset({"session", "mob", "task"})
 BEGIN, REPORT, STOP = "begin", "report", "stop"
 
 
@@ -275,9 +278,7 @@ class WorkflowRunner:
         heappush(self._timers, (when, next(self._numbers), assignment))
 
     def _load(self, assignment: Assignment, now: Micros) -> ActiveRun:
-        occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
-        if not isinstance(target, WorkflowTarget):
-            raise LookupError(f"a {target.kind} target is not a workflow")
+        occurrence, target = assignment.occurrence, self._target(assignment)
         tenant, facts = assignment.schedule.owner.tenant, occurrence_facts(assignment.schedule, occurrence)
         stored = self._store.workflow_run(occurrence.id) if _may_have_begun(occurrence) else None
         clears = False
@@ -295,6 +296,33 @@ class WorkflowRunner:
         definition = self._restore(_Document(version))
         facts["inputs"] = run.inputs
         return ActiveRun(assignment, version, definition, run, records, facts, clears=clears)
+
+    def _target(self, assignment: Assignment) -> WorkflowTarget:
+        """The workflow to run. A flow of a mob is run as a workflow, which is stored when it is first run."""
+        target, owner = assignment.schedule.declaration.target, assignment.schedule.owner
+        if isinstance(target, WorkflowTarget):
+            return target
+        if target.route != WorkflowTarget.route:
+            raise LookupError(f"a {target.kind} target is not a workflow")
+        target = cast("MobFlowTarget", target)
+        mob = self._store.mob(owner.tenant, target.mob_id)
+        flow = None if mob is None else flow_of(mob, target.flow_id)
+        if mob is None or flow is None:
+            raise LookupError(f"the mob {target.mob_id!r} has no flow {target.flow_id!r}")
+        definition = restore_definition(flow_definition(target.mob_id, target.flow_id, flow))
+        version = self._store.put_workflow(
+            WorkflowVersion(
+                tenant=owner.tenant,
+                workflow_id=definition.workflow_id,
+                document=definition.to_document(),
+                digest=definition.digest,
+                source=target.kind,
+                created=self._now(),
+                user=mob.user,
+            )
+        )
+        number = None if version is None else version.version
+        return WorkflowTarget(workflow_id=definition.workflow_id, version=number, inputs=flow_inputs(target.params))
 
     def _redriven(self, occurrence: Occurrence) -> tuple[WorkflowRun, list[StepRecord]] | None:
         """The run of the ended occurrence that this one runs again, if it does."""
@@ -438,8 +466,13 @@ class WorkflowRunner:
         return child, replace(start.record, is_external=True, child=child.id)
 
     def _runs_here(self, target: TargetDocument, source: str) -> bool:
-        """Whether this node delivers a step itself."""
-        if isinstance(target, WorkflowTarget) or (isinstance(target, HttpTarget) and self._has_callbacks):
+        """Whether this node delivers a step itself.
+
+        The turns of agents are occurrences of their own: those of a session come one after another.
+        """
+        if target.route == WorkflowTarget.route or target.kind in AGENT_KINDS:
+            return False
+        if isinstance(target, HttpTarget) and self._has_callbacks:
             return False
         return self._is_served(target) or (source == TRUSTED and self._adopt(target))
 
