@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import to_micros
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome, Run, Usage
+from noonmark.core.run import Outcome, Run
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 NOMINAL = to_micros(NOON)
@@ -63,7 +64,7 @@ def test_a_run_ends_once():
         ended=NOMINAL + 1_500_000,
         outcome=Outcome.COMPLETED,
         result={"rows": 3},
-        usage=Usage(tokens=120, cost_usd=0.5),
+        usage=Usage(input_tokens=120, cost=500_000_000),
     )
     assert ended.ended_at - ended.started_at == timedelta(seconds=1.5)
     assert str(ended.outcome) == "completed"

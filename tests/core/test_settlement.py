@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.errors import Conflict
 from noonmark.core.ids import fraction
 from noonmark.core.instants import SECOND, to_text
@@ -14,7 +15,7 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
-from noonmark.core.run import CUT_OFF, Outcome, Run, Usage, in_place_of
+from noonmark.core.run import CUT_OFF, Outcome, Run, in_place_of
 from noonmark.core.settlement import (
     Accepted,
     Delivered,
@@ -57,7 +58,7 @@ def told(settlement):
 def test_a_run_tells_what_the_delivery_told():
     schedule = scheduled()
     row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=2, fence=4)
-    usage = Usage(tokens=7, cost_usd=0.5)
+    usage = Usage(input_tokens=7, cost=500_000_000)
     delivered = Delivered(
         outcome=Outcome.COMPLETED, started=at(101), ended=at(112), result={"n": 1}, error="almost", usage=usage
     )

@@ -270,7 +270,16 @@ class TestEnding:
         assert (run["outcome"], run["result"], run["usage"]) == (
             "completed",
             {"rows": 3},
-            {"tokens": 5, "cost_usd": 0.5},
+            {
+                "model": None,
+                "provider": None,
+                "input_tokens": 5,
+                "output_tokens": 0,
+                "total_tokens": 5,
+                "model_calls": 0,
+                "tool_calls": 0,
+                "cost_usd": 0.5,
+            },
         )
         assert harness("run/get", run_id=run["run_id"]) == run
 

@@ -4,9 +4,10 @@ from itertools import count
 
 import pytest
 
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.errors import InvalidSchedule, NotFound, Problem
 from noonmark.core.instants import SECOND
-from noonmark.core.run import Outcome, Usage
+from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted
 from noonmark.operations.service import Service
 from noonmark.server.dialects import cron_service
@@ -77,8 +78,12 @@ def bench():
 
 def test_runs_are_paged_with_their_cost(bench):
     schedule_id = bench.make()
+    usage = Usage(model="m", provider="p", input_tokens=900, cost=250_000_000)
     ends = [
-        (Outcome.COMPLETED, {"result": "much", "usage": Usage(tokens=900, cost_usd=0.25)}),
+        (
+            Outcome.COMPLETED,
+            {"result": "much", "usage": usage},
+        ),
         (Outcome.FAILED, {"error": "the model was away"}),
         (Outcome.TIMED_OUT, {}),
         (Outcome.CANCELLED, {}),

@@ -10,6 +10,8 @@ from noonmark.core import edits
 from noonmark.core.admission import Start
 from noonmark.core.agents.session import Message, Mob, Role, Session, member_session
 from noonmark.core.api_key import ApiKey, Scope
+from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Reservation, Reserved
+from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
@@ -27,6 +29,7 @@ from noonmark.core.targets import WorkflowTarget
 from noonmark.core.targets.session import SessionSpec
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
+from noonmark.ports.budgets import Settled, UsageBy
 from noonmark.ports.bundles import Bundle
 from noonmark.ports.records import Heartbeat
 from noonmark.ports.sessions import Turn
@@ -127,6 +130,7 @@ def populate(make_store):
             )
             store.take_tokens(f"key {key_id}", RateLimit(10, SECOND, 5), 1)
     run_workflow(store, rig.flow, rig.world.now)
+    spend(store)
     store.own_key()
     rig.lead_once()
     store.close()
@@ -174,6 +178,33 @@ def talk(store, occurrence, now):
             turn = Turn(tenant=tenant, session_id=session_id, occurrence_id=occurrence.id, fence=occurrence.fence)
             said = [Message(role=role, parts=({"type": "text", "text": "hi"},)) for role in (Role.USER, Role.ASSISTANT)]
             assert store.begin_turn(turn, said) is not None
+
+
+def spend(store):
+    """Leave budgets, a call of each kind, and a breaker."""
+    for tenant in TENANTS:
+        for scope, period in ((BudgetScope.USER, Period.DAY), (BudgetScope.TENANT, Period.TOTAL)):
+            name = "ada" if scope is BudgetScope.USER else tenant
+            limit = 10**9
+            store.put_budget(Budget(tenant=tenant, scope=scope, scope_id=name, period=period, max_cost=limit))
+        assert [type(one) for one in store.reserve([a_call(tenant, "open"), a_call(tenant, "done")])] == [Reserved] * 2
+        assert store.settle_calls([Settled(call_id="done", tenant=tenant, usage=Usage(input_tokens=3, cost=7))])
+        store.provider_failed(tenant, "ada")
+
+
+def a_call(tenant, call_id):
+    return Reservation(
+        call_id=call_id,
+        tenant=tenant,
+        user="ada",
+        schedule_id="schedule-of-one",
+        session_id="talk",
+        occurrence_id="occ_1",
+        fence=None,
+        model="m",
+        provider="p",
+        most=Amount(tokens=9, cost=90),
+    )
 
 
 def emit(rig, name, **payload):
@@ -310,6 +341,9 @@ def look(rig, store):
         "routes": lambda: store.routes("test"),
         "newest_time": store.newest_time,
         "due_since": lambda: store.due_since([ROUTE]),
+        "run usage": lambda: store.run_usage("occ_1"),
+        "costs": lambda: store.costs_of_runs("one", 9),
+        "prune usage": lambda: store.prune_usage(before=NOW, limit=9),
         "planned_ahead": lambda: store.planned_ahead(now=rig.world.now, until=rig.world.now, after="", limit=2),
     }
     for tenant in TENANTS:
@@ -323,6 +357,16 @@ def look(rig, store):
             f"sessions {tenant}": lambda tenant=tenant: store.sessions(tenant, 9),
             f"messages {tenant}": lambda tenant=tenant: store.messages(tenant, "mob:news:writer", 9),
             f"mobs {tenant}": lambda tenant=tenant: store.mobs(tenant, 9),
+            f"budgets {tenant}": lambda tenant=tenant: store.budgets(tenant, 9),
+            f"usage {tenant}": lambda tenant=tenant: store.usage(
+                tenant, UsageBy.DAY, since=0, until=rig.world.now, limit=9
+            ),
+            f"reserve {tenant}": lambda tenant=tenant: store.reserve(
+                [a_call(tenant, "open"), a_call(tenant, "done"), a_call(tenant, "new")]
+            ),
+            f"settle {tenant}": lambda tenant=tenant: store.settle_calls(
+                [Settled(call_id=one, tenant=tenant, usage=Usage(cost=1)) for one in ("open", "done")]
+            ),
             f"notes {tenant}": lambda tenant=tenant: store.audit_entries(tenant, 100),
             f"secrets {tenant}": lambda tenant=tenant: store.secrets(tenant),
             f"find_secrets {tenant}": lambda tenant=tenant: store.find_secrets(tenant, ["s0", "s1"]),

@@ -11,10 +11,11 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from noonmark.core.admission import End
+from noonmark.core.budgets.spend import Usage, to_dollars
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome, Usage
+from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, RunInProgress, interim, settle
 from noonmark.stores.sql.schema.ddl import execution_history
 from noonmark.stores.sql.schema.tables import metadata
@@ -27,6 +28,7 @@ from tests.servers.postgres import QUICK, running
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "execution-history.md"
 EVERYTHING = "SELECT * FROM schedule_execution_history ORDER BY occurrence_id, run_id"
+USAGE = Usage(model="m", input_tokens=1_000, output_tokens=200, model_calls=1, cost=250_000_000)
 TIMES = ("nominal", "due", "started", "ended", "occurrence_ended")
 
 
@@ -52,9 +54,7 @@ def history(bench):
     bench.advance(1_234_567)
     ran = bench.run(quiet["ran"], "a")
     bench.advance(1_500_000)
-    delivered = Delivered(
-        outcome=Outcome.COMPLETED, started=NOW + 1_234_567, ended=bench.now, usage=Usage(tokens=1_200, cost_usd=0.25)
-    )
+    delivered = Delivered(outcome=Outcome.COMPLETED, started=NOW + 1_234_567, ended=bench.now, usage=USAGE)
     [settled] = bench.store.settle([settle(ran, quiet["ran"], delivered, node="node-a")])
     assert settled
     again = bench.run(quiet["again"], "a")
@@ -113,8 +113,8 @@ def expected(bench, schedule, occurrence, run):
         "ended": run and run.ended,
         "outcome": run and run.outcome and str(run.outcome),
         "error": run and run.error,
-        "tokens": run and run.usage and run.usage.tokens,
-        "cost_usd": run and run.usage and run.usage.cost_usd,
+        "tokens": run and run.usage and run.usage.total_tokens,
+        "cost_usd": run and run.usage and to_dollars(run.usage.cost),
         "duration_seconds": (run.ended - run.started) / SECOND if run and run.ended else None,
     }
     return columns | {f"{name}_at": text(columns[name]) for name in TIMES}
@@ -194,15 +194,15 @@ def test_postgresql_gives_the_same_rows(bench):
         if table.name in ("schedules", "occurrences", "runs", "concurrency_keys")
     ]
     statements = [str(CreateTable(table).compile(dialect=postgresql.dialect())) for table in tables]
-    migration = files("noonmark.stores.sql.migrations").joinpath("0003_open_runs.postgres.sql").read_text("utf-8")
-    frozen = migration.strip().removesuffix(";").replace("CREATE OR REPLACE VIEW", "CREATE VIEW", 1)
-    assert frozen == execution_history("postgresql")
+    migration = files("noonmark.stores.sql.migrations").joinpath("0016_budgets.postgres.sql").read_text("utf-8")
+    frozen = migration.replace("CREATE OR REPLACE VIEW", "CREATE VIEW", 1)
+    assert f"\n{execution_history('postgresql')};\n" in frozen
     copied = {table.name: query(bench, f"SELECT * FROM {table.name}") for table in tables}  # noqa: S608 - our own names
 
     with running(**QUICK) as server, psycopg.connect(server.url(), row_factory=dict_row) as connection:
         # Text must not depend on where the reader is.
         connection.execute("SET TIME ZONE 'Asia/Kathmandu'")
-        for statement in [*statements, frozen]:
+        for statement in [*statements, execution_history("postgresql")]:
             connection.execute(statement)
         for name, rows in copied.items():
             if rows:

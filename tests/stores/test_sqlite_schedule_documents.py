@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.instants import from_micros
-from noonmark.core.run import Usage
 from noonmark.core.schedule import parse_schedule
 from noonmark.stores.sql import schedule_documents
 from noonmark.stores.sqlite import SqliteStore
@@ -97,7 +97,7 @@ def test_whatever_a_run_says_can_be_kept(tmp_path, error, alone):
         bench.add(bench.create_quiet(uid), "a")
     running = [bench.start(claim) for claim in bench.claim()]
     settlements = [bench.settlement(one) for one in running]
-    usage = Usage(tokens=3, cost_usd=0.1 + 0.2)
+    usage = Usage(model="m", provider="p", input_tokens=3, cache_read_tokens=9, tool_calls=2, cost=2**53 + 1)
     said = replace(settlements[0].run, error=error, result={"x": error}, usage=usage)
     settlements[0] = replace(settlements[0], run=said)
     assert all(store.settle(settlements[: 1 if alone else 2]))

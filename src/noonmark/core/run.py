@@ -13,6 +13,8 @@ from noonmark.core.instants import Micros, from_micros, to_text
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from noonmark.core.budgets.spend import Usage
+
 MAX_SUMMARY = 80
 MAX_MESSAGE = 200
 """Characters of the message with the progress of a run."""
@@ -37,14 +39,6 @@ class Outcome(StrEnum):
 
 CUT_OFF = frozenset(Outcome) - {Outcome.COMPLETED, Outcome.FAILED}
 """Outcomes of interrupted runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a run spent."""
-
-    tokens: int = 0
-    cost_usd: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +72,7 @@ class Run:
     error: str | None = None
     """The traceback of what it raised, why it was cut short, or why its result was not kept."""
     usage: Usage | None = None
+    """What it spent, where its target says so."""
 
     def __repr__(self) -> str:
         return brief(

@@ -31,9 +31,9 @@ from noonmark.core.run import Outcome, Run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.core.budgets.spend import Usage
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.run import Usage
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.workflows.run import StepKey
 

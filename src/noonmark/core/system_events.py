@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.causation import FIRST_FACT, chain_of_system_event
 from noonmark.core.event import NOONMARK, Event
 from noonmark.core.ids import fact_id
@@ -21,6 +22,7 @@ from noonmark.core.reasons import Explained
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.core.budgets.budget import Standing
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
@@ -57,6 +59,7 @@ class SystemEvent(Explained):
     TOO_RARE = "schedule.too_rare", "A window ended with fewer successes of a schedule than `expected_rate` says."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
     PING_UNEXPECTED = "ping.unexpected", "A ping came that no occurrence expected: too early, too late, or once more."
+    BUDGET_THRESHOLD = "budget.threshold", "A budget is used as far as its `warning_threshold`, once in each period."
     NODE_LOST = "node.lost", "A node sent no heartbeat for two leases, without having stopped."
 
 
@@ -183,6 +186,31 @@ def early_ping_id(occurrence_id: str, *, is_start: bool) -> str:
 def unexpected_ping_id(uid: str, at: Micros) -> str:
     """The id of the event of an unexpected ping: at most one in a second for each schedule."""
     return FIRST_FACT.event_id(fact_id(SystemEvent.PING_UNEXPECTED, uid, at // SECOND))
+
+
+def of_budget(standing: Standing) -> Event:
+    """The event about a budget that is used as far as its threshold: what is settled, and what is reserved."""
+    budget = standing.budget
+    spent = {"settled": standing.settled, "reserved": standing.reserved}
+    payload = {
+        "scope": str(budget.scope),
+        "scope_id": budget.scope_id,
+        "period": str(budget.period),
+        "period_start": to_text(standing.period_start),
+        "period_end": None if standing.period_end is None else to_text(standing.period_end),
+        "warning_threshold": budget.warning_threshold,
+        "max_cost_usd": None if budget.max_cost is None else to_dollars(budget.max_cost),
+        "max_tokens": budget.max_tokens,
+        **{f"{name}_cost_usd": to_dollars(amount.cost or 0) for name, amount in spent.items()},
+        **{f"{name}_tokens": amount.tokens for name, amount in spent.items()},
+        "hard": budget.hard,
+        "depth": FIRST_FACT.depth,
+    }
+    limits = [-1 if limit is None else limit for limit in (budget.max_cost, budget.max_tokens)]
+    parts: tuple[str, ...] = (budget.tenant, budget.scope, budget.scope_id, budget.period)
+    # A budget that was raised is another one: its threshold can be crossed again.
+    key = fact_id(SystemEvent.BUDGET_THRESHOLD, *parts, standing.period_start, *limits)
+    return _event(SystemEvent.BUDGET_THRESHOLD, payload, FIRST_FACT.event_id(key))
 
 
 def of_lost_node(

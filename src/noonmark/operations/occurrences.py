@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.spend import Usage, to_nanos
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
 from noonmark.core.ids import backfill as backfill_origin
 from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
@@ -14,7 +15,7 @@ from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
 from noonmark.core.quotas import Resource
-from noonmark.core.run import Outcome, Usage
+from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, began, settle
 from noonmark.core.signatures import check_token, token_keys
 from noonmark.core.triggers import EventTrigger
@@ -269,7 +270,7 @@ def _end(  # noqa: PLR0913 - what a caller may report
         ended=now,
         result=redact(result, redactor),
         error=redact(error, redactor),
-        usage=None if usage is None else Usage(tokens=usage.tokens, cost_usd=usage.cost_usd),
+        usage=None if usage is None else Usage(input_tokens=usage.tokens, cost=to_nanos(usage.cost_usd)),
     )
     ended = settle(occurrence, schedule, delivered, node=occurrence.node or "")
     if not (service.store.settle([ended]))[0]:

@@ -355,7 +355,7 @@ def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
         "progress": None if progress is None else {"fraction": progress.fraction, "message": progress.message},
         "result": run.result,
         "error": run.error,
-        "usage": None if usage is None else {"tokens": usage.tokens, "cost_usd": usage.cost_usd},
+        "usage": None if usage is None else usage.to_document(),
     }
 
 

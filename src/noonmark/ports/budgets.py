@@ -92,13 +92,22 @@ class BudgetStore(Protocol):
         """Budgets by scope, id and period; `after` continues after one."""
 
     def reserve(self, reservations: Sequence[Reservation]) -> list[Reserved | Refused]:
-        """Reserve calls, in their order; each one against every budget that covers it and the limits of its run."""
+        """Reserve calls, in their order; each one against every budget that covers it and the limits of its run.
+
+        It counts in the periods of now. A refusal changes nothing, and what is reserved under its id stays so.
+        """
 
     def settle_calls(self, settled: Sequence[Settled]) -> list[bool]:
         """Record what calls used, and give the rest back; False where a call is unknown or was settled before."""
 
     def give_back(self, tenant: str, call_ids: Sequence[str]) -> None:
         """Give back what is reserved for calls that were certainly not made."""
+
+    def provider_failed(self, tenant: str, user: str) -> None:
+        """Count a failed call of a provider: several in a row open the breaker of the user, a settled call closes it.
+
+        What is reserved for the call stays; `give_back` it if it was certainly not made.
+        """
 
     def record_usage(self, records: Sequence[UsageRecord]) -> list[bool]:
         """Record reported usage; it counts against budgets, though it refuses nothing. False for a known call id."""

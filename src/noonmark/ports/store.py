@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.ports.budgets import BudgetStore
 from noonmark.ports.bundles import BundleStore
 from noonmark.ports.sessions import SessionStore
 from noonmark.ports.workflows import WorkflowStore
@@ -357,6 +358,7 @@ class Store(
     AuditLog,
     SecretStore,
     ApiKeyStore,
+    BudgetStore,
     BundleStore,
     WorkflowStore,
     SessionStore,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros, to_micros
 
 if TYPE_CHECKING:
     from noonmark.core.budgets.spend import Amount
     from noonmark.core.instants import Micros
+
+_DAY: Micros = DAY_SECONDS * SECOND
+_LONGEST_MONTH = timedelta(days=31)
 
 
 class BudgetScope(StrEnum):
@@ -28,6 +34,16 @@ class Period(StrEnum):
     DAY = "day"
     MONTH = "month"
     TOTAL = "total"
+
+    def bounds(self, at: Micros) -> tuple[Micros, Micros | None]:
+        """When the period around an instant begins, and when the next one does: 0 and None in all."""
+        if self is Period.TOTAL:
+            return 0, None
+        if self is Period.DAY:
+            start = at // _DAY * _DAY
+            return start, start + _DAY
+        first = from_micros(at).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        return to_micros(first), to_micros((first + _LONGEST_MONTH).replace(day=1))
 
 
 class WhenExhausted(StrEnum):
@@ -92,13 +108,15 @@ class Reservation:
     session_id: str | None
     occurrence_id: str
     fence: int | None
-    """If it is set, only a delivery with this fence may spend."""
+    """If it is set, only a delivery with this fence may spend. Admission has none: its call is not made yet."""
     model: str
     provider: str | None
     most: Amount
     limits: RunLimits = field(default_factory=RunLimits)
     is_approved: bool = False
     """Somebody has approved that its run goes beyond soft limits."""
+    multiplier: float = 1
+    """The priority tier of the user: the limits of budgets of users count that many times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +137,8 @@ class Refused:
     """None if the fence no longer holds."""
     scope_id: str = ""
     what: str = ""
-    """`cost`, `tokens`, `model_calls`, `price` (it is unknown, and only a cost limits it) or `breaker`."""
+    """`cost`, `tokens`, `model_calls`, `price` (it is unknown, and only a cost limits it), `breaker` (the provider
+    failed too often for this user) or `settled` (this call was made before)."""
     limit: int = 0
     settled: int = 0
     reserved: int = 0

@@ -181,10 +181,18 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a run has used."""
+    """What a run has used; `cost_usd` is null while a price is unknown."""
 
-    tokens: int
-    cost_usd: float
+    model: str | None
+    provider: str | None
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    model_calls: int
+    tool_calls: int
+    cost_usd: float | None
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

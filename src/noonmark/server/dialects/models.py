@@ -150,7 +150,7 @@ class TaskSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRun:
-    """A run in the words of the task routes; model and provider are unknown."""
+    """A run in the words of the task routes; model and provider are those of its last call."""
 
     workflow_id: str
     query: str
@@ -160,7 +160,7 @@ class TaskRun:
     model_used: str | None
     provider: str | None
     total_tokens: int
-    total_cost_usd: float
+    total_cost_usd: float | None
     duration_ms: int | None
     triggered_at: datetime
     started_at: datetime

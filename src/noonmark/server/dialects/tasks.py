@@ -157,7 +157,7 @@ def to_document(schedule: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
-    """Translate a run into the format of these routes; model and provider are unknown."""
+    """Translate a run into the format of these routes."""
     usage, seconds = run["usage"] or {}, run["duration_seconds"]
     return {
         "workflow_id": run["run_id"],
@@ -165,9 +165,9 @@ def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
         "status": _OUTCOMES.get(run["outcome"], "FAILED"),
         "result": run["result"],
         "error_message": run["error"],
-        "model_used": None,
-        "provider": None,
-        "total_tokens": usage.get("tokens", 0),
+        "model_used": usage.get("model"),
+        "provider": usage.get("provider"),
+        "total_tokens": usage.get("total_tokens", 0),
         "total_cost_usd": usage.get("cost_usd", 0),
         "duration_ms": None if seconds is None else round(seconds * 1_000),
         "triggered_at": run["started_at_utc"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from heapq import nlargest
 from threading import RLock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -14,6 +15,7 @@ from noonmark.stores.memory import claims, clock_repair, history, schedule_lists
 from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
+from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission, Busy, Claim
     from noonmark.core.agents.session import Message, Mob, Session, SessionState
     from noonmark.core.api_key import ApiKey
+    from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Refused, Reservation, Reserved, Standing
+    from noonmark.core.budgets.spend import Usage
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
-    from noonmark.ports.budgets import Settled
+    from noonmark.ports.budgets import Settled, UsageBy, UsageGroup, UsageRecord
     from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
@@ -761,6 +765,84 @@ class MemoryStore:
 
     def _first_time(self, indexes: Sequence[DueIndex[str] | WaitQueues]) -> Micros | None:
         return min((first[0] for one in indexes if (first := one.first()) is not None), default=None)
+
+    @atomic
+    def put_budget(self, budget: Budget, *, note: AuditEntry | None = None) -> Standing:
+        standing = budget_rules.put(self._uow, budget)
+        if note is not None:
+            self._uow.add_audit_entry(budget.tenant, note)
+        return standing
+
+    @atomic
+    def delete_budget(
+        self, tenant: str, scope: BudgetScope, scope_id: str, period: Period, *, note: AuditEntry | None = None
+    ) -> bool:
+        is_deleted = budget_rules.delete(self._uow, (tenant, scope, scope_id, period))
+        if is_deleted and note is not None:
+            self._uow.add_audit_entry(tenant, note)
+        return is_deleted
+
+    @atomic
+    def budgets(
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        scope: BudgetScope | None = None,
+        scope_id: str | None = None,
+        after: tuple[str, str, str] | None = None,
+    ) -> list[Standing]:
+        return self._uow.budgets.page(tenant, limit, scope, scope_id, after)
+
+    @atomic
+    def reserve(self, reservations: Sequence[Reservation]) -> list[Reserved | Refused]:
+        return budget_rules.reserve_all(self._uow, reservations)
+
+    @atomic
+    def settle_calls(self, settled: Sequence[Settled]) -> list[bool]:
+        return budget_rules.settle_all(self._uow, settled)
+
+    @atomic
+    def give_back(self, tenant: str, call_ids: Sequence[str]) -> None:
+        budget_rules.give_back(self._uow, tenant, call_ids)
+
+    @atomic
+    def provider_failed(self, tenant: str, user: str) -> None:
+        budget_rules.provider_failed(self._uow, tenant, user)
+
+    @atomic
+    def record_usage(self, records: Sequence[UsageRecord]) -> list[bool]:
+        return budget_rules.record_all(self._uow, records)
+
+    @atomic
+    def run_usage(self, occurrence_id: str) -> Usage | None:
+        return self._uow.budgets.run_usage(occurrence_id)
+
+    @atomic
+    def usage(  # noqa: PLR0913 - as the port has it
+        self,
+        tenant: str,
+        by: UsageBy,
+        *,
+        since: Micros,
+        until: Micros,
+        limit: int,
+        user: str | None = None,
+        schedule_id: str | None = None,
+    ) -> list[UsageGroup]:
+        return self._uow.budgets.usage(
+            tenant, by, since=since, until=until, limit=limit, user=user, schedule_id=schedule_id
+        )
+
+    @atomic
+    def costs_of_runs(self, uid: str, limit: int) -> list[int | None]:
+        ended = [] if (entry := self._uow.entries.get(uid)) is None else entry.ended.values()
+        ran = nlargest(limit, (row for row in ended if row.attempt), key=lambda row: (row.nominal, row.id))
+        return [self._uow.budgets.cost_of(row.id) for row in ran]
+
+    @atomic
+    def prune_usage(self, *, before: Micros, limit: int) -> int:
+        return self._uow.budgets.prune(before=before, limit=limit)
 
 
 def _do_nothing() -> None:

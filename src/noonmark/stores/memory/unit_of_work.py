@@ -20,6 +20,7 @@ from noonmark.core.run import in_place_of
 from noonmark.stores import own_key
 from noonmark.stores.memory.api_keys import ApiKeys
 from noonmark.stores.memory.audit_log import AuditLog
+from noonmark.stores.memory.budgets import BudgetRecords
 from noonmark.stores.memory.bundles import Bundles
 from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
@@ -94,6 +95,7 @@ class UnitOfWork(rules.UnitOfWork):
 
     workflows: WorkflowRecords
     sessions: SessionRecords
+    budgets: BudgetRecords
 
     def __init__(self, now: Callable[[], Micros]) -> None:  # noqa: PLR0915 - one line per index
         super().__init__(now)
@@ -149,6 +151,7 @@ class UnitOfWork(rules.UnitOfWork):
             now, self._rows_by_key, lambda schedule: self._by_key[schedule].schedule.schedule_id
         )
         self.sessions = SessionRecords(self.rows)
+        self.budgets = BudgetRecords(now, self.rows)
         self._keys_by_number: dict[int, ConcurrencyKey] = {}
         self._due: dict[int, DueIndex[str]] = {}
         """The due index that a row is in."""

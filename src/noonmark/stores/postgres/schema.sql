@@ -20,6 +20,41 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_creation ON api_keys (created, key_id);
 CREATE UNIQUE INDEX api_keys_by_id ON api_keys (key_id);
 CREATE INDEX api_keys_of_tenant ON api_keys (tenant, created, key_id);
+CREATE TABLE breakers (
+    tenant TEXT COLLATE "C" NOT NULL,
+    username TEXT COLLATE "C" NOT NULL,
+    failures INTEGER DEFAULT 0 NOT NULL,
+    since BIGINT NOT NULL,
+    PRIMARY KEY (tenant, username)
+);
+CREATE TABLE budget_counters (
+    tenant TEXT COLLATE "C" NOT NULL,
+    scope TEXT COLLATE "C" NOT NULL,
+    scope_id TEXT COLLATE "C" NOT NULL,
+    period TEXT COLLATE "C" NOT NULL,
+    period_start BIGINT NOT NULL,
+    settled_tokens BIGINT DEFAULT 0 NOT NULL,
+    settled_cost BIGINT DEFAULT 0 NOT NULL,
+    reserved_tokens BIGINT DEFAULT 0 NOT NULL,
+    reserved_cost BIGINT DEFAULT 0 NOT NULL,
+    is_warned SMALLINT DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant, scope, scope_id, period, period_start)
+);
+CREATE INDEX budget_counters_by_age ON budget_counters (period_start);
+CREATE TABLE budgets (
+    tenant TEXT COLLATE "C" NOT NULL,
+    scope TEXT COLLATE "C" NOT NULL,
+    scope_id TEXT COLLATE "C" NOT NULL,
+    period TEXT COLLATE "C" NOT NULL,
+    max_cost BIGINT,
+    max_tokens BIGINT,
+    is_hard SMALLINT DEFAULT 0 NOT NULL,
+    warning_threshold DOUBLE PRECISION,
+    require_approval SMALLINT DEFAULT 0 NOT NULL,
+    when_exhausted TEXT COLLATE "C" NOT NULL,
+    updated BIGINT NOT NULL,
+    PRIMARY KEY (tenant, scope, scope_id, period)
+);
 CREATE TABLE bundles (
     key BIGSERIAL NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,
@@ -111,6 +146,31 @@ CREATE TABLE mobs (
     PRIMARY KEY (key)
 );
 CREATE UNIQUE INDEX mobs_by_id ON mobs (tenant, mob_id);
+CREATE TABLE model_calls (
+    tenant TEXT COLLATE "C" NOT NULL,
+    call_id TEXT COLLATE "C" NOT NULL,
+    username TEXT COLLATE "C" NOT NULL,
+    schedule_id TEXT COLLATE "C",
+    session_id TEXT COLLATE "C",
+    occurrence_id TEXT COLLATE "C",
+    called BIGINT NOT NULL,
+    is_settled SMALLINT DEFAULT 0 NOT NULL,
+    is_made SMALLINT DEFAULT 0 NOT NULL,
+    tokens BIGINT DEFAULT 0 NOT NULL,
+    cost BIGINT,
+    model TEXT COLLATE "C",
+    provider TEXT COLLATE "C",
+    input_tokens BIGINT DEFAULT 0 NOT NULL,
+    output_tokens BIGINT DEFAULT 0 NOT NULL,
+    cache_read_tokens BIGINT DEFAULT 0 NOT NULL,
+    cache_write_tokens BIGINT DEFAULT 0 NOT NULL,
+    model_calls INTEGER DEFAULT 0 NOT NULL,
+    tool_calls INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant, call_id)
+);
+CREATE INDEX model_calls_by_age ON model_calls (called) WHERE is_settled = 1;
+CREATE INDEX model_calls_in_order ON model_calls (tenant, called);
+CREATE INDEX model_calls_of_occurrence ON model_calls (occurrence_id) WHERE occurrence_id IS NOT NULL;
 CREATE TABLE nodes (
     name TEXT COLLATE "C" NOT NULL,
     routes TEXT COLLATE "C" NOT NULL,
@@ -417,6 +477,8 @@ CREATE TABLE runs (
     error TEXT COLLATE "C",
     tokens BIGINT,
     cost_usd DOUBLE PRECISION,
+    cost BIGINT,
+    usage TEXT COLLATE "C",
     PRIMARY KEY (occurrence, fence)
 );
 CREATE INDEX runs_of_schedule ON runs (schedule, started);
@@ -496,7 +558,7 @@ SELECT
     runs.outcome,
     runs.error,
     runs.tokens,
-    runs.cost_usd
+    coalesce(CAST(runs.cost AS DOUBLE PRECISION) / 1000000000, runs.cost_usd) AS cost_usd
 FROM schedules
 JOIN occurrences ON occurrences.schedule = schedules.key
 LEFT JOIN runs ON runs.occurrence = occurrences.key

@@ -10,6 +10,7 @@ from noonmark.core.agents.session import Role, SessionState
 from noonmark.core.ids import stored_id
 from noonmark.core.lifecycle import Phase
 from noonmark.ports.workflows import UsedKind
+from noonmark.stores.rules import budgets
 from noonmark.stores.rules.records import DELIVERING
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def append(
     session = _held(uow, turn)
     if session is None:
         return None
+    budgets.settle_all(uow, settles)
     after, numbered = _append(uow, session, turn, messages)
     for settled in settles:
         after = replace(after, usage=after.usage.plus(settled.usage))

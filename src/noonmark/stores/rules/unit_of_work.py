@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.system_events import SystemEvent
+    from noonmark.stores.rules.budget_records import BudgetRecords
     from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState, Unreadable
     from noonmark.stores.rules.session_records import SessionRecords
     from noonmark.stores.rules.workflow_records import WorkflowRecords
@@ -83,6 +84,7 @@ class UnitOfWork(ABC):
 
     workflows: WorkflowRecords
     sessions: SessionRecords
+    budgets: BudgetRecords
 
     def __init__(self, now: Callable[[], Micros]) -> None:
         self.now = now

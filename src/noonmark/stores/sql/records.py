@@ -7,6 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.spend import Usage, to_nanos
 from noonmark.core.json_values import storable
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState, Unreadable
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.run import Run
 
+_MOST_DOLLARS = 10**9
 Record = Row | ScheduleState | ConcurrencyKey
 
 
@@ -25,7 +27,7 @@ def _columns(record: type[Record]) -> tuple[str, ...]:
 ROW_COLUMNS, STATE_COLUMNS, KEY_COLUMNS = _columns(Row), _columns(ScheduleState), _columns(ConcurrencyKey)
 RUN_COLUMNS = (
     "occurrence", "fence", "schedule", "attempt", "node", "started", "ended", "outcome", "result", "error", "tokens",
-    "cost_usd",
+    "cost", "usage",
 )  # fmt: skip
 row_values: Callable[[Row], tuple[Any, ...]] = attrgetter(*ROW_COLUMNS)
 state_values: Callable[[ScheduleState], tuple[Any, ...]] = attrgetter(*STATE_COLUMNS)
@@ -34,12 +36,32 @@ key_values: Callable[[ConcurrencyKey], tuple[Any, ...]] = attrgetter(*KEY_COLUMN
 
 def run_values(key: int, schedule: int, run: Run, result: str | None) -> tuple[Any, ...]:
     """The columns of a run of the row with that key, of that schedule; its id ends in the fence."""
-    tokens, cost = (None, None) if run.usage is None else (run.usage.tokens, run.usage.cost_usd)
+    tokens, cost = (None, None) if run.usage is None else (run.usage.total_tokens, run.usage.cost)
     fence = int(run.id.rpartition("-")[2])
     error = None if run.error is None else storable(run.error)
     return (
         key, fence, schedule, run.attempt, run.node, run.started, run.ended, run.outcome, result, error, tokens, cost,
+        None if run.usage is None else to_json(_usage_detail(run.usage)),
     )  # fmt: skip
+
+
+def _usage_detail(usage: Usage) -> dict[str, Any] | None:
+    """What the totals of a usage do not say; nothing if all tokens are input."""
+    said = {one.name: value for one in fields(usage) if one.name != "cost" and (value := getattr(usage, one.name))}
+    return None if said.keys() <= {"input_tokens"} else said
+
+
+def to_usage(tokens: Any, cost: Any, older_cost: Any, detail: str | None) -> Usage | None:  # noqa: ANN401 - as stored
+    """The usage of a run; that of an earlier version has a sum of tokens only, and dollars."""
+    if type(tokens) is not int:
+        return None
+    if type(cost) is not int:
+        cost = to_nanos(older_cost) if isinstance(older_cost, float) and 0 <= older_cost < _MOST_DOLLARS else None
+    try:
+        read = from_json(detail, "usage")
+        return Usage(**({"input_tokens": tokens} if not isinstance(read, dict) else read), cost=cost)
+    except (Unreadable, TypeError):
+        return Usage(input_tokens=tokens, cost=cost)
 
 
 def to_json(value: object) -> str | None:

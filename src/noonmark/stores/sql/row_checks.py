@@ -14,6 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.agents.session import Role, SessionState
+from noonmark.core.budgets.budget import BudgetScope, Period, WhenExhausted
 from noonmark.core.ids import MAX_OWNER, OriginKind
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
@@ -140,6 +141,10 @@ _KINDS = {
     "approval": Kind(str, choices=frozenset(ApprovalState)),
     "session_state": Kind(str, choices=frozenset(SessionState) - {SessionState.ACTIVE}),
     "role": Kind(str, choices=frozenset(Role)),
+    "total": Kind(int, high=2**63 - 1),
+    "budget_scope": Kind(str, choices=frozenset(BudgetScope)),
+    "period": Kind(str, choices=frozenset(Period)),
+    "when_exhausted": Kind(str, choices=frozenset(WhenExhausted)),
     "used_kind": Kind(str, choices=frozenset(UsedKind)),
     "origin": Kind(str, prefixes=frozenset(OriginKind)),
 }
@@ -166,7 +171,7 @@ _WRITTEN = {
     """,
     "runs": """
         occurrence:key fence:count schedule:key attempt:count node:text started:instant ended:instant? outcome:outcome?
-        result:json? error:text? tokens:number? cost_usd:real?
+        result:json? error:text? tokens:number? cost_usd:real? cost:number? usage:object?
     """,
     "concurrency_keys": "key:key tenant:text name:text taken:count waiting:count",
     "dependencies": "schedule:key position:count tenant:text upstream_id:text",
@@ -225,6 +230,20 @@ _WRITTEN = {
     """,
     "mobs": "key:key tenant:text mob_id:text username:text document:object created:instant updated:instant",
     "target_uses": "schedule:key kind:used_kind name:text tenant:text",
+    "budgets": """
+        tenant:text scope:budget_scope scope_id:text period:period max_cost:number? max_tokens:number? is_hard:flag
+        warning_threshold:real? require_approval:flag when_exhausted:when_exhausted updated:instant
+    """,
+    "budget_counters": """
+        tenant:text scope:budget_scope scope_id:text period:period period_start:instant settled_tokens:total
+        settled_cost:total reserved_tokens:total reserved_cost:total is_warned:flag
+    """,
+    "model_calls": """
+        tenant:text call_id:text username:text schedule_id:text? session_id:text? occurrence_id:text? called:instant
+        is_settled:flag is_made:flag tokens:number cost:number? model:text? provider:text? input_tokens:number
+        output_tokens:number cache_read_tokens:number cache_write_tokens:number model_calls:count tool_calls:count
+    """,
+    "breakers": "tenant:text username:text failures:count since:instant",
     "rate_buckets": "name:text full_at:instant",
     "nodes": """
         name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant

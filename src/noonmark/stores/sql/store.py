@@ -11,11 +11,22 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
 from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
+from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.snapshots import by_uid
-from noonmark.stores.sql import api_keys, audit_log, bundles, claims, clock_repair, fast_path, nodes, secret_store
+from noonmark.stores.sql import (
+    api_keys,
+    audit_log,
+    budgets,
+    bundles,
+    claims,
+    clock_repair,
+    fast_path,
+    nodes,
+    secret_store,
+)
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql import sessions as stored_sessions
@@ -31,6 +42,8 @@ if TYPE_CHECKING:
     from noonmark.core.agents.session import Message, Mob, SessionState
     from noonmark.core.agents.session import Session as AgentSession
     from noonmark.core.api_key import ApiKey
+    from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Refused, Reservation, Reserved, Standing
+    from noonmark.core.budgets.spend import Usage
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
@@ -45,7 +58,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
-    from noonmark.ports.budgets import Settled
+    from noonmark.ports.budgets import Settled, UsageBy, UsageGroup, UsageRecord
     from noonmark.ports.bundles import Bundle
     from noonmark.ports.records import (
         Activity,
@@ -742,6 +755,85 @@ class SqlStore(ABC):
             return users or _noted(uow, tenant, users, note)
 
         return self._write_locked({tenant}, delete)
+
+    def put_budget(self, budget: Budget, *, note: AuditEntry | None = None) -> Standing:
+        def put(uow: UnitOfWork) -> Standing:
+            standing = budget_rules.put(uow, budget)
+            _noted(uow, budget.tenant, standing, note)
+            return standing
+
+        return self._write_locked({budget.tenant}, put)
+
+    def delete_budget(
+        self, tenant: str, scope: BudgetScope, scope_id: str, period: Period, *, note: AuditEntry | None = None
+    ) -> bool:
+        def delete(uow: UnitOfWork) -> bool:
+            is_deleted = budget_rules.delete(uow, (tenant, scope, scope_id, period))
+            return _noted(uow, tenant, is_deleted or None, note) is not None
+
+        return self._write_locked({tenant}, delete)
+
+    def budgets(
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        scope: BudgetScope | None = None,
+        scope_id: str | None = None,
+        after: tuple[str, str, str] | None = None,
+    ) -> list[Standing]:
+        return self._read(lambda uow: uow.budgets.page(tenant, limit, scope, scope_id, after))
+
+    def reserve(self, reservations: Sequence[Reservation]) -> list[Reserved | Refused]:
+        tenants = {one.tenant for one in reservations}
+        return self._write_locked(tenants, lambda uow: budget_rules.reserve_all(uow, reservations))
+
+    def settle_calls(self, settled: Sequence[Settled]) -> list[bool]:
+        tenants = {one.tenant for one in settled}
+        return self._write_locked(tenants, lambda uow: budget_rules.settle_all(uow, settled))
+
+    def give_back(self, tenant: str, call_ids: Sequence[str]) -> None:
+        self._write_locked({tenant}, lambda uow: budget_rules.give_back(uow, tenant, call_ids))
+
+    def provider_failed(self, tenant: str, user: str) -> None:
+        self._write_locked({tenant}, lambda uow: budget_rules.provider_failed(uow, tenant, user))
+
+    def record_usage(self, records: Sequence[UsageRecord]) -> list[bool]:
+        tenants = {one.tenant for one in records}
+        return self._write_locked(tenants, lambda uow: budget_rules.record_all(uow, records))
+
+    def run_usage(self, occurrence_id: str) -> Usage | None:
+        return self._autocommit(lambda uow: budgets.run_usage(uow.session, occurrence_id))
+
+    def usage(  # noqa: PLR0913 - as the port has it
+        self,
+        tenant: str,
+        by: UsageBy,
+        *,
+        since: Micros,
+        until: Micros,
+        limit: int,
+        user: str | None = None,
+        schedule_id: str | None = None,
+    ) -> list[UsageGroup]:
+        return self._autocommit(
+            lambda uow: budgets.usage(
+                uow.session,
+                tenant,
+                by,
+                since=since,
+                until=until,
+                limit=limit,
+                user=user,
+                schedule_id=schedule_id,
+            )
+        )
+
+    def costs_of_runs(self, uid: str, limit: int) -> list[int | None]:
+        return self._autocommit(lambda uow: budgets.costs_of_runs(uow.session, uid, limit))
+
+    def prune_usage(self, *, before: Micros, limit: int) -> int:
+        return self._write_unlocked(lambda uow: budgets.prune(uow.session, before=before, limit=limit))
 
     def take_tokens(self, name: str, limit: RateLimit, wanted: int) -> Taken:
         return self._write_locked({f"bucket {name}"}, lambda uow: uow.take_tokens(name, limit, wanted))

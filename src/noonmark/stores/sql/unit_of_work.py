@@ -16,6 +16,7 @@ from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
 from noonmark.stores.sql import (
+    budgets,
     dependencies,
     events,
     nodes,
@@ -115,6 +116,7 @@ class UnitOfWork(rules.UnitOfWork):
 
     workflows: workflows.WorkflowRecords
     sessions: sessions.SessionRecords
+    budgets: budgets.BudgetRecords
 
     def __init__(self, session: Session, schedule_cache: ScheduleCache) -> None:
         super().__init__(session.now)
@@ -138,6 +140,7 @@ class UnitOfWork(rules.UnitOfWork):
         self._reserved: dict[str, int] = {}
         self.workflows = workflows.WorkflowRecords(session, self.report)
         self.sessions = sessions.SessionRecords(session)
+        self.budgets = budgets.BudgetRecords(session, self.report)
 
     def pack(self, value: object) -> str | None:
         return to_json(value)
@@ -459,6 +462,7 @@ class UnitOfWork(rules.UnitOfWork):
             self.session.insert("notes", NOTE_COLUMNS, noted)
             self._notes.clear()
         self.workflows.write()
+        self.budgets.write()
 
     def _write(
         self,

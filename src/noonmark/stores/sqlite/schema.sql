@@ -20,6 +20,44 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_creation ON api_keys (created, key_id);
 CREATE UNIQUE INDEX api_keys_by_id ON api_keys (key_id);
 CREATE INDEX api_keys_of_tenant ON api_keys (tenant, created, key_id);
+CREATE TABLE breakers (
+    tenant TEXT NOT NULL,
+    username TEXT NOT NULL,
+    failures INTEGER DEFAULT 0 NOT NULL,
+    since BIGINT NOT NULL,
+    PRIMARY KEY (tenant, username)
+)
+ WITHOUT ROWID;
+CREATE TABLE budget_counters (
+    tenant TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    scope_id TEXT NOT NULL,
+    period TEXT NOT NULL,
+    period_start BIGINT NOT NULL,
+    settled_tokens BIGINT DEFAULT 0 NOT NULL,
+    settled_cost BIGINT DEFAULT 0 NOT NULL,
+    reserved_tokens BIGINT DEFAULT 0 NOT NULL,
+    reserved_cost BIGINT DEFAULT 0 NOT NULL,
+    is_warned SMALLINT DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant, scope, scope_id, period, period_start)
+)
+ WITHOUT ROWID;
+CREATE INDEX budget_counters_by_age ON budget_counters (period_start);
+CREATE TABLE budgets (
+    tenant TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    scope_id TEXT NOT NULL,
+    period TEXT NOT NULL,
+    max_cost BIGINT,
+    max_tokens BIGINT,
+    is_hard SMALLINT DEFAULT 0 NOT NULL,
+    warning_threshold DOUBLE,
+    require_approval SMALLINT DEFAULT 0 NOT NULL,
+    when_exhausted TEXT NOT NULL,
+    updated BIGINT NOT NULL,
+    PRIMARY KEY (tenant, scope, scope_id, period)
+)
+ WITHOUT ROWID;
 CREATE TABLE bundles (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,
@@ -111,6 +149,32 @@ CREATE TABLE mobs (
     PRIMARY KEY ("key")
 );
 CREATE UNIQUE INDEX mobs_by_id ON mobs (tenant, mob_id);
+CREATE TABLE model_calls (
+    tenant TEXT NOT NULL,
+    call_id TEXT NOT NULL,
+    username TEXT NOT NULL,
+    schedule_id TEXT,
+    session_id TEXT,
+    occurrence_id TEXT,
+    called BIGINT NOT NULL,
+    is_settled SMALLINT DEFAULT 0 NOT NULL,
+    is_made SMALLINT DEFAULT 0 NOT NULL,
+    tokens BIGINT DEFAULT 0 NOT NULL,
+    cost BIGINT,
+    model TEXT,
+    provider TEXT,
+    input_tokens BIGINT DEFAULT 0 NOT NULL,
+    output_tokens BIGINT DEFAULT 0 NOT NULL,
+    cache_read_tokens BIGINT DEFAULT 0 NOT NULL,
+    cache_write_tokens BIGINT DEFAULT 0 NOT NULL,
+    model_calls INTEGER DEFAULT 0 NOT NULL,
+    tool_calls INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant, call_id)
+)
+ WITHOUT ROWID;
+CREATE INDEX model_calls_by_age ON model_calls (called) WHERE is_settled = 1;
+CREATE INDEX model_calls_in_order ON model_calls (tenant, called);
+CREATE INDEX model_calls_of_occurrence ON model_calls (occurrence_id) WHERE occurrence_id IS NOT NULL;
 CREATE TABLE nodes (
     name TEXT NOT NULL,
     routes TEXT NOT NULL,
@@ -429,6 +493,8 @@ CREATE TABLE runs (
     error TEXT,
     tokens BIGINT,
     cost_usd DOUBLE,
+    cost BIGINT,
+    usage TEXT,
     PRIMARY KEY (occurrence, fence),
     FOREIGN KEY(occurrence) REFERENCES occurrences ("key"),
     FOREIGN KEY(schedule) REFERENCES schedules ("key")
@@ -516,7 +582,7 @@ SELECT
     runs.outcome,
     runs.error,
     runs.tokens,
-    runs.cost_usd
+    coalesce(CAST(runs.cost AS DOUBLE PRECISION) / 1000000000, runs.cost_usd) AS cost_usd
 FROM schedules
 JOIN occurrences ON occurrences.schedule = schedules.key
 LEFT JOIN runs ON runs.occurrence = occurrences.key

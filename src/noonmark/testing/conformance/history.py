@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.event import Event
 from noonmark.core.ids import TRIGGER, backfill, manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import FAILURES, FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome, Usage
+from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, settle
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.ports.records import Activity, Admitted, OccurrenceFilter, OccurrenceGroup, Workload
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
+
+
+USAGE = Usage(model="m-1", provider="p", input_tokens=5, output_tokens=2, model_calls=2, tool_calls=1, cost=500_000_001)
 
 
 @case
@@ -413,7 +417,7 @@ def the_last_runs_of_several_occurrences_are_read_at_once(bench: Bench) -> None:
         assert bench.retry(again, bench.now)
     again = bench.start(bench.claim_one())
     settlement = bench.settlement(again)
-    run = replace(settlement.run, result={"rows": 3}, error="not all of it", usage=Usage(tokens=5, cost_usd=0.5))
+    run = replace(settlement.run, result={"rows": 3}, error="not all of it", usage=USAGE)
     assert bench.store.settle([replace(settlement, run=run)]) == [True]
     other = bench.run(schedule, "other")
     assert bench.settle(other)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.run import Outcome, Run, Usage
+from noonmark.core.run import Outcome, Run
 from noonmark.core.settlement import open_run
 from noonmark.ports.records import Activity
 from noonmark.stores.sql.reads import history
+from noonmark.stores.sql.records import to_usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ MOST_DIGITS = 18
 """No fence has more digits."""
 _COLUMNS = """
     occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
-    outcome, result, error, tokens, cost_usd
+    outcome, result, error, tokens, cost, cost_usd, usage
 """
 _RUN_ID = "occurrences.id || '-' || runs.fence"
 _BEFORE = f"AND runs.started <= ? AND (runs.started < ? OR {_RUN_ID} < ?)"
@@ -38,7 +39,7 @@ _ONE = f"""
 """  # noqa: S608 - likewise
 LAST_OF = """
     SELECT occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
-        outcome, NULL AS result, error, tokens, cost_usd
+        outcome, NULL AS result, error, tokens, cost, cost_usd, usage
     FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
         SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key
         AND (last.ended IS NOT NULL OR occurrences.phase = 'awaiting_completion')
@@ -128,7 +129,7 @@ def _going_on(uow: UnitOfWork, condition: str, value: str) -> list[Run]:
 
 
 def _run(columns: Sequence[Any]) -> Run:
-    occurrence_id, fence, attempt, node, started, ended, outcome, result, error, tokens, cost = columns
+    occurrence_id, fence, attempt, node, started, ended, outcome, result, error, *usage = columns
     return Run(
         id=f"{occurrence_id}-{fence}",
         occurrence_id=occurrence_id,
@@ -139,5 +140,5 @@ def _run(columns: Sequence[Any]) -> Run:
         outcome=None if outcome is None else Outcome(outcome),
         result=history.shown(result),
         error=error,
-        usage=None if tokens is None else Usage(tokens=tokens, cost_usd=cost),
+        usage=to_usage(*usage),
     )

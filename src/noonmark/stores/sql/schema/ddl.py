@@ -41,7 +41,7 @@ _RUN = """occurrences.id || '-' || CAST(runs.fence AS TEXT) AS run_id,
     runs.outcome,
     runs.error,
     runs.tokens,
-    runs.cost_usd"""
+    coalesce(CAST(runs.cost AS DOUBLE PRECISION) / 1000000000, runs.cost_usd) AS cost_usd"""
 # The start is committed a little before it is due, but nothing begins before that.
 _OPEN_RUN = """occurrences.id || '-' || CAST(occurrences.fence AS TEXT),
     occurrences.attempt,

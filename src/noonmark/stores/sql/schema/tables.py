@@ -69,6 +69,11 @@ def count(name: str) -> Column[int]:
     return Column(name, Integer, nullable=False, server_default=text("0"))
 
 
+def total(name: str) -> Column[int]:
+    """A sum of tokens or of nano-dollars; 0 at first."""
+    return Column(name, BigInteger, nullable=False, server_default=text("0"))
+
+
 def flag(name: str) -> Column[int]:
     """0 or 1; 0 at first."""
     return Column(name, SmallInteger, nullable=False, server_default=text("0"))
@@ -275,7 +280,10 @@ runs = Table(
     Column("result", Text),
     Column("error", Text),
     Column("tokens", BigInteger),
+    # Written by nodes of an earlier version only. Nano-dollars are exact.
     Column("cost_usd", Double),
+    Column("cost", BigInteger),
+    Column("usage", Text),
     sqlite_with_rowid=False,
 )
 index("runs_of_schedule", runs, "schedule, started")
@@ -614,6 +622,82 @@ target_uses = Table(
     sqlite_with_rowid=False,
 )
 index("target_uses_by_name", target_uses, "tenant, kind, name, schedule")
+
+# Costs are in nano-dollars. Budgets, counters and calls of a tenant are written under its lock.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("scope_id", Text, primary_key=True),
+    Column("period", Text, primary_key=True),
+    Column("max_cost", BigInteger),
+    Column("max_tokens", BigInteger),
+    flag("is_hard"),
+    Column("warning_threshold", Double),
+    flag("require_approval"),
+    Column("when_exhausted", Text, nullable=False),
+    instant("updated", required=True),
+    sqlite_with_rowid=False,
+)
+
+# What is spent of a budget in one period. A counter of the current period that is not here is 0.
+budget_counters = Table(
+    "budget_counters",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("scope_id", Text, primary_key=True),
+    Column("period", Text, primary_key=True),
+    Column("period_start", BigInteger, primary_key=True, autoincrement=False),
+    total("settled_tokens"),
+    total("settled_cost"),
+    total("reserved_tokens"),
+    total("reserved_cost"),
+    flag("is_warned"),
+    sqlite_with_rowid=False,
+)
+index("budget_counters_by_age", budget_counters, "period_start")
+
+# One call of a model each: what is reserved for it, and once it is settled, what it used.
+model_calls = Table(
+    "model_calls",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("call_id", Text, primary_key=True),
+    Column("username", Text, nullable=False),
+    Column("schedule_id", Text),
+    Column("session_id", Text),
+    Column("occurrence_id", Text),
+    instant("called", required=True),
+    flag("is_settled"),
+    flag("is_made"),
+    total("tokens"),
+    Column("cost", BigInteger),
+    Column("model", Text),
+    Column("provider", Text),
+    total("input_tokens"),
+    total("output_tokens"),
+    total("cache_read_tokens"),
+    total("cache_write_tokens"),
+    count("model_calls"),
+    count("tool_calls"),
+    sqlite_with_rowid=False,
+)
+index("model_calls_of_occurrence", model_calls, "occurrence_id", "occurrence_id IS NOT NULL")
+index("model_calls_in_order", model_calls, "tenant, called")
+index("model_calls_by_age", model_calls, "called", "is_settled = 1")
+
+# Failures of providers in a row, for each user whose last call failed.
+breakers = Table(
+    "breakers",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("username", Text, primary_key=True),
+    count("failures"),
+    instant("since", required=True),
+    sqlite_with_rowid=False,
+)
 
 # When each bucket of tokens is full again. One that is full is like one that is not here.
 rate_buckets = Table(

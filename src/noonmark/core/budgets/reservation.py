@@ -1,0 +1,149 @@
+"""Whether a call of a model may be made, by the budgets that cover it and the limits of its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from noonmark.core.budgets.budget import BudgetScope, Refused, Reserved, WhenExhausted
+from noonmark.core.budgets.spend import Amount
+from noonmark.core.instants import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from noonmark.core.budgets.budget import Reservation, Standing
+    from noonmark.core.instants import Micros
+
+Owner = tuple[BudgetScope, str]
+"""Whose budget covers a call: a scope, and the id within it."""
+
+BACKPRESSURE: tuple[tuple[Fraction, Micros], ...] = (
+    (Fraction(100, 100), 5 * SECOND),
+    (Fraction(95, 100), 1_500_000),
+    (Fraction(90, 100), 750_000),
+    (Fraction(85, 100), 300_000),
+    (Fraction(80, 100), 50_000),
+)
+"""How long a call waits when this much of a budget is used, the call included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpend:
+    """What the calls of one occurrence have spent and reserved so far."""
+
+    settled: Amount = field(default_factory=Amount)
+    reserved: Amount = field(default_factory=Amount)
+    model_calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One limit, and what counts against it."""
+
+    what: str
+    limit: int
+    settled: int
+    reserved: int
+    requested: int
+
+    @property
+    def used(self) -> int:
+        return self.settled + self.reserved + self.requested
+
+    @property
+    def share(self) -> Fraction:
+        """How much of the limit is used with this call; more than all of it, if nothing may be used."""
+        return Fraction(self.used, self.limit) if self.limit else Fraction(2 * (self.used > 0))
+
+
+def owners(*, tenant: str, user: str, schedule_id: str | None, session_id: str | None) -> list[Owner]:
+    """Whose budgets cover a call, the narrowest first."""
+    named = [(BudgetScope.SESSION, session_id), (BudgetScope.SCHEDULE, schedule_id)]
+    covering = [(scope, name) for scope, name in named if name is not None]
+    return [*covering, (BudgetScope.USER, user), (BudgetScope.TENANT, tenant)]
+
+
+def decide(reservation: Reservation, standings: Sequence[Standing], run: RunSpend) -> Reserved | Refused:
+    """Reserve a call or refuse it. Of several refusals, one that nobody can lift comes first."""
+    refusals = [*_beyond_run(reservation, run), *_beyond_budgets(reservation, standings)]
+    if refusals:
+        return next((one for one in refusals if not one.needs_approval), refusals[0])
+    shares = [check.share for one in standings for check in _checks(one, reservation)]
+    fullest = max(shares, default=Fraction(0))
+    delay = next((delay for share, delay in BACKPRESSURE if fullest >= share), 0)
+    return Reserved(delay=delay, warnings=tuple(one for one in standings if is_beyond_threshold(one, reservation)))
+
+
+def is_beyond_threshold(standing: Standing, reservation: Reservation | None = None) -> bool:
+    """Whether a budget is used as far as its threshold, with a call that is reserved now."""
+    threshold = standing.budget.warning_threshold
+    if threshold is None:
+        return False
+    shares = [check.share for check in _checks(standing, reservation)]
+    return max(shares, default=Fraction(0)) >= Fraction(str(threshold))
+
+
+def _beyond_run(reservation: Reservation, run: RunSpend) -> Iterator[Refused]:
+    limits, most = reservation.limits, reservation.most
+    checks = []
+    if limits.max_model_calls is not None:
+        checks.append(_Check("model_calls", limits.max_model_calls, run.model_calls, 0, 1))
+    if limits.max_tokens is not None:
+        checks.append(_Check("tokens", limits.max_tokens, run.settled.tokens, run.reserved.tokens, most.tokens))
+    if limits.max_cost is not None:
+        checks.append(_cost(limits.max_cost, run.settled, run.reserved, most, limits.max_tokens))
+    for check in checks:
+        if check.what == "price" or check.used > check.limit:
+            yield _refused(check, BudgetScope.RUN, reservation.occurrence_id)
+
+
+def _beyond_budgets(reservation: Reservation, standings: Sequence[Standing]) -> Iterator[Refused]:
+    for standing in standings:
+        budget = standing.budget
+        needs_approval = not budget.hard and budget.require_approval and not reservation.is_approved
+        if not budget.hard and not needs_approval:
+            continue
+        for check in _checks(standing, reservation):
+            if check.used > check.limit or (check.what == "price" and budget.hard):
+                yield _refused(check, budget.scope, budget.scope_id, standing, needs_approval=needs_approval)
+
+
+def _refused(
+    check: _Check,
+    scope: BudgetScope,
+    scope_id: str,
+    standing: Standing | None = None,
+    *,
+    needs_approval: bool = False,
+) -> Refused:
+    return Refused(
+        scope=scope,
+        scope_id=scope_id,
+        what=check.what,
+        limit=check.limit,
+        settled=check.settled,
+        reserved=check.reserved,
+        requested=check.requested,
+        resets_at=None if standing is None else standing.period_end,
+        needs_approval=needs_approval,
+        when_exhausted=WhenExhausted.SKIP if standing is None else standing.budget.when_exhausted,
+    )
+
+
+def _checks(standing: Standing, reservation: Reservation | None) -> Iterator[_Check]:
+    """The limits of a budget, with a call that is reserved now."""
+    budget, most = standing.budget, Amount() if reservation is None else reservation.most
+    times = reservation.multiplier if reservation is not None and budget.scope is BudgetScope.USER else 1
+    max_tokens = None if budget.max_tokens is None else int(budget.max_tokens * times)
+    if max_tokens is not None:
+        yield _Check("tokens", max_tokens, standing.settled.tokens, standing.reserved.tokens, most.tokens)
+    if budget.max_cost is not None:
+        yield _cost(int(budget.max_cost * times), standing.settled, standing.reserved, most, max_tokens)
+
+
+def _cost(limit: int, settled: Amount, reserved: Amount, most: Amount, max_tokens: int | None) -> _Check:
+    """A limit on cost. A price that is unknown counts by its tokens, where those are limited too."""
+    what = "price" if most.cost is None and max_tokens is None else "cost"
+    return _Check(what, limit, settled.cost or 0, reserved.cost or 0, most.cost or 0)
