@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import system_events
+from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Standing
+from noonmark.core.budgets.spend import Amount
 from noonmark.core.ids import TRIGGER, manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.core.schedule import AuditEntry
-from noonmark.core.system_events import ENDS, SystemEvent, of_lost_node, of_occurrence, of_schedule
+from noonmark.core.system_events import ENDS, SystemEvent, of_budget, of_lost_node, of_occurrence, of_schedule
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
 
@@ -193,3 +195,38 @@ def test_a_lost_node_is_shown_by_what_it_said_last():
     }
     again = of_lost_node("n1", seen=NOW + 1, started=NOW - MINUTE, version="1.0", load=2, routes=("http",))
     assert told.event_id != again.event_id
+
+
+def test_a_budget_that_is_nearly_used_up_says_how_far():
+    budget = Budget(
+        tenant="acme", scope=BudgetScope.USER, scope_id="ada", period=Period.DAY, max_cost=2_500_000_000, updated=NOW
+    )
+    start, end = Period.DAY.bounds(NOW)
+    standing = Standing(
+        budget=budget,
+        settled=Amount(tokens=5, cost=2_000_000_000),
+        reserved=Amount(tokens=3, cost=100_000_000),
+        period_start=start,
+        period_end=end,
+    )
+    told = of_budget(standing)
+    assert told.event_type == "budget.threshold"
+    assert told.payload == {
+        "scope": "user",
+        "scope_id": "ada",
+        "period": "day",
+        "period_start": "2030-03-17T00:00:00Z",
+        "period_end": "2030-03-18T00:00:00Z",
+        "warning_threshold": 0.8,
+        "max_cost_usd": 2.5,
+        "max_tokens": None,
+        "settled_cost_usd": 2,
+        "settled_tokens": 5,
+        "reserved_cost_usd": 0.1,
+        "reserved_tokens": 3,
+        "hard": True,
+        "depth": 1,
+    }
+    total = replace(standing, budget=replace(budget, max_cost=None, max_tokens=9), period_end=None)
+    assert (of_budget(total).payload["period_end"], of_budget(total).payload["max_cost_usd"]) == (None, None)
+    assert of_budget(total).event_id != told.event_id
