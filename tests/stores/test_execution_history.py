@@ -194,7 +194,7 @@ def test_postgresql_gives_the_same_rows(bench):
         if table.name in ("schedules", "occurrences", "runs", "concurrency_keys")
     ]
     statements = [str(CreateTable(table).compile(dialect=postgresql.dialect())) for table in tables]
-    migration = files("noonmark.stores.sql.migrations").joinpath("0016_budgets.postgres.sql").read_text("utf-8")
+    migration = files("noonmark.stores.sql.migrations").joinpath("0017_budgets.postgres.sql").read_text("utf-8")
     frozen = migration.replace("CREATE OR REPLACE VIEW", "CREATE VIEW", 1)
     assert f"\n{execution_history('postgresql')};\n" in frozen
     copied = {table.name: query(bench, f"SELECT * FROM {table.name}") for table in tables}  # noqa: S608 - our own names
