@@ -14,6 +14,7 @@ from noonmark.core.admission import (
     Start,
     Wait,
     admit,
+    missing_agent,
     refused,
     unknown_workflow,
     unserved,
@@ -30,6 +31,7 @@ from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets.session import PromptAction, SessionTarget, SessionType
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.core.scheduled import LEASE, at, declared, every, scheduled
 
@@ -477,6 +479,41 @@ def test_without_a_place_under_another_key_it_waits_for_that_one():
     assert admit(claim, now=claim.claimed, lease=LEASE, keys=keys) == Start(claim=claim, takes_slot=True, keys=keys)
     waits = Wait(claim=claim, waiting_for=Reason.INFLIGHT_LIMIT, keys=keys)
     assert refused(claim, Busy(place=Place.CONCURRENCY, key=keys[0]), keys) == waits
+
+
+@pytest.mark.parametrize(
+    ("policy", "row", "expected"),
+    [
+        (SkipOverlap(), {}, "skipped/target_busy"),
+        (SkipOverlap(), {"origin": ids.manual("a")}, "skipped/target_busy"),
+        (SkipOverlap(), {"waiting_for": Reason.INFLIGHT_LIMIT}, "skipped/target_busy"),
+        (SkipOverlap(), {"waiting_for": Reason.TARGET_BUSY}, "wait for target_busy"),
+        (SkipOverlap(), {"attempt": 1}, "wait for target_busy"),
+        (SkipOverlap(), {"origin": ids.backfill("a")}, "wait for target_busy"),
+        (Queue(), {}, "wait for target_busy"),
+        (QueueOne(), {}, "wait for target_busy"),
+        (Allow(), {}, "wait for target_busy"),
+    ],
+)
+def test_a_busy_session_is_waited_for_unless_the_policy_skips(policy, row, expected):
+    target = SessionTarget(type=SessionType.EXACT, session_id="desk", action=PromptAction(prompt="go"))
+    inflight = KeyLimit("inflight\nada", 2, Reason.INFLIGHT_LIMIT)
+    claim = claimed(policies={"overlap_policy": policy, "target": target}, **row)
+    start = admit(claim, now=claim.claimed, lease=LEASE, keys=(inflight,))
+    turn = KeyLimit("session:desk\n", 1, Reason.TARGET_BUSY)
+    assert start.keys == (turn, inflight)
+    decision = refused(claim, Busy(place=Place.CONCURRENCY, key=turn), start.keys)
+    if isinstance(decision, Wait):
+        assert decision == Wait(claim=claim, waiting_for=Reason.TARGET_BUSY, keys=start.keys)
+    assert told(decision) == expected
+    waits = refused(claim, Busy(place=Place.CONCURRENCY, key=inflight), start.keys)
+    assert told(waits) == "wait for inflight_limit"
+
+
+def test_a_session_that_does_not_exist_is_a_missing_target():
+    claim = claimed(policies={"missing_target_policy": MissingTargetPolicy.SKIP})
+    end = missing_agent(claim, {"session": "desk"})
+    assert (told(end), end.facts) == ("skipped/target_missing", {"session": "desk"})
 
 
 def test_when_the_runs_are_used_up_it_is_skipped():

@@ -13,7 +13,9 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.targets.mob import MobFlowTarget
 from noonmark.core.targets.ping import PingTarget
+from noonmark.core.targets.session import PromptAction, SessionTarget, SessionType
 from tests.core.explained import GAP, NOW, explained, row
 from tests.core.scheduled import scheduled
 
@@ -21,6 +23,9 @@ ALL = misfire.CatchUpAll(limit=3)
 WITHIN = misfire.CatchUpWithin(window=600 * SECOND)
 TRIES = {"retry_policy": RetryPolicy(max_attempts=3)}
 PING = {"target": PingTarget()}
+DESK = {
+    "target": SessionTarget(type=SessionType.EXACT, session_id="desk", action=PromptAction(prompt="go")),
+}
 UPSTREAM = {"depends_on": (Dependency(schedule_id="extract"),)}
 LONG = "12 fires from 2026-11-15 12:00:00 UTC to 2026-11-15 12:18:20 UTC were"
 
@@ -142,6 +147,29 @@ TOLD = {
             {"waiting_for": Reason.TENANT_INFLIGHT_LIMIT},
             [],
             "It has not run yet: it waits because as many occurrences of the tenant `t` are in flight as allowed.",
+        ),
+    ],
+    Reason.TARGET_BUSY: [
+        (
+            DESK,
+            {"waiting_for": Reason.TARGET_BUSY},
+            [],
+            "It has not run yet: it waits because another turn of the session `desk` is in progress.",
+        ),
+        (
+            {"target": MobFlowTarget(mob_id="crew", flow_id="news")},
+            {"phase": Phase.SKIPPED},
+            [],
+            (
+                "It did not run: the flow `news` of the mob `crew` was in progress, and the overlap policy `skip` does "
+                "not wait for it."
+            ),
+        ),
+        (
+            {},
+            {"phase": Phase.SKIPPED},
+            [],
+            "It did not run: its session, or the flow of its mob, was busy with another turn.",
         ),
     ],
     Reason.DEPENDENCY_PENDING: [
@@ -294,6 +322,16 @@ TOLD = {
             {"phase": Phase.SKIPPED, "facts": {"workflow": "etl version 3"}},
             [],
             "It did not run: there was no workflow `etl version 3`.",
+        ),
+        *(
+            ({}, {"phase": Phase.MISFIRED, "facts": facts}, [], f"It did not run: {said}.")
+            for facts, said in (
+                ({"session": "desk"}, "there was no session `desk`"),
+                ({"session": "desk", "state": "archived"}, "the session `desk` was archived"),
+                ({"mob": "crew"}, "there was no mob `crew`"),
+                ({"mob": "crew", "member": "writer"}, "the mob `crew` had no member `writer`"),
+                ({"mob": "crew", "flow": "news"}, "the mob `crew` had no flow `news`"),
+            )
         ),
     ],
     Reason.MAX_RUNS_REACHED: [

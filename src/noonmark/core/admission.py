@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
+from noonmark.core.agents.turns import turn_limits
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase
@@ -138,8 +139,12 @@ class Busy:
 
 
 def admit(claim: Claim, *, now: Micros, lease: Micros, keys: tuple[KeyLimit, ...] = ()) -> Admission:
-    """Decide at the due time; `now` is not before it. `keys` are those that it needs besides that of its schedule."""
+    """Decide at the due time; `now` is not before it. `keys` are those that it needs besides that of its schedule.
+
+    A turn of an agent also needs the key of its session.
+    """
     claim = _under_own_terms(claim)
+    keys = (*turn_limits(claim.schedule.declaration.target, claim.schedule.uid), *keys)
     return (
         _after_loss(claim)
         or _stopped(claim)
@@ -204,6 +209,11 @@ def unknown_workflow(claim: Claim, target: WorkflowTarget) -> End:
     return _missing(claim, {"workflow": f"{target.workflow_id}{version}"})
 
 
+def missing_agent(claim: Claim, facts: Mapping[str, str]) -> End:
+    """Decide a claim whose session, mob, member or flow does not exist; `facts` name it."""
+    return _missing(claim, facts)
+
+
 def _missing(claim: Claim, facts: Mapping[str, int | float | str]) -> End:
     declaration = claim.schedule.declaration
     if claim.occurrence.has_begun:
@@ -223,6 +233,8 @@ def refused(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...] = ()) -> Admiss
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.MAX_RUNS_REACHED, facts={"max_runs": limit})
         case Place.CONCURRENCY:
             reason = Reason.CONCURRENCY_LIMIT if busy.key is None else busy.key.reason
+            if reason is Reason.TARGET_BUSY and _skips_busy(claim):
+                return End(claim=claim, phase=Phase.SKIPPED, reason=reason)
             return Wait(claim=claim, waiting_for=reason, keys=keys)
         case Place.SLOT:
             return _overlapping(claim, busy, keys)
@@ -278,6 +290,13 @@ def _overlapping(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...]) -> Admiss
             replaces = _is_regular(claim.occurrence)
             return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=replaces, cancel_grace=grace)
     assert_never(policy)
+
+
+def _skips_busy(claim: Claim) -> bool:
+    """Whether it ends if its target is busy: where it may not wait for an occurrence of its own schedule either."""
+    occurrence = claim.occurrence
+    may_wait = _keeps_its_place(occurrence) or occurrence.waiting_for is Reason.TARGET_BUSY
+    return isinstance(claim.schedule.declaration.overlap_policy, overlap.Skip) and not may_wait
 
 
 def _keeps_its_place(occurrence: Occurrence) -> bool:

@@ -116,6 +116,7 @@ ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.DEPENDENCY_TIMED_OUT,
                 Reason.PAUSED,
                 Reason.TARGET_MISSING,
+                Reason.TARGET_BUSY,
                 Reason.MAX_RUNS_REACHED,
             }
         ),

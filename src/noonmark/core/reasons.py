@@ -50,6 +50,7 @@ class Reason(Explained):
         "tenant_inflight_limit",
         "It waits because its tenant has as many occurrences in flight as allowed.",
     )
+    TARGET_BUSY = "target_busy", "Its session, or the flow of its mob, was busy with another turn."
     DEPENDENCY_PENDING = "dependency_pending", "It waits for the schedules it depends on."
     RESOURCES_SHORT = "resources_short", "It waits because no node has the resources it asks for."
     STEP_PENDING = "step_pending", "It waits for a step of its workflow: a time, an event or work that runs elsewhere."

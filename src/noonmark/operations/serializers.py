@@ -301,6 +301,7 @@ REJECTED, MOB_REJECTED, TRANSPORT = "runtime_rejected", "mob_rejected", "transpo
 CLASSES: Mapping[Reason, str] = MappingProxyType(
     {
         Reason.TARGET_MISSING: "target_missing",
+        Reason.TARGET_BUSY: "target_busy",
         Reason.OVERLAP: "target_busy",
         Reason.QUEUE_FULL: "target_busy",
         Reason.FAILED: REJECTED,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from noonmark.core.agents.turns import agent_target, session_of
 from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.interruption import BY_WINDOW, PINGED, SET_BY, is_begun, is_unpinged, real_deadline
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.schedule import Schedule
+    from noonmark.core.targets.mob import MobFlowTarget
 
 
 def plain(reason: Reason) -> str:
@@ -192,6 +194,22 @@ def _tenant_inflight(case: Case) -> str:
     return f"it waits because as many occurrences of the tenant `{tenant}` are in flight as {allowed}"
 
 
+def _target_busy(case: Case) -> str:
+    target = agent_target(case.declaration.target)
+    if target is None:
+        return plain(Reason.TARGET_BUSY)
+    session_id = session_of(target, case.schedule.uid)
+    flow = cast("MobFlowTarget", target)
+    busy = (
+        f"the flow `{flow.flow_id}` of the mob `{flow.mob_id}`"
+        if session_id is None
+        else f"another turn of the session `{session_id}`"
+    )
+    if case.occurrence.phase in LIVE:
+        return f"it waits because {busy} is in progress"
+    return f"{busy} was in progress, and {overlap_policy(case)} does not wait for it"
+
+
 def _pending_upstreams(case: Case) -> str:
     names = listed([one.schedule_id for one in case.declaration.depends_on])
     return f"it waits for what it depends on ({names})" if names else plain(Reason.DEPENDENCY_PENDING)
@@ -259,7 +277,25 @@ def _target_missing(case: Case) -> str:
     missed = f"{fires(case, 'due')}, but " if row.missed_count > 1 else ""
     if (workflow := case.detail.get("workflow")) is not None:
         return f"{missed}there was no workflow `{workflow}`"
+    if (agent := _missing_agent(case.detail)) is not None:
+        return f"{missed}{agent}"
     return f"{missed}no live node could serve its target, `{row.route}`"
+
+
+def _missing_agent(detail: Mapping[str, object]) -> str | None:
+    match detail:
+        case {"session": session, "state": state}:
+            return f"the session `{session}` was {state}"
+        case {"session": session}:
+            return f"there was no session `{session}`"
+        case {"mob": mob, "member": member}:
+            return f"the mob `{mob}` had no member `{member}`"
+        case {"mob": mob, "flow": flow}:
+            return f"the mob `{mob}` had no flow `{flow}`"
+        case {"mob": mob}:
+            return f"there was no mob `{mob}`"
+        case _:
+            return None
 
 
 def _max_runs(case: Case) -> str:
@@ -394,6 +430,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.CONCURRENCY_LIMIT: _concurrency,
         Reason.INFLIGHT_LIMIT: _inflight,
         Reason.TENANT_INFLIGHT_LIMIT: _tenant_inflight,
+        Reason.TARGET_BUSY: _target_busy,
         Reason.DEPENDENCY_PENDING: _pending_upstreams,
         Reason.RESOURCES_SHORT: _alone(Reason.RESOURCES_SHORT),
         Reason.STEP_PENDING: _alone(Reason.STEP_PENDING),

@@ -41,6 +41,7 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.CONCURRENCY_LIMIT: Rule.LIMITS,
         Reason.INFLIGHT_LIMIT: Rule.LIMITS,
         Reason.TENANT_INFLIGHT_LIMIT: Rule.LIMITS,
+        Reason.TARGET_BUSY: Rule.LIMITS,
         Reason.DEPENDENCY_PENDING: Rule.DEPENDENCIES,
         Reason.RESOURCES_SHORT: Rule.LIMITS,
         Reason.STEP_PENDING: Rule.RUNS,

@@ -20,10 +20,12 @@ from noonmark.core.admission import (
     admit,
     after_upstreams,
     depends_on_others,
+    missing_agent,
     refused,
     times_in_question,
     unknown_workflow,
 )
+from noonmark.core.agents import turns
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import MAX_INSTANT
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.admission import Admission
+    from noonmark.core.agents.turns import AgentTarget
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.limits import Dependency
@@ -127,7 +130,7 @@ def _newest_fire(store: Store, claim: Claim, upstream: Schedule, phases: frozens
 
 logger = logging.getLogger("noonmark.driver")
 
-CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL})
+CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL, Reason.TARGET_BUSY})
 """The reasons of skips behind an occurrence that may hang."""
 
 
@@ -142,6 +145,7 @@ async def admit_once(node: Node) -> AdmitReport:
     counts = _Counts()
     try:
         decisions = await _look_up_workflows(node, await _look_upstream(node, decisions))
+        decisions = await _look_up_agents(node, decisions)
         decisions = _in_time(node, decisions, counts)
         results = await _upstream_results(node, decisions)
     except Exception:
@@ -226,6 +230,35 @@ def _missing_workflows(store: Store, asking: Sequence[tuple[Claim, WorkflowTarge
             known[key] = store.workflow(*key) is not None
         if not known[key]:
             ends[claim.occurrence.id] = unknown_workflow(claim, target)
+    return ends
+
+
+async def _look_up_agents(node: Node, decisions: list[Admission]) -> list[Admission]:
+    """Apply the missing-target policy where the session, mob, member or flow of what could start does not exist."""
+    asking = [
+        (decision.claim, target)
+        for decision in decisions
+        if isinstance(decision, Start)
+        and (target := turns.agent_target(decision.claim.schedule.declaration.target)) is not None
+        and not decision.claim.occurrence.has_begun
+    ]
+    if not asking:
+        return decisions
+    missing = await node.executor.call(_missing_agents, node.store, asking, priority=Priority.URGENT)
+    return [missing.get(decision.claim.occurrence.id) or decision for decision in decisions]
+
+
+def _missing_agents(store: Store, asking: Sequence[tuple[Claim, AgentTarget]]) -> dict[str, End]:
+    """The ends of claims of agents that do not exist, by the id of the occurrence."""
+    ends = {}
+    for claim, target in asking:
+        tenant = claim.schedule.owner.tenant
+        session_id, mob_id = turns.needed_session(target), turns.needed_mob(target)
+        session = None if session_id is None else store.session(tenant, session_id)
+        mob = None if mob_id is None else store.mob(tenant, mob_id)
+        facts = turns.missing(target, session, mob)
+        if facts is not None:
+            ends[claim.occurrence.id] = missing_agent(claim, facts)
     return ends
 
 

@@ -1,0 +1,101 @@
+"""Turns: which session an occurrence talks in, the key that it holds meanwhile, and what it cannot do without.
+
+Targets are told apart by their kind and type: their classes are not loaded where there are no agents.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from noonmark.core.agents.session import SessionState, member_session, schedule_session, turn_key
+from noonmark.core.policies.limits import KeyLimit
+from noonmark.core.reasons import Reason
+from noonmark.core.targets import TargetKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.agents.session import Mob, Session
+    from noonmark.core.targets import Target
+    from noonmark.core.targets.mob import MobFlowTarget, MobForkTarget, MobMemberTarget, MobTarget
+    from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget
+
+    AgentTarget = SessionTarget | OnDemandSessionTarget | MobTarget
+    """What one occurrence at a time may talk to."""
+
+_KINDS = frozenset({TargetKind.SESSION, TargetKind.MOB})
+
+
+def agent_target(target: Target) -> AgentTarget | None:
+    """A target that talks to a session or a mob; None if it is another one."""
+    return cast("AgentTarget", target) if target.kind in _KINDS else None
+
+
+def session_of(target: AgentTarget, uid: str) -> str | None:
+    """The id of the session that a target of the schedule `uid` talks in; None for a flow.
+
+    The session of a helper is its own; what is taken is its name in the mob.
+    """
+    if target.kind == TargetKind.SESSION:
+        if target.type == "materialize_on_demand_session":
+            return cast("OnDemandSessionTarget", target).bound_session_id or schedule_session(uid)
+        return cast("SessionTarget", target).session_id
+    if target.type == "flow":
+        return None
+    member = cast("MobMemberTarget", target)
+    return member_session(member.mob_id, member.member_id)
+
+
+def turn_limits(declared: Target, uid: str) -> tuple[KeyLimit, ...]:
+    """The key that a turn of the schedule `uid` holds, so that a session, a member or a flow has one at a time."""
+    target = agent_target(declared)
+    if target is None:
+        return ()
+    session_id = session_of(target, uid)
+    if session_id is not None:
+        return (KeyLimit(turn_key(session_id), 1, Reason.TARGET_BUSY),)
+    flow = cast("MobFlowTarget", target)
+    return (KeyLimit(f"flow:{flow.mob_id}:{flow.flow_id}\n", 1, Reason.TARGET_BUSY),)
+
+
+def needed_session(target: AgentTarget) -> str | None:
+    """The id of the session that has to be there; one on demand and one of a helper are created."""
+    is_created = target.type in ("materialize_on_demand_session", "spawn_helper", "fork_helper")
+    return None if is_created else session_of(target, "")
+
+
+def needed_mob(target: AgentTarget) -> str | None:
+    """The id of the mob that has to be there."""
+    return cast("MobTarget", target).mob_id if target.kind == TargetKind.MOB else None
+
+
+def missing(target: AgentTarget, session: Session | None, mob: Mob | None) -> Mapping[str, str] | None:
+    """What a target lacks, given what it needs, as far as that exists; None if it lacks nothing."""
+    if target.kind == TargetKind.MOB:
+        return _missing_of_mob(target, session, mob)
+    session_id = needed_session(target)
+    if session_id is None:
+        return None
+    if session is None:
+        return {"session": session_id}
+    is_gone = session.state is SessionState.ARCHIVED and target.type == "exact_session"
+    return {"session": session_id, "state": str(session.state)} if is_gone else None
+
+
+def _missing_of_mob(target: AgentTarget, session: Session | None, mob: Mob | None) -> Mapping[str, str] | None:
+    mob_id = cast("MobTarget", target).mob_id
+    if mob is None:
+        return {"mob": mob_id}
+    members = {one["member_id"] for one in mob.document["members"]}
+    match target.type:
+        case "member":
+            member_id = cast("MobMemberTarget", target).member_id
+            return None if member_id in members and session is not None else {"mob": mob_id, "member": member_id}
+        case "fork_helper":
+            source = cast("MobForkTarget", target).source_member_id
+            return None if source in members else {"mob": mob_id, "member": source}
+        case "flow":
+            flow_id = cast("MobFlowTarget", target).flow_id
+            return None if flow_id in (mob.document.get("flows") or {}) else {"mob": mob_id, "flow": flow_id}
+        case _:
+            return None

@@ -1,0 +1,85 @@
+"""Which session a turn talks in, which key it holds, and what it cannot do without."""
+
+import pytest
+
+from noonmark.core.agents.session import Mob, Session, SessionState
+from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed_session, session_of, turn_limits
+from noonmark.core.policies.limits import KeyLimit
+from noonmark.core.reasons import Reason
+from noonmark.core.targets import FunctionTarget
+from noonmark.core.targets.mob import MobFlowTarget, MobForkTarget, MobMemberTarget, MobSpawnTarget
+from noonmark.core.targets.session import (
+    OnDemandSessionTarget,
+    PromptAction,
+    SessionSpec,
+    SessionTarget,
+    SessionType,
+)
+
+PROMPT, SPEC = PromptAction(prompt="go"), SessionSpec(model="test")
+EXACT = SessionTarget(type=SessionType.EXACT, session_id="desk", action=PROMPT)
+RESUMABLE = SessionTarget(type=SessionType.RESUMABLE, session_id="desk", action=PROMPT)
+ON_DEMAND = OnDemandSessionTarget(create=SPEC, action=PROMPT)
+BOUND = OnDemandSessionTarget(create=SPEC, action=PROMPT, bound_session_id="desk")
+MEMBER = MobMemberTarget(mob_id="crew", member_id="writer", content="go")
+FLOW = MobFlowTarget(mob_id="crew", flow_id="news")
+SPAWN = MobSpawnTarget(mob_id="crew", member_id="scout", prompt="go")
+FORK = MobForkTarget(mob_id="crew", source_member_id="writer", member_id="scout", prompt="go")
+CREW = Mob(
+    tenant="acme", mob_id="crew", user="ada", document={"members": [{"member_id": "writer"}], "flows": {"news": {}}}
+)
+EMPTY = Mob(tenant="acme", mob_id="crew", user="ada", document={"members": []})
+IDLE = Session(tenant="acme", session_id="desk", user="ada", spec=SPEC)
+ARCHIVED = Session(tenant="acme", session_id="desk", user="ada", spec=SPEC, state=SessionState.ARCHIVED)
+
+
+@pytest.mark.parametrize(
+    ("target", "key", "session", "mob"),
+    [
+        (EXACT, "session:desk\n", "desk", None),
+        (RESUMABLE, "session:desk\n", "desk", None),
+        (ON_DEMAND, "session:schedule:uid-1\n", None, None),
+        (BOUND, "session:desk\n", None, None),
+        (MEMBER, "session:mob:crew:writer\n", "mob:crew:writer", "crew"),
+        (SPAWN, "session:mob:crew:scout\n", None, "crew"),
+        (FORK, "session:mob:crew:scout\n", None, "crew"),
+        (FLOW, "flow:crew:news\n", None, "crew"),
+    ],
+)
+def test_a_turn_holds_a_key_and_needs_what_it_names(target, key, session, mob):
+    assert turn_limits(target, "uid-1") == (KeyLimit(key, 1, Reason.TARGET_BUSY),)
+    named = session_of(target, "uid-1")
+    assert key == ("flow:crew:news\n" if named is None else f"session:{named}\n")
+    assert (needed_session(target), needed_mob(target)) == (session, mob)
+    assert agent_target(target) is target
+
+
+def test_other_targets_hold_no_key():
+    target = FunctionTarget(function="tidy")
+    assert agent_target(target) is None
+    assert turn_limits(target, "uid-1") == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "session", "mob", "expected"),
+    [
+        (EXACT, IDLE, None, None),
+        (EXACT, None, None, {"session": "desk"}),
+        (EXACT, ARCHIVED, None, {"session": "desk", "state": "archived"}),
+        (RESUMABLE, ARCHIVED, None, None),
+        (RESUMABLE, None, None, {"session": "desk"}),
+        (ON_DEMAND, None, None, None),
+        (MEMBER, IDLE, CREW, None),
+        (MEMBER, IDLE, None, {"mob": "crew"}),
+        (MEMBER, None, CREW, {"mob": "crew", "member": "writer"}),
+        (MEMBER, IDLE, EMPTY, {"mob": "crew", "member": "writer"}),
+        (FLOW, None, CREW, None),
+        (FLOW, None, EMPTY, {"mob": "crew", "flow": "news"}),
+        (SPAWN, None, CREW, None),
+        (SPAWN, None, None, {"mob": "crew"}),
+        (FORK, None, CREW, None),
+        (FORK, None, EMPTY, {"mob": "crew", "member": "writer"}),
+    ],
+)
+def test_what_a_target_lacks(target, session, mob, expected):
+    assert missing(target, session, mob) == expected

@@ -1,0 +1,105 @@
+"""Turns of agents: one at a time in a session, and none where there is no session."""
+
+import json
+
+import pytest
+
+from noonmark.core.agents.session import Mob, Session, SessionState, member_session
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.policies.delivery import MissingTargetPolicy
+from noonmark.core.policies.overlap import Allow, Queue, Skip
+from noonmark.core.reasons import Reason
+from noonmark.core.targets.mob import MobFlowTarget, MobMemberTarget
+from noonmark.core.targets.session import (
+    OnDemandSessionTarget,
+    PromptAction,
+    SessionSpec,
+    SessionTarget,
+    SessionType,
+)
+from noonmark.core.triggers import EventTrigger
+from tests.driver.rig import Rig
+
+SPEC, PROMPT = SessionSpec(model="test"), PromptAction(prompt="go")
+DESK = Session(tenant="acme", session_id="desk", user="ada", spec=SPEC)
+QUIET = {"trigger": EventTrigger("none")}
+CREW = Mob(tenant="acme", mob_id="crew", user="ada", document={"members": [{"member_id": "writer", "model": "test"}]})
+
+
+def target(session_id="desk", kind=SessionType.EXACT):
+    return SessionTarget(type=kind, session_id=session_id, action=PROMPT)
+
+
+@pytest.fixture
+def rig():
+    rig = Rig(routes=("session", "mob"))
+    rig.store.store.put_session(DESK)
+    return rig
+
+
+def shift(rig):
+    rig.claim_once()
+    return rig.admit_once()
+
+
+def test_two_schedules_take_turns_in_a_session(rig):
+    first = rig.create("first", target=target(), overlap_policy=Queue(), **QUIET)
+    second = rig.create("second", target=target(kind=SessionType.RESUMABLE), overlap_policy=Allow(), **QUIET)
+    elsewhere = rig.create("elsewhere", target=OnDemandSessionTarget(create=SPEC, action=PROMPT), **QUIET)
+    one = rig.add(first, "a")
+    assert shift(rig).started == 1
+    two = rig.add(second, "b")
+    rig.advance(SECOND)
+    three = rig.add(second, "c")
+    other = rig.add(elsewhere, "d")
+    shift(rig)
+    assert rig.row(other).phase is Phase.DISPATCHING
+    assert {rig.row(each).waiting_for for each in (two, three)} == {Reason.TARGET_BUSY}
+    for ended, following in ((one, two), (two, three)):
+        [given] = [each for each in rig.target.given if each.occurrence.id == ended.id]
+        rig.target.end(given)
+        rig.settle_once()
+        shift(rig)
+        assert rig.row(ended).phase is Phase.COMPLETED
+        assert rig.row(following).phase is Phase.DISPATCHING
+
+
+def test_a_busy_session_is_skipped_where_the_policy_skips(rig):
+    first = rig.create("first", target=target(), **QUIET)
+    second = rig.create("second", target=target(), overlap_policy=Skip(), **QUIET)
+    rig.add(first, "a")
+    shift(rig)
+    skipped = rig.add(second, "b")
+    assert shift(rig).ended == 1
+    row = rig.row(skipped)
+    assert (row.phase, row.reason) == (Phase.SKIPPED, Reason.TARGET_BUSY)
+
+
+@pytest.mark.parametrize(
+    ("named", "facts"),
+    [
+        (target("nobody"), {"session": "nobody"}),
+        (target("nobody", SessionType.RESUMABLE), {"session": "nobody"}),
+        (target("old"), {"session": "old", "state": "archived"}),
+        (target("old", SessionType.RESUMABLE), None),
+        (MobMemberTarget(mob_id="gang", member_id="writer", content="go"), {"mob": "gang"}),
+        (MobMemberTarget(mob_id="crew", member_id="reader", content="go"), {"mob": "crew", "member": "reader"}),
+        (MobMemberTarget(mob_id="crew", member_id="writer", content="go"), None),
+        (MobFlowTarget(mob_id="crew", flow_id="news"), {"mob": "crew", "flow": "news"}),
+    ],
+)
+def test_what_does_not_exist_is_missing(rig, named, facts):
+    store = rig.store.store
+    store.put_session(Session(tenant="acme", session_id="old", user="ada", spec=SPEC, state=SessionState.ARCHIVED))
+    member = Session(tenant="acme", session_id=member_session("crew", "writer"), user="ada", spec=SPEC, mob_id="crew")
+    store.put_mob(CREW, [member])
+    schedule = rig.create("one", target=named, missing_target_policy=MissingTargetPolicy.SKIP, **QUIET)
+    occurrence = rig.add(schedule, "a")
+    shift(rig)
+    row = rig.row(occurrence)
+    if facts is None:
+        assert row.phase is Phase.DISPATCHING
+    else:
+        assert (row.phase, row.reason) == (Phase.SKIPPED, Reason.TARGET_MISSING)
+        assert json.loads(row.detail) == facts
