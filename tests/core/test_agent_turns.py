@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.agents.session import Mob, Session, SessionState
+from noonmark.core.agents.session import Mob, Session, SessionState, task_session
 from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed_session, session_of, turn_limits
 from noonmark.core.policies.limits import KeyLimit
 from noonmark.core.reasons import Reason
@@ -83,3 +83,7 @@ def test_other_targets_hold_no_key():
 )
 def test_what_a_target_lacks(target, session, mob, expected):
     assert missing(target, session, mob) == expected
+
+
+def test_the_session_of_a_task_is_its_own():
+    assert task_session("daily", "occ_1") == "schedule:daily:occ_1"
