@@ -14,7 +14,7 @@ import pytest
 from noonmark import AsyncScheduler, Scheduler
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.secret_cipher import fresh_key
-from noonmark.targets.http.log_filter import LOGGERS
+from noonmark.targets.log_filter import LOGGERS
 from tests.embedded.waiting import NEVER
 from tests.targets.http.receiver import http_receiver
 

@@ -22,11 +22,11 @@ from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.signatures import given_key
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.http.errors import EgressDenied, describe_error
-from noonmark.targets.http.log_filter import silence_this_thread
 from noonmark.targets.http.network import Resolver, request_owner, system_lookup
 from noonmark.targets.http.pool import ConnectionPool
 from noonmark.targets.http.request import SigningKeys, make_request, signing_keys, with_headers
 from noonmark.targets.http.response import retry_after, status_text
+from noonmark.targets.log_filter import silence_this_thread
 from noonmark.targets.outcomes import cut_off, undeliverable
 
 if TYPE_CHECKING:

@@ -111,10 +111,10 @@ class HttpPinger:
         if is_trusted not in self._pools:
             import httpcore2  # noqa: PLC0415 - a program that pings nothing does not load it
 
-            from noonmark.targets.http.log_filter import silence_this_thread  # noqa: PLC0415 - likewise
             from noonmark.targets.http.network import Resolver, system_lookup  # noqa: PLC0415 - likewise
             from noonmark.targets.http.pool import ConnectionPool  # noqa: PLC0415 - likewise
             from noonmark.targets.http.settings import HttpTargetSettings  # noqa: PLC0415 - likewise
+            from noonmark.targets.log_filter import silence_this_thread  # noqa: PLC0415 - likewise
 
             silence_this_thread()
             settings = self._settings or HttpTargetSettings()

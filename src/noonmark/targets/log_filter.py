@@ -1,4 +1,4 @@
-"""A log filter: at debug level the HTTP library logs all that it sends, secrets included. Ours must not be logged."""
+"""A log filter: at debug level, libraries log all that they send, secrets included. Ours must not be logged."""
 
 from __future__ import annotations
 
@@ -27,3 +27,11 @@ def silence_this_thread() -> None:
     _FILTER.thread.is_silent = True
     for name in LOGGERS:  # a filter of a logger does not apply to its children, so each gets it
         logging.getLogger(f"httpcore2.{name}").addFilter(_FILTER)
+
+
+def silence_libraries(*names: str) -> None:
+    """Drop what these libraries log in this thread, with all their loggers so far."""
+    _FILTER.thread.is_silent = True
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in names:
+            logging.getLogger(name).addFilter(_FILTER)
