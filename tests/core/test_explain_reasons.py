@@ -564,6 +564,28 @@ TOLD = {
             "It ran and failed: attempt 1 of 3 failed, and the retry policy does not retry its exception.",
         ),
     ],
+    Reason.BUDGET_EXCEEDED: [
+        (
+            TRIES,
+            {"phase": Phase.FAILED, "attempt": 1, "facts": {"is_final": True}},
+            [Outcome.FAILED],
+            (
+                "It ran and failed: a budget has no room for the next call of a model, with `ValueError: "
+                "no disk` (attempt 1 of 3); a failure of this kind is never retried."
+            ),
+        ),
+    ],
+    Reason.TOOL_LOOP: [
+        (
+            TRIES,
+            {"phase": Phase.FAILED, "attempt": 1, "facts": {"is_final": True}},
+            [Outcome.FAILED],
+            (
+                "It ran and failed: the agent called the same tool again and again, without getting further, with "
+                "`ValueError: no disk` (attempt 1 of 3); a failure of this kind is never retried."
+            ),
+        ),
+    ],
     Reason.LEASE_LOST: [
         (
             {},

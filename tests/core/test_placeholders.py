@@ -155,3 +155,9 @@ def test_which_answers_are_good_and_which_are_tried_again(fields, expected, retr
     assert {one for one in statuses if target.expects(one)} == expected
     assert {one for one in statuses if target.retries(one) and not target.expects(one)} == retried
     assert target.to_document().items() >= fields.items()
+
+
+def test_words_keep_braces_that_are_no_facts():
+    filling = Filling({"schedule_id": "report", "payload": {"n": 1}, "event": None})
+    words = "Of {{ schedule_id }}: {{payload}}; {{ user }}, {{steps.a}} and {{ open"
+    assert filling.prose(words) == 'Of report: {"n":1}; {{ user }}, {{steps.a}} and {{ open'

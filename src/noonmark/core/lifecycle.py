@@ -101,7 +101,15 @@ FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED, Phas
 ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     {
         Phase.COMPLETED: frozenset({Reason.SUCCEEDED}),
-        Phase.FAILED: frozenset({Reason.FAILED, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED}),
+        Phase.FAILED: frozenset(
+            {
+                Reason.FAILED,
+                Reason.ATTEMPTS_EXHAUSTED,
+                Reason.NOT_RETRIED,
+                Reason.BUDGET_EXCEEDED,
+                Reason.TOOL_LOOP,
+            }
+        ),
         Phase.TIMED_OUT: frozenset(
             {Reason.TIMED_OUT, Reason.COMPLETION_TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED}
         ),

@@ -81,6 +81,8 @@ class Reason(Explained):
     RETRY_SCHEDULED = "retry_scheduled", "The attempt failed, and another one is scheduled."
     ATTEMPTS_EXHAUSTED = "attempts_exhausted", "The attempt failed, and it was the last one allowed."
     NOT_RETRIED = "not_retried", "The attempt failed with an exception that the retry policy does not retry."
+    BUDGET_EXCEEDED = "budget_exceeded", "A budget has no room for the next call of a model."
+    TOOL_LOOP = "tool_loop", "The agent called the same tool again and again, without getting further."
     LEASE_LOST = "lease_lost", "The node that held it stopped, or was lost, so it is delivered again."
     SUSPENDED = "suspended", "Its workflow waits, so it gave up its node; it goes on when the wait is over."
     POISON = "poison", "Its lease was lost too often; it is not delivered again."

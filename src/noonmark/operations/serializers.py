@@ -306,6 +306,8 @@ CLASSES: Mapping[Reason, str] = MappingProxyType(
         Reason.QUEUE_FULL: "target_busy",
         Reason.FAILED: REJECTED,
         Reason.TIMED_OUT: REJECTED,
+        Reason.BUDGET_EXCEEDED: REJECTED,
+        Reason.TOOL_LOOP: REJECTED,
         Reason.UNDELIVERABLE: TRANSPORT,
         Reason.COMPLETION_TIMED_OUT: TRANSPORT,
         Reason.LEASE_LOST: "lease_lost",

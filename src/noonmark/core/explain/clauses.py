@@ -457,6 +457,8 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.RETRY_SCHEDULED: _retry,
         Reason.ATTEMPTS_EXHAUSTED: _failed(Reason.ATTEMPTS_EXHAUSTED),
         Reason.NOT_RETRIED: _not_retried,
+        Reason.BUDGET_EXCEEDED: _failed(Reason.BUDGET_EXCEEDED),
+        Reason.TOOL_LOOP: _failed(Reason.TOOL_LOOP),
         Reason.LEASE_LOST: _lease_lost,
         Reason.SUSPENDED: _suspended,
         Reason.POISON: _poison,

@@ -68,6 +68,8 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.RETRY_SCHEDULED: Rule.RUNS,
         Reason.ATTEMPTS_EXHAUSTED: Rule.RUNS,
         Reason.NOT_RETRIED: Rule.RUNS,
+        Reason.BUDGET_EXCEEDED: Rule.RUNS,
+        Reason.TOOL_LOOP: Rule.RUNS,
         Reason.LEASE_LOST: Rule.RUNS,
         Reason.SUSPENDED: Rule.RUNS,
         Reason.POISON: Rule.RUNS,

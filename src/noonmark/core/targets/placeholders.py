@@ -129,6 +129,10 @@ class Filling:
         """The text with the facts in it, each as `convert` writes it."""
         return _PLACEHOLDER.sub(lambda found: convert(self._value(found[1])[1]), text)
 
+    def prose(self, text: str) -> str:
+        """The text with the facts in it; braces around anything else stay, as in words about templates."""
+        return _PLACEHOLDER.sub(lambda found: self._value(found[1])[1] if is_fact(found[1].strip()) else found[0], text)
+
     def json(self, value: Any) -> Any:  # noqa: ANN401 - JSON
         """The JSON with the facts in it."""
         if isinstance(value, dict):
