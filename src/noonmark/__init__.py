@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.workflow_runs import StepRun, WorkflowRun
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.workflows import Approval, WorkflowVersion
+    from noonmark.targets.agent.settings import AgentSettings
     from noonmark.targets.function.context import Context
 
 __version__ = "0.1.0"
@@ -162,11 +163,13 @@ _HOMES = {
     "noonmark.embedded.workflow_runs": ("StepRun", "WorkflowRun"),
     "noonmark.ports.records": ("NodeRecord",),
     "noonmark.ports.workflows": ("Approval", "WorkflowVersion"),
+    "noonmark.targets.agent.settings": ("AgentSettings",),
     "noonmark.targets.function.context": ("Context",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AgentSettings",
     "Allow",
     "AnswerTooLarge",
     "Approval",

@@ -10,9 +10,14 @@ EXTRAS = {
     "server": ("cryptography", "jwt", "prometheus_client", "python_multipart", "starlette", "structlog", "uvicorn"),
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
-    "agents": ("anthropic", "genai_prices", "openai", "pydantic_ai"),
+    "agents": ("anthropic", "genai_prices", "jsonschema_rs", "openai", "pydantic_ai"),
 }
 """The packages that the code of each extra imports."""
+
+
+def is_installed(extra: str) -> bool:
+    """Whether the packages of an extra are installed."""
+    return all(find_spec(name) is not None for name in EXTRAS[extra])
 
 
 def require(extra: str, what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from zoneinfo import TZPATH
 
@@ -17,18 +18,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.core.agents.tasks import Instructions
+    from noonmark.core.instants import Micros
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.diagnosis import Disk
+    from noonmark.ports.agent_host import AgentHost
     from noonmark.ports.clock import Clock
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.uploads import Uploads
+    from noonmark.targets.agent.settings import AgentSettings
     from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
     from noonmark.targets.http.settings import HttpTargetSettings
+    from noonmark.targets.secrets import SecretResolver
     from noonmark.telemetry.traces import TraceRecorder
 
 MEMORY = "memory://"
@@ -126,11 +131,12 @@ def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
     seal: Seal | None = None,
     permissions: TargetPermissions | None = None,
     bundles: BundleSettings | None = None,
+    agents: AgentSettings | None = None,
 ) -> Target:
-    """The target for functions, programs, events, pings, HTTP requests, workflows and bundles.
+    """The target for functions, programs, events, pings, HTTP requests, workflows, bundles and agents.
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
-    Without settings of bundles, it runs none.
+    Without settings of bundles, it runs none; without settings of agents, it delivers to none.
     """
     from noonmark.targets.composite import CompositeTarget
     from noonmark.targets.http.runner import HttpRunner
@@ -147,6 +153,10 @@ def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
         "http": HttpRunner(outbound, secrets=secret_resolver),
         "workflow": workflows,
     }
+    if agents is not None:
+        from noonmark.targets.agent.runner import ROUTES, AgentRunner
+
+        kinds |= dict.fromkeys(ROUTES, AgentRunner(store, agents, partial(_make_host, store, agents, secret_resolver)))
     if os.name == "posix":  # other systems have no process groups
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
@@ -163,6 +173,15 @@ def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
     target = CompositeTarget(kinds, permissions)
     workflows.attach(target)
     return target
+
+
+def _make_host(
+    store: Store, settings: AgentSettings, secret_resolver: SecretResolver, now: Callable[[], Micros]
+) -> AgentHost:
+    """What carries out the turns of agents. It loads their libraries, so it is made with the first turn."""
+    from noonmark.targets.agent.embedded import EmbeddedHost
+
+    return EmbeddedHost(store, settings, secret_resolver, now)
 
 
 def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:

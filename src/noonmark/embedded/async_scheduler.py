@@ -60,9 +60,11 @@ if TYPE_CHECKING:
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.workflows import Approval, WorkflowVersion
+    from noonmark.targets.agent.settings import AgentSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class AsyncScheduler:
@@ -87,6 +89,8 @@ class AsyncScheduler:
         timezone: str | ZoneInfo | None = None,
         traces: bool = False,
         allow_bundles: bool = False,
+        agents: str | AgentSettings | None = None,
+        agent_model: str | None = None,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -104,6 +108,8 @@ class AsyncScheduler:
             timezone=timezone,
             traces=traces,
             allow_bundles=allow_bundles,
+            agents=agents,
+            agent_model=agent_model,
             clock=clock,
             sink=sink,
         )
@@ -384,6 +390,16 @@ class AsyncScheduler:
     async def register_function(self, name: str, func: Callable[..., Any]) -> None:
         """Offer a function under a name."""
         self._inner.register_function(name, func)
+
+    @overload
+    def agent_tool(self, func: F, /, *, name: str | None = None) -> F: ...
+
+    @overload
+    def agent_tool(self, func: None = None, /, *, name: str | None = None) -> Callable[[F], F]: ...
+
+    def agent_tool(self, func: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+        """Let the agents of this process call a function; a decorator, so it is not awaited."""
+        return self._inner.agent_tool(name=name) if func is None else self._inner.agent_tool(func, name=name)
 
     async def start(self) -> None:
         """Run what is due: sync functions in threads, async ones on this event loop."""

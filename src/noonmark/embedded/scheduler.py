@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack
 from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
+from noonmark.extras import require
 from noonmark.targets import MAX_THREADS
 from noonmark.wiring import (
     fresh_id,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.workflows import Approval, WorkflowVersion
+    from noonmark.targets.agent.settings import AgentSettings
     from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.http.settings import HttpTargetSettings
     from noonmark.telemetry.traces import TraceRecorder
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
 
 _PAGE = 1_000
 
@@ -113,6 +116,8 @@ class Scheduler:
         timezone: str | ZoneInfo | None = None,
         traces: bool = False,
         allow_bundles: bool = False,
+        agents: str | AgentSettings | None = None,
+        agent_model: str | None = None,
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
@@ -127,6 +132,10 @@ class Scheduler:
         `signing_key`, or else with a key that the store has generated. With `traces`, what happens to occurrences is
         recorded with the tracer provider that the program has set for OpenTelemetry. With `allow_bundles`, this process
         runs the bundles that were pushed to the store, also those that came over the network: a bundle is code.
+
+        With `agents="embedded"`, this process delivers to sessions, mobs and tasks, with the models that pydantic-ai
+        names; with a URL, the host there does. `AgentSettings` sets more than that. `agent_model` is the model of those
+        that name none; `test` answers without a key.
 
         Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
@@ -155,6 +164,7 @@ class Scheduler:
         self._zone = None if timezone is None else zone_argument(timezone)
         self._programs = ProgramPolicy(is_offered=False)
         self._bundles = _bundle_settings(is_allowed=allow_bundles)
+        self._agents = _agent_settings(agents, agent_model)
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         unopened = make_store(store_url(store), self._clock)
         recorder = make_program_traces(self._clock, version=__version__, node=node_name()) if traces else None
@@ -662,6 +672,28 @@ class Scheduler:
         self._functions.register(name, func)
         self._functions.offer(name)
         self._runners.wake()
+
+    @overload
+    def agent_tool(self, func: F, /, *, name: str | None = None) -> F: ...
+
+    @overload
+    def agent_tool(self, func: None = None, /, *, name: str | None = None) -> Callable[[F], F]: ...
+
+    def agent_tool(self, func: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+        """Let the agents of this process call a function, as a decorator with or without arguments, or as a call.
+
+        Its signature and its docstring tell the agent how; it may be async. A tool access policy of a session limits
+        which tools it has.
+        """
+        if self._agents is None:
+            raise InvalidSchedule('needs a scheduler with agents="embedded"', field="agents")
+        if func is None:
+            return partial(self.agent_tool, name=name)
+        try:
+            self._agents.tools.register(func, name)
+        except ValueError as error:
+            raise InvalidSchedule(str(error), field="name") from None
+        return func
 
     def start(self) -> None:
         """Run what is due, in threads of this process. Returns at once; a second call does nothing."""
@@ -1236,7 +1268,15 @@ class Scheduler:
 
     def _new_target(self, store: Store) -> Target:
         function_runner = make_runner(self._functions, *self._limits)
-        return make_target(store, function_runner, self._programs, self._outbound(), self._seal, bundles=self._bundles)
+        return make_target(
+            store,
+            function_runner,
+            self._programs,
+            self._outbound(),
+            self._seal,
+            bundles=self._bundles,
+            agents=self._agents,
+        )
 
     def _outbound(self) -> HttpTargetSettings | None:
         """How requests are sent; None, and nothing is loaded, when there is nothing to configure."""
@@ -1274,6 +1314,22 @@ def _bundle_settings(*, is_allowed: bool) -> BundleSettings | None:
     from noonmark.targets.bundle.settings import BundleSettings
 
     return BundleSettings()
+
+
+def _agent_settings(agents: str | AgentSettings | None, model: str | None) -> AgentSettings | None:
+    if agents is None:
+        if model is not None:
+            raise InvalidSchedule('has no effect without agents="embedded"', field="agent_model")
+        return None
+    from noonmark.targets.agent.settings import EMBEDDED, AgentSettings
+
+    settings = agents if isinstance(agents, AgentSettings) else AgentSettings(host=agents)
+    if settings.host == EMBEDDED:
+        require("agents", "running agents in this process")
+    elif not settings.host.startswith(("http://", "https://")):
+        message = f"must be embedded, the URL of an agent host, or AgentSettings, not {settings.host!r}"
+        raise InvalidSchedule(message, field="agents")
+    return settings if model is None else replace(settings, model=model)
 
 
 def _thread_limit(max_threads: object, max_workers: object) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.runners import Runner
     from noonmark.ports.runtime import Pinger, Runtime, Seal
     from noonmark.ports.traces import Traces
+    from noonmark.targets.agent.settings import AgentSettings
     from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.command.programs import ProgramPolicy
     from noonmark.targets.function.registry import FunctionRegistry
@@ -47,11 +48,12 @@ class Worker:
         seal: Seal | None = None,
         permissions: TargetPermissions | None = None,
         bundles: BundleSettings | None = None,
+        agents: AgentSettings | None = None,
     ) -> None:
         """`stop` and `close` wait for runs as long as the grace period."""
         self._runtime, self._functions, self._programs, self._outbound = runtime, functions, programs, outbound
         self._max_threads, self._grace, self._seal = max_threads, grace, seal
-        self._permissions, self._bundles = permissions, bundles
+        self._permissions, self._bundles, self._agents = permissions, bundles, agents
         self._runners = RunnerPool(self._new_runner)
         self._draining: tuple[Runner, ...] = ()
         """Those that were stopped, and wait for their runs. Replaced as a whole, so that any thread may read it."""
@@ -216,6 +218,7 @@ class Worker:
             self._seal,
             self._permissions,
             self._bundles,
+            self._agents,
         )
         return ThreadRunner(replace(self._runtime, target=target), claims=claims)
 

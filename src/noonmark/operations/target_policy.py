@@ -34,10 +34,14 @@ if TYPE_CHECKING:
 
 MAX_NAMED = 5
 """How many of the served routes are named."""
+_AGENTS = "a server runs agents with --agents embedded, which needs noonmark[agents]"
 REMEDIES = {
     "function": "a process on this store has to register it",
     "command": "a server runs commands with --allow-commands",
     "bundle": "a server runs bundles with --allow-bundles",
+    "session": _AGENTS,
+    "mob": _AGENTS,
+    "task": _AGENTS,
 }
 """How a node comes to serve each kind of target."""
 

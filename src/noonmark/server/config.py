@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from noonmark.core.api_key import EVERY_TENANT, tenant_or_all
+from noonmark.core.budgets.prices import parse_price
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.limits import MAX_CONCURRENCY
@@ -23,11 +24,13 @@ from noonmark.core.targets.egress import open_place
 from noonmark.core.targets.work import node_label
 from noonmark.operations.diagnosis import Conflict
 from noonmark.secret_cipher import read_keys
+from noonmark.targets.agent.settings import AgentSettings, parse_provider_limit
 from noonmark.targets.bundle.resources import MAX_NODE_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+_AGENTS = AgentSettings()
 
 MAX_TEXT = 2_000
 STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://")
@@ -258,7 +261,7 @@ def rate(value: object) -> str:
     return str(value)
 
 
-def functions(value: object) -> dict[str, str]:
+def named_functions(value: object) -> dict[str, str]:
     """Functions by the name under which they are offered."""
     allowed = "functions, each as NAME=module:function"
     if isinstance(value, str):
@@ -272,6 +275,56 @@ def functions(value: object) -> dict[str, str]:
         if not is_valid_name or not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
             raise ValueError(_message(allowed, f"{name}={reference}" if reference else name))
     return dict(value)
+
+
+def agent_host(value: object) -> str:
+    """Where agents run: in this process, at a URL, or not at all."""
+    if isinstance(value, str) and value.strip().lower() in ("embedded", "off"):
+        return value.strip().lower()
+    try:
+        return url(value)
+    except ValueError:
+        raise ValueError(_message("embedded, off, or the web address of an agent host", value)) from None
+
+
+def model_prices(value: object) -> dict[str, str]:
+    """Prices by model: MODEL=INPUT,OUTPUT; several models separated by semicolons."""
+    return _checked(
+        value,
+        parse_price,
+        "prices in dollars per million tokens, as MODEL=INPUT,OUTPUT or MODEL=INPUT,OUTPUT,CACHE_READ,CACHE_WRITE",
+    )
+
+
+def provider_limits(value: object) -> dict[str, str]:
+    """Limits by provider: NAME=REQUESTS or NAME=REQUESTS,TOKENS per minute; several separated by semicolons."""
+    return _checked(value, parse_provider_limit, "limits per minute, as PROVIDER=REQUESTS or PROVIDER=REQUESTS,TOKENS")
+
+
+def _checked(value: object, check: Callable[[str], object], allowed: str) -> dict[str, str]:
+    pairs = dict(_pairs(value, allowed))
+    for name, given in pairs.items():
+        try:
+            check(given)
+        except ValueError:
+            raise ValueError(_message(allowed, f"{name}={given}")) from None
+    return pairs
+
+
+def _pairs(value: object, allowed: str) -> list[tuple[str, str]]:
+    """Names with values that may have commas in them: text with semicolons between, or a table."""
+    if isinstance(value, str):
+        value = dict(part.strip().partition("=")[::2] for part in value.split(";") if part.strip())
+    if not isinstance(value, Mapping):
+        raise ValueError(_message(allowed, value))
+    pairs = [(str(name).strip(), _joined(given)) for name, given in value.items()]
+    if not all(name and given for name, given in pairs):
+        raise ValueError(_message(allowed, value))
+    return pairs
+
+
+def _joined(given: object) -> str:
+    return ",".join(str(one) for one in given) if isinstance(given, list | tuple) else str(given)
 
 
 def node_labels(value: object) -> dict[str, str]:
@@ -445,7 +498,7 @@ class Settings:
         hosts, "host names that clients may use, besides the server's own", default=()
     )
     functions: Mapping[str, str] = _setting(
-        functions, "functions that this node offers, by name", switch="--function", default={}
+        named_functions, "functions that this node offers, by name", switch="--function", default={}
     )
     target_guard: str = _setting(
         one_of("auto", "strict", "off"),
@@ -532,6 +585,64 @@ class Settings:
         integer(0, 2**50),
         "maximum size of unpacked bundles in that folder, in bytes; those not used for longest are removed",
         default=2_147_483_648,
+    )
+    agents: str | None = _setting(
+        agent_host,
+        "where agents run: `embedded` in this server, at the URL of another host, or `off`; by default embedded, if"
+        " `noonmark[agents]` is installed",
+        default=None,
+    )
+    agent_model: str | None = _setting(
+        text, "the model of tasks and sessions that name none, such as openai:gpt-5.2 or test", default=None
+    )
+    agent_tools: Mapping[str, str] = _setting(
+        named_functions, "functions that agents may call, by name", switch="--agent-tool", default={}
+    )
+    agent_skills: str | None = _setting(
+        file_path, "a folder with skills for agents: each is a folder with a file `SKILL.md`", default=None
+    )
+    agent_max_model_calls: int = _setting(
+        integer(1, 1_000_000),
+        "maximum number of model calls of an agent's run, unless its schedule has another limit",
+        default=_AGENTS.max_model_calls,
+    )
+    agent_max_tool_calls: int = _setting(
+        integer(0, 1_000_000), "the same for tool calls", default=_AGENTS.max_tool_calls
+    )
+    agent_max_tokens: int = _setting(
+        integer(1, 10**12), "the same for tokens; not for schedules that limit the cost", default=_AGENTS.max_tokens
+    )
+    agent_max_output_tokens: int = _setting(
+        integer(1, 10**9),
+        "maximum number of tokens of an answer, unless the session has another limit",
+        default=_AGENTS.max_output_tokens,
+    )
+    agent_max_history_tokens: int = _setting(
+        integer(0, 10**9),
+        "how many tokens of a session's earlier messages are sent with a call; older ones are left out",
+        default=_AGENTS.max_history_tokens,
+    )
+    agent_timeout: float = _setting(
+        number(0.1, 86_400),
+        "seconds after which a run of an agent is stopped, unless its schedule has a timeout",
+        default=_AGENTS.time_limit / SECOND,
+    )
+    agent_log_content: bool = _setting(
+        boolean, "whether logs at debug level may show prompts and answers of agents", default=False
+    )
+    prices: Mapping[str, str] = _setting(
+        model_prices,
+        "prices of models in dollars per million tokens, as MODEL=INPUT,OUTPUT or"
+        " MODEL=INPUT,OUTPUT,CACHE_READ,CACHE_WRITE; separated by semicolons. They come before the known ones",
+        switch="--price",
+        default={},
+    )
+    provider_limits: Mapping[str, str] = _setting(
+        provider_limits,
+        "how much all nodes together may ask of a provider in a minute, as PROVIDER=REQUESTS or"
+        " PROVIDER=REQUESTS,TOKENS; separated by semicolons",
+        switch="--provider-limit",
+        default={},
     )
     task_instructions: str | None = _setting(
         file_path,

@@ -10,12 +10,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import uvicorn
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
+from noonmark.core.budgets.prices import parse_price
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.json_values import shown
 from noonmark.core.quotas import EVERY_OTHER, UNLIMITED, Limits, Resource
@@ -27,6 +28,7 @@ from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.core.targets.permissions import TargetPermissions
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
+from noonmark.extras import is_installed, require
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
@@ -49,6 +51,8 @@ from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
 from noonmark.server.transport.listener import BACKLOG, is_loopback, url_of
 from noonmark.server.transport.tls import Certificate, Handshake
+from noonmark.targets.agent.settings import EMBEDDED, OFF, AgentSettings, parse_provider_limit
+from noonmark.targets.agent.tools import ToolRegistry
 from noonmark.targets.bundle.resources import NodeOffer, NodeResources
 from noonmark.targets.bundle.settings import BundleSettings
 from noonmark.targets.command.programs import Pin, ProgramPolicy
@@ -79,7 +83,7 @@ from noonmark.wiring import (
 if TYPE_CHECKING:
     import socket
     from asyncio import Protocol
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from starlette.applications import Starlette
@@ -111,6 +115,7 @@ class StopRequested(KeyboardInterrupt):
 def host(loaded: LoadedSettings, listener: socket.socket) -> int:
     """Run a server until a signal stops it; returns the exit code."""
     settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
+    loaded = replace(loaded, settings=settings)
     logs.configure(level=settings.log_level, form=settings.log_format, trace_ids=settings.traces != "off")
     if settings.allow_commands or settings.allow_bundles:
         hide_process()
@@ -128,7 +133,7 @@ def host(loaded: LoadedSettings, listener: socket.socket) -> int:
             _check_exposure(loaded, store, listener)
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
             traces = _create_traces(settings, clock, cleanup)
-            worker = _create_worker(settings, functions, store, clock, metrics, traces)
+            worker = _create_worker(loaded, functions, store, clock, metrics, traces)
             metrics.watch(worker)
             cleanup.callback(worker.close)
             key_cache = KeyCache(store, clock.monotonic)
@@ -269,13 +274,14 @@ def _create_traces(settings: Settings, clock: SystemClock, cleanup: ExitStack) -
 
 
 def _create_worker(
-    settings: Settings,
+    loaded: LoadedSettings,
     functions: FunctionRegistry,
     store: Store,
     clock: SystemClock,
     metrics: Metrics,
     traces: TraceRecorder | None,
 ) -> Worker:
+    settings = loaded.settings
     programs = ProgramPolicy(
         settings.allow_commands,
         rules=_command_rules(settings),
@@ -289,7 +295,7 @@ def _create_worker(
             shown(name),
         )
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
-    seal, bundles = make_seal(settings.secret_key), _bundles(settings)
+    seal, bundles, agents = make_seal(settings.secret_key), _bundles(settings), _agents(loaded)
     outbound = HttpTargetSettings(
         egress=_egress(settings),
         keys=_keys(settings),
@@ -307,6 +313,7 @@ def _create_worker(
             seal,
             _permissions(settings),
             bundles,
+            agents,
         ),
         sink=CompositeSink(metrics, LogSink(), *([] if traces is None else [traces])),
         traces=traces,
@@ -326,6 +333,7 @@ def _create_worker(
         seal=seal,
         permissions=_permissions(settings),
         bundles=bundles,
+        agents=agents,
     )
 
 
@@ -338,6 +346,42 @@ def _bundles(settings: Settings) -> BundleSettings | None:
         cache=None if settings.bundle_cache is None else Path(settings.bundle_cache).expanduser().absolute(),
         max_cache_bytes=settings.bundle_cache_bytes,
     )
+
+
+def _agents(loaded: LoadedSettings) -> AgentSettings | None:
+    """How this node delivers to agents; None if it does not."""
+    settings = loaded.settings
+    host = settings.agents or (EMBEDDED if is_installed("agents") else OFF)
+    if host == OFF:
+        return None
+    if host == EMBEDDED:
+        require("agents", "running agents in this server (--agents embedded)")
+    return AgentSettings(
+        host=host,
+        model=settings.agent_model,
+        tools=_import_tools(loaded),
+        skills=None if settings.agent_skills is None else Path(settings.agent_skills).absolute(),
+        prices={model: parse_price(price) for model, price in settings.prices.items()},
+        provider_limits={name: parse_provider_limit(limit) for name, limit in settings.provider_limits.items()},
+        max_model_calls=settings.agent_max_model_calls,
+        max_tool_calls=settings.agent_max_tool_calls,
+        max_tokens=settings.agent_max_tokens,
+        max_output_tokens=settings.agent_max_output_tokens,
+        max_history_tokens=settings.agent_max_history_tokens,
+        time_limit=int(settings.agent_timeout * SECOND),
+        logs_content=settings.agent_log_content,
+    )
+
+
+def _import_tools(loaded: LoadedSettings) -> ToolRegistry:
+    """Import the functions that agents may call."""
+    tools = ToolRegistry()
+    for name, function in _imported(loaded, "agent_tools", loaded.settings.agent_tools):
+        try:
+            tools.register(function, name)
+        except ValueError as error:
+            raise loaded.error("agent_tools", str(error)) from None
+    return tools
 
 
 def _resolve_guard(settings: Settings, listener: socket.socket) -> str:
@@ -385,17 +429,24 @@ def _keys(settings: Settings) -> KeySettings:
 def _import_functions(loaded: LoadedSettings) -> FunctionRegistry:
     """Import the functions that this node offers; the current folder is on the module path."""
     functions = FunctionRegistry()
-    if loaded.settings.functions and "" not in sys.path:
+    for name, function in _imported(loaded, "functions", loaded.settings.functions):
+        functions.register(name, function)
+        functions.offer(name)
+    return functions
+
+
+def _imported(
+    loaded: LoadedSettings, setting: str, references: Mapping[str, str]
+) -> Iterator[tuple[str, Callable[..., Any]]]:
+    if references and "" not in sys.path:
         sys.path.insert(0, "")
-    for name, reference in loaded.settings.functions.items():
+    for name, reference in references.items():
         try:
             function = import_function(reference)
             check_callable(function)
         except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
-            raise loaded.error("functions", f"{name}={reference} cannot be used: {error}") from error
-        functions.register(name, function)
-        functions.offer(name)
-    return functions
+            raise loaded.error(setting, f"{name}={reference} cannot be used: {error}") from error
+        yield name, function
 
 
 def _permissions(settings: Settings) -> TargetPermissions | None:

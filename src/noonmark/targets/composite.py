@@ -21,10 +21,12 @@ class CompositeTarget:
     def __init__(self, by_kind: Mapping[str, Target], permissions: TargetPermissions | None = None) -> None:
         """With `permissions`, what a tenant may not use is not delivered, unless a program declared it."""
         self._by_kind, self._permissions = dict(by_kind), permissions
+        self._targets = tuple(dict.fromkeys(by_kind.values()))
+        """Each once: one may serve several kinds."""
 
     def routes(self) -> tuple[str, ...]:
         """Return the routes of all targets."""
-        return tuple(route for target in self._by_kind.values() for route in target.routes())
+        return tuple(route for target in self._targets for route in target.routes())
 
     def adopt(self, routes: Collection[str]) -> bool:
         """Offer each target the routes of its kind."""
@@ -40,7 +42,7 @@ class CompositeTarget:
             (assignment.report_to or report)(assignment, reported)
 
         self._report, self._now = forward, now
-        for target in self._by_kind.values():
+        for target in self._targets:
             target.open(forward, now)
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
@@ -68,12 +70,12 @@ class CompositeTarget:
 
     def withdraw(self) -> list[Assignment]:
         """Withdraw from all targets. Steps are not handed back: their workflow is."""
-        withdrawn = [assignment for target in self._by_kind.values() for assignment in target.withdraw()]
+        withdrawn = [assignment for target in self._targets for assignment in target.withdraw()]
         return [assignment for assignment in withdrawn if assignment.report_to is None]
 
     def close(self) -> None:
         """Close all targets."""
-        for target in self._by_kind.values():
+        for target in self._targets:
             target.close()
 
 

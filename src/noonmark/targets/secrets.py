@@ -8,7 +8,7 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.signatures import chain_key, chain_proof
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
@@ -46,6 +46,19 @@ class SecretResolver:
         return {
             header: self._value(tenant, header, name, secrets.get(name), url) for header, name in secret_headers.items()
         }
+
+    def provider_key(self, tenant: str, name: str, url: Callable[[], Url]) -> str | None:
+        """Return a tenant's own key of a provider of models; None without such a secret.
+
+        ValueError if it is not bound to the address of the provider.
+        """
+        secret = next(iter(self._store.find_secrets(tenant, {name})), None)
+        if secret is None:
+            return None
+        needed = "the model needs it, so it was not called"
+        if not secret.is_bound_to(where := url()):
+            raise ValueError(f"secret {name} {secret.misfit(where)}; {needed}")
+        return self._open(tenant, name, secret, needed)
 
     def variables(self, tenant: str, secret_env: Mapping[str, str], program: str) -> dict[str, str]:
         """Return environment variables, each from the secret that it names; ValueError if one cannot be given."""

@@ -96,6 +96,43 @@ class ServerOptions:
     bundle_quota_bytes: Annotated[str | None, _option("bundle_quota_bytes")] = None
     bundle_cache: Annotated[str | None, _option("bundle_cache")] = None
     bundle_cache_bytes: Annotated[str | None, _option("bundle_cache_bytes")] = None
+    agents: Annotated[str | None, _option("agents")] = None
+    agent_model: Annotated[str | None, _option("agent_model")] = None
+    agent_tools: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--agent-tool",
+            negative=(),
+            value="NAME=MODULE:FUNCTION",
+            help="A function that agents may call, by its name; repeatable.",
+        ),
+    ] = None
+    agent_skills: Annotated[str | None, _option("agent_skills")] = None
+    agent_max_model_calls: Annotated[str | None, _option("agent_max_model_calls")] = None
+    agent_max_tool_calls: Annotated[str | None, _option("agent_max_tool_calls")] = None
+    agent_max_tokens: Annotated[str | None, _option("agent_max_tokens")] = None
+    agent_max_output_tokens: Annotated[str | None, _option("agent_max_output_tokens")] = None
+    agent_max_history_tokens: Annotated[str | None, _option("agent_max_history_tokens")] = None
+    agent_timeout: Annotated[str | None, _option("agent_timeout")] = None
+    agent_log_content: Annotated[bool | None, _option("agent_log_content")] = None
+    prices: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--price",
+            negative=(),
+            value="MODEL=INPUT,OUTPUT",
+            help="The price of a model in dollars per million tokens, perhaps with CACHE_READ,CACHE_WRITE; repeatable.",
+        ),
+    ] = None
+    provider_limits: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--provider-limit",
+            negative=(),
+            value="PROVIDER=REQUESTS,TOKENS",
+            help="How much all nodes together may ask of a provider in a minute; repeatable.",
+        ),
+    ] = None
     task_instructions: Annotated[str | None, _option("task_instructions")] = None
     upload_dir: Annotated[str | None, _option("upload_dir")] = None
     max_upload_bytes: Annotated[str | None, _option("max_upload_bytes")] = None
@@ -132,11 +169,16 @@ class ServerOptions:
     def load(self) -> LoadedSettings:
         """The effective settings."""
         given = {
-            field.name: _join(getattr(self, field.name), ";" if field.name.startswith("tenant_") else ",")
+            field.name: _join(getattr(self, field.name), _separator(field.name))
             for field in fields(self)
             if field.name != "config"
         }
         return load(given, os.environ, self.config)
+
+
+def _separator(name: str) -> str:
+    """What stands between the values of a repeated option; those of some have commas in them."""
+    return ";" if name.startswith("tenant_") or name in ("prices", "provider_limits") else ","
 
 
 def _join(given: object, separator: str) -> object:

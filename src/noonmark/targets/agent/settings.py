@@ -1,0 +1,93 @@
+"""The settings of agents on a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.budgets.budget import RunLimits
+from noonmark.core.budgets.spend import to_nanos
+from noonmark.core.instants import SECOND
+from noonmark.core.rate_limit import RateLimit
+from noonmark.targets.agent.tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from noonmark.core.budgets.prices import Price
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Declaration
+
+EMBEDDED, OFF = "embedded", "off"
+MINUTE: Micros = 60 * SECOND
+MAX_PER_MINUTE = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderLimit:
+    """How much the nodes together may ask of a provider in a minute; None is not limited."""
+
+    requests: int | None = None
+    tokens: int | None = None
+
+    def buckets(self) -> list[tuple[str, RateLimit, bool]]:
+        """What is counted, its limit, and whether a call takes its tokens rather than one."""
+        limits = [("requests", self.requests, False), ("tokens", self.tokens, True)]
+        return [(name, RateLimit(most, MINUTE, most), by_token) for name, most, by_token in limits if most is not None]
+
+
+def parse_provider_limit(text: str) -> ProviderLimit:
+    """Read REQUESTS or REQUESTS,TOKENS; ValueError for anything else."""
+    counts = [int(part) for part in text.split(",")]
+    if not 1 <= len(counts) <= 2 or not all(1 <= count <= MAX_PER_MINUTE for count in counts):
+        raise ValueError("must be one or two whole numbers")
+    return ProviderLimit(requests=counts[0], tokens=counts[1] if counts[1:] else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What agents of this node use, and how far they may go."""
+
+    host: str = EMBEDDED
+    """This process, or the URL of another host."""
+    model: str | None = None
+    """For sessions and tasks that name none."""
+    models: Mapping[str, Any] = field(default_factory=dict)
+    """Models that the program made itself, by name."""
+    tools: ToolRegistry = field(default_factory=ToolRegistry)
+    skills: Path | None = None
+    """A folder with one folder per skill."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """Prices of models, before those of genai-prices."""
+    provider_limits: Mapping[str, ProviderLimit] = field(default_factory=dict)
+    max_model_calls: int = 50
+    max_tool_calls: int = 200
+    max_tokens: int = 1_000_000
+    """Of one run, where its schedule does not say."""
+    max_output_tokens: int = 4_096
+    """Of one answer, where the session does not say."""
+    max_history_tokens: int = 100_000
+    """How much of a session's earlier messages a call sends."""
+    time_limit: Micros = 600 * SECOND
+    """Of one attempt, where its schedule has no timeout."""
+    logs_content: bool = False
+    """Whether logs may show prompts and answers."""
+
+    def run_limits(self, declaration: Declaration) -> RunLimits:
+        """What one occurrence may spend: what its schedule declares, and otherwise these settings.
+
+        A schedule that limits the cost alone is limited by the cost alone, so that a call of unknown price is refused.
+        """
+        budget = declaration.budget
+        cost = None if budget is None or budget.max_cost_usd is None else to_nanos(budget.max_cost_usd)
+        tokens = None if budget is None else budget.max_tokens
+        return RunLimits(
+            max_cost=cost,
+            max_tokens=self.max_tokens if tokens is None and cost is None else tokens,
+            max_model_calls=getattr(budget, "max_model_calls", None) or self.max_model_calls,
+        )
+
+    def tool_limit(self, declaration: Declaration) -> int:
+        """How many tools one occurrence may call."""
+        return getattr(declaration.budget, "max_tool_calls", None) or self.max_tool_calls
