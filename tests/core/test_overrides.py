@@ -2,8 +2,9 @@
 
 import pytest
 
-from noonmark.core.ids import TRIGGER, is_hidden
+from noonmark.core.ids import TRIGGER, carries_steps, is_hidden, shown_name
 from noonmark.core.instants import SECOND
+from noonmark.core.interruption import log_name
 from noonmark.core.occurrence import Overrides, Parent, in_force, read_overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency
@@ -83,3 +84,19 @@ def test_they_are_in_force_for_their_occurrence():
 @pytest.mark.parametrize(("schedule_id", "expected"), [("~steps:etl", True), ("steps~", False), ("zebra", False)])
 def test_an_id_that_no_caller_can_choose_is_hidden(schedule_id, expected):
     assert is_hidden(schedule_id) is expected
+
+
+@pytest.mark.parametrize(
+    ("schedule_id", "name", "is_of_steps"),
+    [
+        ("nightly", "nightly", False),
+        ("~workflow:a:b", "workflow a:b", False),
+        ("~bundle:etl", "bundle etl", False),
+        ("~steps:etl", "workflow etl", True),
+        ("~trusted-steps:etl", "workflow etl", True),
+    ],
+)
+def test_a_run_without_a_schedule_is_called_by_what_it_runs(schedule_id, name, is_of_steps):
+    assert (shown_name(schedule_id), carries_steps(schedule_id)) == (name, is_of_steps)
+    schedule = factories.schedule(schedule_id=schedule_id, name=None)
+    assert log_name(schedule) == (name if is_hidden(schedule_id) else "nightly (function:work)")

@@ -172,6 +172,9 @@ def test_hidden_schedules_are_in_no_list(harness):
     harness("workflow/run", workflow_id="etl")
     visible = harness.create(target=NAMES_ETL)["schedule_id"]
     assert len(LISTS) > 15
+    for listed in (harness("occurrence/list")["occurrences"], harness("workload")["due"]["occurrences"]):
+        names = [(one["schedule_id"], one["schedule_name"], one["trigger_snapshot"]) for one in listed]
+        assert (None, "workflow etl", None) in names
     for name in LISTS:
         found = json.dumps(harness(name))
         assert "~workflow" not in found, name

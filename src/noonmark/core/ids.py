@@ -22,6 +22,8 @@ Origin = NewType("Origin", str)
 
 HIDDEN = "~"
 """What the ids of hidden schedules begin with: no caller can choose such an id, and it sorts after all others."""
+STEPS, TRUSTED_STEPS = f"{HIDDEN}steps:", f"{HIDDEN}trusted-steps:"
+"""What the ids of those begin with that carry the steps of a workflow; the second, one that a program declared."""
 MAX_ORIGIN_KEY = 200
 MAX_OWNER = 2**63 - 1
 _FRACTION_BITS = 53
@@ -44,8 +46,21 @@ _NAMED_BY_TIME = frozenset({OriginKind.TRIGGER, OriginKind.BACKFILL})
 
 
 def is_hidden(schedule_id: str) -> bool:
-    """Whether a schedule only carries workflow runs without a schedule, or steps: it is in no list and no count."""
+    """Whether a schedule only carries runs without a schedule, or steps: it is in no list and no count of schedules."""
     return schedule_id.startswith(HIDDEN)
+
+
+def carries_steps(schedule_id: str) -> bool:
+    """Whether a schedule carries steps of workflow runs: its occurrences are in no list either."""
+    return schedule_id.startswith((STEPS, TRUSTED_STEPS))
+
+
+def shown_name(schedule_id: str) -> str:
+    """What people call a schedule without a name: its id, or what a hidden one runs, such as `workflow sales`."""
+    if not is_hidden(schedule_id):
+        return schedule_id
+    kind, _, name = schedule_id.removeprefix(HIDDEN).partition(":")
+    return f"workflow {name}" if carries_steps(schedule_id) else f"{kind} {name}"
 
 
 def backfill(backfill_id: str) -> Origin:

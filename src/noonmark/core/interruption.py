@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.core.ids import is_hidden, shown_name
 from noonmark.core.instants import micros_to_seconds, parse_instant, to_text
 from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import Phase
@@ -206,5 +207,7 @@ def more_about(some_id: str) -> str:
 
 
 def log_name(schedule: Schedule) -> str:
-    """What a log calls a schedule: its name, or else its id and its route."""
+    """What a log calls a schedule: its name, or else its id and its route; a run without one has what it runs."""
+    if is_hidden(schedule.schedule_id):
+        return shown_name(schedule.schedule_id)
     return schedule.declaration.name or f"{schedule.schedule_id} ({schedule.declaration.target.route})"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.causation import FIRST_FACT, chain_of_system_event
 from noonmark.core.event import NOONMARK, Event
-from noonmark.core.ids import fact_id
+from noonmark.core.ids import fact_id, shown_name
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.json_values import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -238,7 +238,7 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
     declared = schedule.declaration
     return {
         "schedule_id": schedule.schedule_id,
-        "schedule_name": schedule.schedule_id if declared.name is None else declared.name,
+        "schedule_name": shown_name(schedule.schedule_id) if declared.name is None else declared.name,
         "labels": dict(declared.labels),
         "user": schedule.owner.user,
         "target_kind": declared.target.kind,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.clock_trust import LONG_SILENCE, discrepancy
+from noonmark.core.ids import shown_name
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.ports.records import Workload
 
@@ -353,7 +354,7 @@ def _alive(nodes: Sequence[NodeRecord]) -> list[NodeRecord]:
 
 
 def _one(row: Occurrence) -> str:
-    return f"{row.schedule_id} {row.id}"
+    return f"{shown_name(row.schedule_id)} {row.id}"
 
 
 def _named(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from noonmark.core.targets import WorkflowTarget
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
-from noonmark.operations.serializers import next_run, text
+from noonmark.operations.serializers import next_run, text, visible_id
 from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
     explanation = _with_steps(service.store, schedule, occurrence, explanation)
     about = {
         "occurrence_id": occurrence.id,
-        "schedule_id": schedule.schedule_id,
+        "schedule_id": visible_id(schedule.schedule_id),
         "phase": str(occurrence.phase),
     }
     return about | explanation.to_document()

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noonmark.core.api_key import Scope
+from noonmark.core.ids import is_hidden, shown_name
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.interruption import PINGED, real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -220,6 +221,8 @@ def _occurrence(
 ) -> dict[str, Any]:
     if schedule is None or occurrence.revision != schedule.revision:
         terms = dict.fromkeys(TERMS)
+    if is_hidden(occurrence.schedule_id):
+        terms = terms | {"trigger_snapshot": None}  # it never fires, and means nothing to anyone
     if occurrence.overrides is not None and occurrence.overrides.overlap_policy is not None:
         terms = terms | {"overlap_policy": occurrence.overrides.overlap_policy.to_document()}
     last = run if occurrence.phase in FINAL else None
@@ -236,8 +239,8 @@ def _occurrence(
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
     return {
         "occurrence_id": occurrence.id,
-        "schedule_id": occurrence.schedule_id,
-        "schedule_name": None if schedule is None else schedule.declaration.name,
+        "schedule_id": visible_id(occurrence.schedule_id),
+        "schedule_name": _name(occurrence, schedule),
         "schedule_revision": occurrence.revision,
         "superseded_by_revision": _superseded_by(occurrence, schedule),
         "phase": str(occurrence.phase),
@@ -342,13 +345,25 @@ def failure_detail(occurrence: Occurrence, run: Run | None) -> str | None:
     return summary or occurrence.reason.sentence
 
 
+def visible_id(schedule_id: str) -> str | None:
+    """The id of a schedule; None if it is hidden, so that callers can do nothing with it."""
+    return None if is_hidden(schedule_id) else schedule_id
+
+
+def _name(occurrence: Occurrence, schedule: Schedule | None) -> str | None:
+    """The name of its schedule; what it runs, if it has none that callers see."""
+    if is_hidden(occurrence.schedule_id):
+        return shown_name(occurrence.schedule_id)
+    return None if schedule is None else schedule.declaration.name
+
+
 def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
     """A run; it has no end while it goes on."""
     usage, progress = run.usage, run.progress
     return {
         "run_id": run.id,
         "occurrence_id": run.occurrence_id,
-        "schedule_id": schedule_id,
+        "schedule_id": visible_id(schedule_id),
         "attempt": run.attempt,
         "node": run.node,
         "started_at_utc": text(run.started),

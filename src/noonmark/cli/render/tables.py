@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.cli.output import one_line, shorten
 from noonmark.cli.render.console import Table, Text, open_console
 from noonmark.cli.render.times import duration_text, local_times
-from noonmark.core.ids import HIDDEN, is_hidden
+from noonmark.core.ids import shown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,12 +94,9 @@ def show_occurrences(occurrences: Sequence[dict[str, Any]], more: str) -> None:
 def schedule_label(occurrence: Mapping[str, Any]) -> str:
     """What people call the schedule of an occurrence: its name, or its id if it has none.
 
-    A run without a schedule, such as `~workflow:sales`, has what it runs.
+    A run without a schedule has what it runs as its name, such as `workflow sales`.
     """
-    schedule_id: str = occurrence["schedule_id"]
-    if is_hidden(schedule_id):
-        return schedule_id.removeprefix(HIDDEN).replace(":", " ", 1)
-    label: str = occurrence.get("schedule_name") or schedule_id  # older servers send no name
+    label: str = occurrence.get("schedule_name") or shown_name(occurrence["schedule_id"])  # older servers send no name
     return label
 
 

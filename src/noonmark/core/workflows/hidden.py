@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.ids import HIDDEN
+from noonmark.core.ids import HIDDEN, STEPS, TRUSTED_STEPS
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import Skip
 from noonmark.core.policies.overlap import Allow
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
 RUNS = f"{HIDDEN}workflow:"
-STEPS = f"{HIDDEN}steps:"
-TRUSTED_STEPS = f"{HIDDEN}trusted-steps:"
-"""For the steps of a workflow that a program declared in its own process."""
 
 
 def runs_id(workflow_id: str) -> str:

@@ -132,7 +132,7 @@ class Occurrence:
     """One planned delivery of a schedule."""
 
     occurrence_id: str
-    schedule_id: str
+    schedule_id: str | None
     schedule_name: str | None = None
     schedule_revision: int
     superseded_by_revision: int | None
@@ -212,7 +212,7 @@ class Run:
 
     run_id: str
     occurrence_id: str
-    schedule_id: str
+    schedule_id: str | None
     attempt: int
     node: str
     started_at_utc: datetime
@@ -354,7 +354,7 @@ class Step:
 class Explanation:
     """Why something ran or did not: a sentence, and each rule that was applied."""
 
-    schedule_id: str
+    schedule_id: str | None
     phase: str | None
     summary: str
     steps: list[Step]

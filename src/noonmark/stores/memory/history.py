@@ -6,7 +6,7 @@ from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING
 
 from noonmark.core.frozen import evolve
-from noonmark.core.ids import TRIGGER, is_hidden
+from noonmark.core.ids import TRIGGER, carries_steps
 from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.settlement import open_run
 from noonmark.ports.records import Activity, FoundOccurrences
@@ -68,7 +68,7 @@ def _fits(uow: UnitOfWork, row: Row, tenant: str, wanted: OccurrenceFilter) -> b
         and (wanted.since is None or time >= wanted.since)
         and (wanted.until is None or time <= wanted.until)
         and schedule.owner.tenant == tenant
-        and not is_hidden(schedule.schedule_id)
+        and not carries_steps(schedule.schedule_id)
         and wanted.user in (None, schedule.owner.user)
         and all(schedule.declaration.labels.get(name) == value for name, value in wanted.labels.items())
     )

@@ -6,7 +6,7 @@ from heapq import merge
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
-from noonmark.core.ids import is_hidden
+from noonmark.core.ids import carries_steps
 from noonmark.core.lifecycle import Phase
 from noonmark.ports.records import OccurrenceGroup, Workload
 
@@ -62,7 +62,7 @@ def workload(uow: UnitOfWork, *, now: Micros, limit: int, tenant: str | None) ->
 
 
 def _is_shown(schedule: Schedule, tenant: str | None) -> bool:
-    return tenant in (None, schedule.owner.tenant) and not is_hidden(schedule.schedule_id)
+    return tenant in (None, schedule.owner.tenant) and not carries_steps(schedule.schedule_id)
 
 
 def _after(entries: Iterator[Entry[str]], now: Micros) -> Iterator[Entry[str]]:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.core.interruption import interruption
+from noonmark.core.interruption import interruption, log_name
 from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
@@ -206,7 +206,7 @@ class CommandProcess:
             occurrence = self._assignment.occurrence
             logger.warning(
                 "%s: lines about progress were ignored (%d); write a number from 0 to 1 and a text, such as '0.4 rows'",
-                self._assignment.schedule.declaration.name or occurrence.schedule_id,
+                log_name(self._assignment.schedule),
                 rejected,
                 extra={"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id},
             )

@@ -17,9 +17,8 @@ from noonmark.core.planner import first_plan
 from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.policies.retry import RetryPolicy
-from noonmark.core.targets import WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.workflows.hidden import hidden_schedule, runs_id, steps_id
+from noonmark.core.workflows.hidden import hidden_schedule, steps_id
 from noonmark.core.workflows.progress import compensation_policy
 from noonmark.ports.target import Assignment
 
@@ -117,15 +116,9 @@ class HiddenSchedules:
         self._store = store
         self._known: dict[tuple[str, str], Schedule] = {}
 
-    def for_child(self, version: WorkflowVersion, owner_of: Schedule, target: Target, *, now: Micros) -> Schedule:
-        """The schedule that carries a child with this target."""
-        if isinstance(target, WorkflowTarget):
-            return self._find(version.tenant, runs_id(target.workflow_id), version, owner_of, now=now)
-        return self._find(version.tenant, steps_id(version.workflow_id, version.source), version, owner_of, now=now)
-
-    def _find(
-        self, tenant: str, schedule_id: str, version: WorkflowVersion, owner_of: Schedule, *, now: Micros
-    ) -> Schedule:
+    def for_child(self, version: WorkflowVersion, owner_of: Schedule, *, now: Micros) -> Schedule:
+        """The schedule that carries the children of a workflow."""
+        tenant, schedule_id = version.tenant, steps_id(version.workflow_id, version.source)
         known = self._known.get((tenant, schedule_id))
         if known is None:
             stored = self._store.find(tenant, schedule_id)

@@ -457,7 +457,7 @@ class WorkflowRunner:
             inner = self._store.workflow(run.version.tenant, target.workflow_id, target.version)
             if inner is not None:
                 self._check_accepted(inner, target, run.version.source)
-        schedule = self._hidden.for_child(run.version, run.assignment.schedule, target, now=now)
+        schedule = self._hidden.for_child(run.version, run.assignment.schedule, now=now)
         child = child_occurrence(
             schedule, run.occurrence, run.run, start.step, start.record, target, undoes=start.is_compensation, now=now
         )

@@ -854,6 +854,24 @@ def a_hidden_schedule_is_found_by_its_ids_and_in_no_list(bench: Bench) -> None:
 
 
 @case
+def runs_without_a_schedule_are_listed_among_occurrences_and_steps_are_not(bench: Bench) -> None:
+    shown = {}
+    for schedule_id in ("~workflow:etl", "~bundle:etl", "~steps:etl", "~trusted-steps:etl"):
+        hidden = _hidden(bench, schedule_id, schedule_id)
+        shown[schedule_id] = bench.add(hidden, "failed"), bench.add(hidden, "running")
+        claims = {claim.occurrence.id: claim for claim in bench.claim()}
+        failed, _ = (bench.decide(replace(start(claims[one.id]), takes_slot=False)) for one in shown[schedule_id])
+        assert bench.fail(failed)
+    of_runs = [shown["~workflow:etl"], shown["~bundle:etl"]]
+    for phase, place in ((Phase.FAILED, 0), (Phase.DISPATCHING, 1)):
+        found = bench.store.search("acme", OccurrenceFilter(phases=frozenset({phase})), 9).occurrences
+        assert {row.id for row in found} == {rows[place].id for rows in of_runs}
+    for tenant in ("acme", None):
+        running = bench.store.workload(now=bench.now, limit=9, tenant=tenant).running
+        assert {row.id for row in running.occurrences} == {rows[1].id for rows in of_runs}
+
+
+@case
 def hidden_schedules_and_children_emit_no_system_events(bench: Bench) -> None:
     bench.create("listener", trigger=EventTrigger([str(SystemEvent.COMPLETED), str(SystemEvent.SCHEDULE_CREATED)]))
     occurrence, steps = _begin(bench), _hidden(bench)

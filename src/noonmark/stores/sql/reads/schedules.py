@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.ids import STEPS, TRUSTED_STEPS
 from noonmark.core.json_values import storable
 from noonmark.core.pipeline_ownership import BEYOND, PREFIX
 from noonmark.ports.records import StoredSchedule, lowered
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 IS_VISIBLE = "schedule_id < '~'"
 """It is not hidden: no other id begins with a later character."""
+SHOWS_RUNS = " AND ".join(f"substr(schedule_id, 1, {len(one)}) <> '{one}'" for one in (STEPS, TRUSTED_STEPS))
+"""Its occurrences are listed: it does not carry steps."""
 BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
 DELETED_BY_ID = """
     SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 0

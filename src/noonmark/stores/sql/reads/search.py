@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.lifecycle import FAILURES, FINAL, LIVE, Phase
 from noonmark.ports.records import FoundOccurrences
 from noonmark.stores.sql.reads.history import to_occurrences
+from noonmark.stores.sql.reads.schedules import SHOWS_RUNS
 from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.schedule_documents import label_line
 
@@ -32,10 +33,10 @@ _LIVE = "ended IS NULL"
 _OF_UID = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)"
 _HAS_LABELS = "NOT EXISTS (SELECT 1 FROM EACH(text) AS j WHERE coalesce(replace(labels, j.value, '') = labels, TRUE))"
 # A value of one schedule, and not a join: a database could begin a join with all schedules.
-_OF_TENANT = """(
-    SELECT CASE WHEN tenant = ? AND schedule_id < '~'{more} THEN 1 ELSE 0 END
+_OF_TENANT = f"""(
+    SELECT CASE WHEN tenant = ? AND {SHOWS_RUNS}{{more}} THEN 1 ELSE 0 END
     FROM schedules WHERE schedules.key = schedule
-) = 1"""
+) = 1"""  # noqa: S608 - our own text
 
 
 def search(

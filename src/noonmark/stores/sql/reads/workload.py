@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.ports.records import OccurrenceGroup, Workload
 from noonmark.stores.sql.claims import IS_LEASED, IS_READY, LEASED_ROUTES, READY_ROUTES
 from noonmark.stores.sql.reads.history import ALWAYS, DELIVERING, IS_SUSPENDED, to_occurrences
+from noonmark.stores.sql.reads.schedules import SHOWS_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,12 +59,12 @@ SUSPENDED = _PART.format(
     order="schedule",
 )
 # A value of each row, and not a join: a database could begin a join with all schedules.
-_FITS = """
+_FITS = f"""
     SELECT found.*, (
-        SELECT CASE WHEN (CAST(? AS TEXT) IS NULL OR tenant = ?) AND schedule_id < '~' THEN 1 ELSE 0 END
+        SELECT CASE WHEN (CAST(? AS TEXT) IS NULL OR tenant = ?) AND {SHOWS_RUNS} THEN 1 ELSE 0 END
         FROM schedules WHERE schedules.key = found.schedule
-    ) AS fits FROM ({part}) AS found
-"""
+    ) AS fits FROM ({{part}}) AS found
+"""  # noqa: S608 - our own text
 
 
 class _Group:
