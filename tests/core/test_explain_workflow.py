@@ -1,5 +1,7 @@
 """Explanations of workflow runs: which steps failed and why, and what the others wait for."""
 
+from dataclasses import replace
+
 import pytest
 
 from noonmark.core.explain import Explanation, Rule, Step, explain_steps
@@ -72,6 +74,15 @@ def record(step_id, phase, **fields):
 def test_the_summary_says_what_failed_and_what_is_waited_for(records, words):
     explanation = explain_steps(BEFORE, DEFINITION, records)
     assert explanation.summary == f"{BEFORE.summary.removesuffix('.')}{words}."
+
+
+def test_what_the_error_of_the_run_says_is_not_said_again():
+    summary = (
+        "It ran and failed: the target reported a failure, with `step 'a' failed (and 1 more of 8 steps): no rows`."
+    )
+    failed = [record("a", "failed", error="no rows"), record("b", "failed", error="busy")]
+    explanation = explain_steps(replace(BEFORE, summary=summary), DEFINITION, failed)
+    assert explanation.summary == f"{summary.removesuffix('.')}; step `b` failed with `busy`."
 
 
 def test_the_facts_have_all_steps():

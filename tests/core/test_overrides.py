@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.ids import TRIGGER, carries_steps, is_hidden, shown_name
+from noonmark.core.ids import TRIGGER, carries_steps, is_hidden, shown_name, visible_id
 from noonmark.core.instants import SECOND
 from noonmark.core.interruption import log_name
 from noonmark.core.occurrence import Overrides, Parent, in_force, read_overrides
@@ -98,5 +98,6 @@ def test_an_id_that_no_caller_can_choose_is_hidden(schedule_id, expected):
 )
 def test_a_run_without_a_schedule_is_called_by_what_it_runs(schedule_id, name, is_of_steps):
     assert (shown_name(schedule_id), carries_steps(schedule_id)) == (name, is_of_steps)
+    assert visible_id(schedule_id) == (None if is_hidden(schedule_id) else schedule_id)
     schedule = factories.schedule(schedule_id=schedule_id, name=None)
     assert log_name(schedule) == (name if is_hidden(schedule_id) else "nightly (function:work)")

@@ -50,6 +50,11 @@ def is_hidden(schedule_id: str) -> bool:
     return schedule_id.startswith(HIDDEN)
 
 
+def visible_id(schedule_id: str) -> str | None:
+    """The id of a schedule; None if it is hidden, since nobody can do anything with it."""
+    return None if is_hidden(schedule_id) else schedule_id
+
+
 def carries_steps(schedule_id: str) -> bool:
     """Whether a schedule carries steps of workflow runs: its occurrences are in no list either."""
     return schedule_id.startswith((STEPS, TRUSTED_STEPS))

@@ -122,9 +122,14 @@ def in_place_of(before: Run | None, run: Run) -> Run:
 
 
 def output_text(result: Any, error: str | None) -> str:  # noqa: ANN401 - JSON
-    """What a run left, as plain text: the output of a command, a text, other results as JSON, or else its error."""
+    """What a run left, as plain text: the output of a command, a text, or other results as JSON, and its error.
+
+    A failed workflow has both: what its steps have returned, and which of them failed. What a program has written ends
+    with its error already.
+    """
     if isinstance(result, dict) and isinstance(result.get("output"), str):
         return str(result["output"])
     if isinstance(result, str):
         return result
-    return error or "" if result is None else json.dumps(result, ensure_ascii=False, indent=2) + "\n"
+    written = "" if result is None else json.dumps(result, ensure_ascii=False, indent=2) + "\n"
+    return written + (error or "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core.documents import present
+from noonmark.core.ids import visible_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.interruption import failure_line, log_name, more_about, pause_line, rate_line
 from noonmark.core.lifecycle import Phase
@@ -184,8 +186,8 @@ def rewound(schedule: Schedule, plan: Plan) -> None:
 
 
 def _ids(row: Occurrence) -> dict[str, str]:
-    """Fields to find all lines about an occurrence or a schedule."""
-    return {"occurrence_id": row.id, "schedule_id": row.schedule_id}
+    """Fields to find all lines about an occurrence or a schedule; a hidden one is found by nobody."""
+    return present(occurrence_id=row.id, schedule_id=visible_id(row.schedule_id))
 
 
 def _is_first(warned: dict[str, Micros], schedule: Schedule, *, now: Micros) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
-from noonmark.core.ids import is_hidden
+from noonmark.core.ids import is_hidden, visible_id
 from noonmark.core.occurrence import in_force
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.expected_rate import close
@@ -14,7 +14,7 @@ from noonmark.core.targets import WorkflowTarget
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
-from noonmark.operations.serializers import next_run, text, visible_id
+from noonmark.operations.serializers import next_run, text
 from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:

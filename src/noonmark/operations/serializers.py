@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noonmark.core.api_key import Scope
-from noonmark.core.ids import is_hidden, shown_name
+from noonmark.core.ids import is_hidden, shown_name, visible_id
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.interruption import PINGED, real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -343,11 +343,6 @@ def failure_detail(occurrence: Occurrence, run: Run | None) -> str | None:
         return None
     summary = None if run is None or run.outcome is Outcome.COMPLETED else run.summary
     return summary or occurrence.reason.sentence
-
-
-def visible_id(schedule_id: str) -> str | None:
-    """The id of a schedule; None if it is hidden, so that callers can do nothing with it."""
-    return None if is_hidden(schedule_id) else schedule_id
 
 
 def _name(occurrence: Occurrence, schedule: Schedule | None) -> str | None:

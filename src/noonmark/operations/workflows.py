@@ -17,7 +17,7 @@ from noonmark.core.errors import (
     QuotaExceeded,
     refusal,
 )
-from noonmark.core.ids import is_hidden
+from noonmark.core.ids import visible_id
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.occurrence import Overrides, in_force
 from noonmark.core.quotas import Resource
@@ -469,7 +469,7 @@ def _summary(
         "reason": about["reason"],
         "why": about["why"],
         "waiting_for": about["waiting_for"],
-        "schedule_id": None if is_hidden(schedule.schedule_id) else schedule.schedule_id,
+        "schedule_id": visible_id(schedule.schedule_id),
         "inputs": inputs,
         "attempt": about["attempt"],
         "due_at_utc": about["due_at_utc"],

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
+from noonmark.core.documents import present
+from noonmark.core.ids import visible_id
 from noonmark.core.redaction import MASK, PINGS, is_secret_name, redact, redact_ping
 from noonmark.ports.events import (
     Abandoned,
@@ -165,7 +167,7 @@ class LogSink:
 
 
 def _ids(occurrence: Occurrence) -> dict[str, str]:
-    return {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id}
+    return present(occurrence_id=occurrence.id, schedule_id=visible_id(occurrence.schedule_id))
 
 
 def _parse_access(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

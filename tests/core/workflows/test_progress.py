@@ -176,6 +176,13 @@ def test_a_failure_stops_the_others_and_cancels_the_rest():
     assert play.turn.end == Closing(outcome=Outcome.FAILED, error="step 'a' failed: boom")
 
 
+def test_a_traceback_comes_before_the_line_that_says_what_failed():
+    play = Play(step("a"))
+    play.look()
+    play.fail("a", error="Traceback\n  in f\nValueError: no rows\n").look()
+    assert play.turn.end.error == "Traceback\n  in f\nValueError: no rows\nstep 'a' failed: ValueError: no rows"
+
+
 def test_on_failure_continue_goes_on_with_what_does_not_depend_on_it():
     play = Play(step("a"), step("b"), step("c", "a"), step("d", "b"), on_failure="continue")
     play.look()

@@ -87,10 +87,7 @@ def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
 
 def _why(run: Mapping[str, Any]) -> str:
     """Which step failed and with what, or else why the run is in its phase."""
-    if not run["error"]:
-        return str(run["why"] or "")
-    what, cause = run["error"].partition(": ")[0], last_line(run["error"])
-    return cause if cause.startswith(what) else f"{what}: {cause}"
+    return last_line(run["error"]) if run["error"] else str(run["why"] or "")
 
 
 def show_approvals(approvals: Sequence[dict[str, Any]], more: str) -> None:

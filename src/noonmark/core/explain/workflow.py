@@ -42,8 +42,10 @@ def explain_steps(explanation: Explanation, definition: Definition, records: Seq
         for record in own
         if record.phase is StepPhase.RUNNING and waits_for(definition.step(record.step_id), record) is None
     ]
+    # The error of the run names the step that failed first.
+    untold = [record for record in failed if f"step '{record.step_id}' failed" not in explanation.summary]
     clauses = [
-        *([_some([_failure(record, elements) for record in failed])] if failed else []),
+        *([_some([_failure(record, elements) for record in untold])] if untold else []),
         *([_running(running)] if running else []),
         *([_some([_wait(step, record) for step, record in waiting])] if waiting else []),
     ]

@@ -594,9 +594,9 @@ def _named(record: StepRecord) -> str:
 def _failure_text(
     definition: Definition, find: Callable[[StepKey], StepRecord | None], failed: list[StepRecord]
 ) -> str:
-    """What failed first, in the order of time, and how many others did."""
+    """What failed first, in the order of time, and how many others did; on the last line, below a traceback."""
     first = min(failed, key=lambda record: (record.ended or 0, record.step_id))
-    error = (first.error or "it failed").strip()
+    what, error = "", _lines(first)
     if first.count is not None:
         element = next(
             (
@@ -607,7 +607,12 @@ def _failure_text(
             None,
         )
         if element is not None:
-            error = f"{error}; element {element.index}: {(element.error or 'it failed').strip()}"
+            what, error = f"{error[-1]}; element {element.index}: ", _lines(element)
     others = len(failed) - 1
     more = "" if not others else f" (and {others} more of {len(definition.steps)} steps)"
-    return f"step {_named(first)} failed{more}: {error[-MAX_ERROR:]}"
+    traceback = "\n".join(error)[-MAX_ERROR:] + "\n" if len(error) > 1 else ""
+    return f"{traceback}step {_named(first)} failed{more}: {what}{error[-1][-MAX_ERROR:]}"
+
+
+def _lines(record: StepRecord) -> list[str]:
+    return (record.error or "").strip().splitlines() or ["it failed"]

@@ -273,7 +273,7 @@ class ActiveRun:
             ended=now,
             result=result or None,
             error=error,
-            own_words=None if error is None else error.partition(":")[0],
+            own_words=None if error is None else error.rpartition("\n")[2].partition(":")[0],
             reason=closing.reason,
         )
 
