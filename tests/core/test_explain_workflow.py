@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.explain import Explanation, Rule, Step, explain_steps
+from noonmark.core.explain import Explanation, Rule, Step, explain_steps, what_steps_wait_for
 from noonmark.core.instants import SECOND, parse_instant
 from noonmark.core.workflows.definition import parse_definition
 from noonmark.core.workflows.run import NOT_BEGUN, StepPhase, StepRecord, WorkflowRun
@@ -27,6 +27,9 @@ BEFORE = Explanation(
     summary="It is running: node `n` started attempt 1.",
     steps=(Step(rule=Rule.CLAIM, decision="claimed"), Step(rule=Rule.RUNS, decision="running", facts={"runs": 1})),
 )
+
+
+CHILDREN = {"occ_2": "no node serves it"}
 
 
 def record(step_id, phase, **fields):
@@ -65,6 +68,7 @@ def record(step_id, phase, **fields):
         ([record("event", "running", is_external=True)], "; step `event` waits for the event `seen`, `heard`"),
         ([record("pause", "running", ready=NOON)], "; step `pause` waits until 2026-11-18 12:00:00 UTC"),
         ([record("b", "running", child="occ_1")], "; step `b` waits for the occurrence `occ_1`"),
+        ([record("b", "running", child="occ_2")], "; step `b` waits for the occurrence `occ_2`: no node serves it"),
         (
             [record("b", "pending", attempt=1, ready=NOON, error="busy")],
             "; step `b` failed with `busy` and is tried again at 2026-11-18 12:00:00 UTC",
@@ -72,8 +76,15 @@ def record(step_id, phase, **fields):
     ],
 )
 def test_the_summary_says_what_failed_and_what_is_waited_for(records, words):
-    explanation = explain_steps(BEFORE, DEFINITION, records)
+    explanation = explain_steps(BEFORE, DEFINITION, records, CHILDREN)
     assert explanation.summary == f"{BEFORE.summary.removesuffix('.')}{words}."
+
+
+def test_what_a_run_waits_for_is_one_sentence():
+    asking, running = record("ask", "running", is_external=True), record("b", "running", child="occ_2")
+    waited = what_steps_wait_for(DEFINITION, [asking, running, record("a", "running")], CHILDREN)
+    assert waited == ("Step `ask` waits for an approval; step `b` waits for the occurrence `occ_2`: no node serves it.")
+    assert what_steps_wait_for(DEFINITION, [record("a", "running")], CHILDREN) is None
 
 
 def test_what_the_error_of_the_run_says_is_not_said_again():

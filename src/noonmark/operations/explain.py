@@ -14,15 +14,18 @@ from noonmark.core.targets import WorkflowTarget
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
-from noonmark.operations.serializers import next_run, text
+from noonmark.operations.serializers import next_run, occurrence_document, text
 from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.permissions import TargetPermissions
+    from noonmark.core.workflows.run import StepRecord
     from noonmark.operations.models.arguments import ExplainRequest, OneOccurrence
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import StoredSchedule
@@ -33,6 +36,8 @@ NEIGHBOURS = 50
 NEWEST = 5
 """How many of the newest rows are read, which show how far times are accounted for; and of the runs before the instant,
 one of which may still have been running."""
+MAX_CHILDREN = 3
+"""Of how many occurrences that steps wait for it is said why they have not ended."""
 LAST_ID = "~"
 """Sorts after the id of every occurrence."""
 
@@ -49,7 +54,7 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
         unserved=unserved(service.store, in_force(schedule, occurrence), service.permissions),
         rate_window=_rate_window(service.store, schedule),
     )
-    explanation = _with_steps(service.store, schedule, occurrence, explanation)
+    explanation = _with_steps(service.store, schedule, occurrence, explanation, service.permissions)
     about = {
         "occurrence_id": occurrence.id,
         "schedule_id": visible_id(schedule.schedule_id),
@@ -66,7 +71,11 @@ def _without_hidden_trigger(schedule: Schedule) -> Schedule:
 
 
 def _with_steps(
-    store: Store, schedule: Schedule, occurrence: Occurrence, explanation: explain.Explanation
+    store: Store,
+    schedule: Schedule,
+    occurrence: Occurrence,
+    explanation: explain.Explanation,
+    permissions: TargetPermissions | None,
 ) -> explain.Explanation:
     """The explanation with the steps of the workflow that the occurrence runs, if it has begun one."""
     found = store.workflow_run(occurrence.id) if occurrence.route == WorkflowTarget.route else None
@@ -76,7 +85,24 @@ def _with_steps(
     version = store.workflow(schedule.owner.tenant, run.workflow_id, run.version, deleted=True)
     if version is None:
         return explanation
-    return explain.explain_steps(explanation, restore_definition(version.document), records)
+    children = open_children(store, records, permissions)
+    return explain.explain_steps(explanation, restore_definition(version.document), records, children)
+
+
+def open_children(store: Store, records: Sequence[StepRecord], permissions: TargetPermissions | None) -> dict[str, str]:
+    """Why the first of the occurrences that steps wait for have not ended, in words, by their ids."""
+    waiting = [record for record in records if record.index is None and record.child and record.awaits_others]
+    words = {}
+    for record in waiting[:MAX_CHILDREN]:
+        child = store.occurrence(record.child or "")
+        stored = None if child is None else store.find_uid(child.uid)
+        if child is None or stored is None:
+            continue
+        missing = unserved(store, in_force(stored.schedule, child), permissions)
+        why = occurrence_document(child, stored.schedule, unserved=missing)["why"]
+        if why:
+            words[child.id] = f"{why[0].lower()}{why[1:]}".removesuffix(".")
+    return words
 
 
 def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
@@ -146,7 +172,7 @@ def _latest(
         unserved=unserved(store, stored.schedule, permissions),
         rate_window=_rate_window(store, stored.schedule),
     )
-    return _with_steps(store, stored.schedule, last, explanation)
+    return _with_steps(store, stored.schedule, last, explanation, permissions)
 
 
 def _rate_window(store: Store, schedule: Schedule) -> RateWindow | None:

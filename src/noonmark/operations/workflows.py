@@ -17,6 +17,7 @@ from noonmark.core.errors import (
     QuotaExceeded,
     refusal,
 )
+from noonmark.core.explain import what_steps_wait_for
 from noonmark.core.ids import visible_id
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.occurrence import Overrides, in_force
@@ -29,6 +30,7 @@ from noonmark.core.workflows.progress import results
 from noonmark.core.workflows.run import StepPhase, StepRecord
 from noonmark.core.workflows.step_waits import WaitingFor, approval_id, waits_for
 from noonmark.operations import occurrences, schedule_edits
+from noonmark.operations.explain import open_children
 from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.arguments import Cancellation
 from noonmark.operations.models.fields import write_cursor
@@ -434,6 +436,9 @@ def run_document(service: Service, occurrence: Occurrence, schedule: Schedule) -
         document["steps"] = _steps(occurrence, run, definition, by_key)
         if occurrence.phase is Phase.COMPLETED:
             document["result"] = results(definition, by_key)
+        elif occurrence.phase not in FINAL:
+            children = open_children(service.store, records, service.permissions)
+            document["why"] = what_steps_wait_for(definition, records, children) or document["why"]
     else:
         document["steps"] = []
     if occurrence.phase in FINAL and occurrence.has_begun:

@@ -1,6 +1,7 @@
 """`noonmark workflow` and `approval`, and workflows in files, on a store with a node."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -24,6 +25,13 @@ steps:
     input: {n: "{{ steps.first.result.n }}"}
 """
 ASKS = {"workflow_id": "asks", "steps": [{"id": "ask", "approval": {"message": "Go on?"}}]}
+STUCK = {
+    "workflow_id": "stuck",
+    "steps": [
+        {"id": "ask", "approval": {}},
+        {"id": "lost", "depends_on": ["ask"], "target": {"target_kind": "function", "function": "nowhere"}},
+    ],
+}
 BREAKS = {"workflow_id": "breaks", "steps": [{"id": "boom", "target": {"target_kind": "function", "function": "fail"}}]}
 ALL = """
 workflows:
@@ -101,6 +109,22 @@ def test_a_run_is_waited_for(flows):
     assert flows.refused(3, "workflow", "run", "nowhere")
     runs = " ".join(flows("workflow", "runs", "--phase", "failed").split())
     assert "step 'boom' failed: ValueError: no rows today" in runs
+
+
+def test_a_run_that_waits_says_what_for_once_and_when_that_changes(flows, files):
+    (files / "stuck.json").write_text(json.dumps(STUCK))
+    assert call("workflow", "create", files / "stuck.json", *flows.connection).code == 0
+    words = [*NOONMARK, "workflow", "run", "stuck", "--key", "stuck", "--wait", *flows.connection]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        assert "waits: Step `ask` waits for an approval until " in waiting.stderr.readline()
+        run_id = flows.json("workflow", "run", "stuck", "--key", "stuck")["workflow_run_id"]
+        flows("approval", "approve", f"{run_id}:ask")
+        said = waiting.stderr.readline()
+        assert f"{run_id} waits: Step `lost` waits for the occurrence `occ_" in said
+        assert "`: no live node serves `function:nowhere`; they serve `function:" in said
+        flows("workflow", "cancel", run_id)
+        assert (waiting.wait(), waiting.stderr.read()) == (1, "")
+        assert f"{run_id} cancelled" in waiting.stdout.read()
 
 
 def test_the_status_shows_steps_and_is_watched_to_the_end(flows):

@@ -29,7 +29,6 @@ from noonmark.cli.schedule_files import read_files
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NotAllowed
 from noonmark.core.lifecycle import FINAL
-from noonmark.core.reasons import Reason as Reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,14 +202,17 @@ def _json_or_text(value: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _wait(remote: Remote, found: dict[str, Any]) -> dict[str, Any]:
-    """Poll a run until it ends; say it at once if no live node serves it, or if it waits for an approval."""
-    said: set[str] = set()
+    """Poll a run until it ends, and say what it waits for, whenever that has not changed since the last look."""
+    said = before = None
     with progress_bar("Steps", _totals(found)[1] or None) as advance:
         done = 0
         while found["phase"] not in FINAL:
-            if found["waiting_for"] in (Reasons.TARGET_MISSING, "approval") and found["waiting_for"] not in said:
-                said.add(found["waiting_for"])
-                print_errors([f"{found['workflow_run_id']} waits: {found['why']}"])
+            waits = found["waiting_for"] or any(step["waiting_for"] for step in found["steps"])
+            why = found["why"] if waits else None
+            if why is not None and why == before != said:
+                said = why
+                print_errors([f"{found['workflow_run_id']} waits: {why}"])
+            before = why
             threading.Event().wait(POLL_SECONDS)
             found = remote.call("workflow_run/get", {"workflow_run_id": found["workflow_run_id"]})
             ended = _totals(found)[0]

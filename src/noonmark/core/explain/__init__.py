@@ -6,7 +6,7 @@ Nothing is decided or changed here: this asks the rules themselves, and reports 
 from noonmark.core.explain.explanation import Explanation, Rule, Step
 from noonmark.core.explain.instant import explain_instant
 from noonmark.core.explain.occurrence import explain_latest, explain_occurrence, latest
-from noonmark.core.explain.workflow import explain_steps
+from noonmark.core.explain.workflow import explain_steps, what_steps_wait_for
 
 __all__ = [
     "Explanation",
@@ -17,4 +17,5 @@ __all__ = [
     "explain_occurrence",
     "explain_steps",
     "latest",
+    "what_steps_wait_for",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words
@@ -15,28 +16,30 @@ from noonmark.core.workflows.run import StepPhase
 from noonmark.core.workflows.step_waits import WaitingFor, waits_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.explain.explanation import Explanation, Facts
     from noonmark.core.workflows.definition import Definition, Step
     from noonmark.core.workflows.run import StepRecord
 
+NO_CHILDREN: Mapping[str, str] = MappingProxyType({})
 MAX_NAMED = 3
 """How many steps the sentence names; the facts have all of them."""
 MAX_ERROR = 300
 """How much of an error the sentence repeats."""
 
 
-def explain_steps(explanation: Explanation, definition: Definition, records: Sequence[StepRecord]) -> Explanation:
-    """An explanation of a workflow run with its steps."""
+def explain_steps(
+    explanation: Explanation,
+    definition: Definition,
+    records: Sequence[StepRecord],
+    children: Mapping[str, str] = NO_CHILDREN,
+) -> Explanation:
+    """An explanation of a workflow run with its steps; `children` says of occurrences why they have not ended."""
     own = [record for record in records if record.index is None]
     failed = [record for record in own if record.phase is StepPhase.FAILED]
     elements = [record for record in records if record.index is not None and record.phase is StepPhase.FAILED]
-    waiting = [
-        (definition.step(record.step_id), record)
-        for record in own
-        if waits_for(definition.step(record.step_id), record) is not None
-    ]
+    waiting = _waiting(definition, own)
     running = [
         record.step_id
         for record in own
@@ -47,7 +50,7 @@ def explain_steps(explanation: Explanation, definition: Definition, records: Seq
     clauses = [
         *([_some([_failure(record, elements) for record in untold])] if untold else []),
         *([_running(running)] if running else []),
-        *([_some([_wait(step, record) for step, record in waiting])] if waiting else []),
+        *([_some([_wait(step, record, children) for step, record in waiting])] if waiting else []),
     ]
     summary = "; ".join([explanation.summary.removesuffix("."), *clauses]) + "."
     counts = Counter(str(record.phase) for record in own)
@@ -60,6 +63,20 @@ def explain_steps(explanation: Explanation, definition: Definition, records: Seq
         replace(step, facts=step.facts | facts) if step.rule is Rule.RUNS else step for step in explanation.steps
     )
     return replace(explanation, summary=summary, steps=steps)
+
+
+def what_steps_wait_for(
+    definition: Definition, records: Sequence[StepRecord], children: Mapping[str, str]
+) -> str | None:
+    """What the steps of a run wait for, as one sentence; None if none of them waits."""
+    waiting = _waiting(definition, [record for record in records if record.index is None])
+    text = _some([_wait(step, record, children) for step, record in waiting])
+    return f"{text[0].upper()}{text[1:]}." if text else None
+
+
+def _waiting(definition: Definition, records: Sequence[StepRecord]) -> list[tuple[Step, StepRecord]]:
+    steps = [(definition.step(record.step_id), record) for record in records]
+    return [(step, record) for step, record in steps if waits_for(step, record) is not None]
 
 
 def _some(clauses: list[str]) -> str:
@@ -86,7 +103,7 @@ def _error(record: StepRecord) -> str:
     return f" with `{lines[-1][:MAX_ERROR]}`" if lines else ""
 
 
-def _wait(step: Step, record: StepRecord) -> str:
+def _wait(step: Step, record: StepRecord, children: Mapping[str, str]) -> str:
     until = "" if record.ready is None else f" until {instant_words(record.ready)}"
     name = f"step `{record.step_id}`"
     match waits_for(step, record):
@@ -95,7 +112,8 @@ def _wait(step: Step, record: StepRecord) -> str:
         case WaitingFor.EVENT if step.wait is not None:
             return f"{name} waits for the event {listed(step.wait.event_types)}{until}"
         case WaitingFor.OCCURRENCE:
-            return f"{name} waits for the occurrence `{record.child}`"
+            why = children.get(record.child or "")
+            return f"{name} waits for the occurrence `{record.child}`{'' if why is None else f': {why}'}"
         case WaitingFor.RETRY:
             return f"{name} failed{_error(record)} and is tried again{until.replace('until', 'at')}"
         case _:
