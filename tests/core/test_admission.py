@@ -14,6 +14,7 @@ from noonmark.core.admission import (
     Start,
     Wait,
     admit,
+    loss_reason,
     missing_agent,
     refused,
     unknown_workflow,
@@ -284,6 +285,25 @@ def test_what_was_asked_to_stop_is_not_begun_again(reason):
 def test_a_workflow_that_has_begun_is_delivered_to_be_ended(row, expected):
     policies = {"target": WorkflowTarget(workflow_id="etl"), "window": Window(duration=60 * SECOND)}
     assert told(admitted(claimed(200, policies=policies, **row))) == expected
+
+
+@pytest.mark.parametrize(
+    ("delivery", "row", "reason", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, {"losses": 5}, None, "start"),
+        (Delivery.AT_LEAST_ONCE, {"reason": Reason.LEASE_LOST}, None, "start"),
+        (Delivery.AT_LEAST_ONCE, {"losses": 6}, Reason.POISON, "start"),
+        (Delivery.AT_LEAST_ONCE, {"losses": 11}, Reason.POISON, "delivery_failed/poison"),
+        (Delivery.AT_MOST_ONCE, {"losses": 1}, Reason.OUTCOME_UNKNOWN, "start"),
+        (Delivery.AT_MOST_ONCE, {"reason": Reason.LEASE_LOST}, Reason.OUTCOME_UNKNOWN, "start"),
+        (Delivery.AT_MOST_ONCE, {"reason": Reason.SUSPENDED}, None, "start"),
+        (Delivery.AT_MOST_ONCE, {"losses": 11}, Reason.OUTCOME_UNKNOWN, "delivery_failed/outcome_unknown"),
+    ],
+)
+def test_a_workflow_whose_lease_was_lost_is_delivered_once_more_to_undo_its_steps(delivery, row, reason, expected):
+    claim = claimed(110, policies={"target": WorkflowTarget(workflow_id="etl"), "delivery": delivery}, **row)
+    assert loss_reason(claim.occurrence, claim.schedule.declaration) is reason
+    assert told(admitted(claim)) == expected
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,11 @@ def test_under_at_most_once_only_a_known_failure_is_tried_again(outcome, expecte
     assert "retry_at" not in settlement.facts or settlement.phase is Phase.PENDING
 
 
+def test_a_workflow_goes_back_also_under_at_most_once_to_be_undone():
+    workflow = {"target": WorkflowTarget(workflow_id="etl"), "delivery": Delivery.AT_MOST_ONCE}
+    assert told(settled(Outcome.LEASE_LOST, **workflow)) == "pending/lease_lost"
+
+
 @pytest.mark.parametrize("retry_policy", [RetryPolicy(), TWICE])
 @pytest.mark.parametrize(
     ("outcome", "expected"),

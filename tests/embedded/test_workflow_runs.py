@@ -6,10 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noonmark import IntervalTrigger, Scheduler
+from noonmark.core.admission import MAX_LOSSES_OF_ENDS, admit
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
 from noonmark.core.reasons import Reason
-from noonmark.core.workflows.run import StepPhase
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import Delivered, settle
+from noonmark.core.workflows.run import Compensation, StepPhase
 from noonmark.embedded.declarations import OWNER
 from noonmark.testing import FakeClock, ManualDriver
 from tests.workflow_store import put_workflow
@@ -409,14 +413,121 @@ def test_an_inner_workflow_is_cancelled_with_its_run(rig):
             ],
         },
     )
-    waiting = rig.start(rig.step("a", target={"target_kind": "workflow", "workflow_id": "sub"}))
+    waiting = rig.start(
+        rig.step("first", compensate=rig.call("undo first")),
+        rig.step("a", "first", target={"target_kind": "workflow", "workflow_id": "sub"}),
+    )
     assert waiting.waiting_for is Reason.STEP_PENDING
     rig.store.cancel(waiting.id)
     rig.driver.run_due()
     assert rig.occurrence().phase is Phase.CANCELLED
-    assert rig.calls == ["inner", "undo"]
-    record = rig.store.workflow_run(waiting.id)[1][0]
+    assert rig.calls == ["first", "inner", "undo", "undo first"], "the inner one is undone before the outer one"
+    [record] = [one for one in rig.store.workflow_run(waiting.id)[1] if one.step_id == "a"]
     assert (record.phase, rig.store.occurrence(record.child).phase) == (StepPhase.CANCELLED, Phase.CANCELLED)
+    assert (record.compensation, record.error.partition(" ended as ")[2][:20]) == (None, "cancelled/cancelled:")
+
+
+def test_an_outer_run_waits_for_what_undoes_the_inner_one(rig):
+    undo = {"target_kind": "command", "argv": ["undo"]}
+    put_workflow(
+        rig.store,
+        {
+            "workflow_id": "sub",
+            "steps": [rig.step("inner", compensate=undo), rig.step("wait", "inner", wait={"seconds": 9_999})],
+        },
+    )
+    waiting = rig.start(rig.step("a", target={"target_kind": "workflow", "workflow_id": "sub"}))
+    rig.store.cancel(waiting.id)
+    rig.driver.run_due()
+    assert rig.occurrence().phase is Phase.PENDING, "no node runs what undoes the inner step"
+    [record] = rig.store.workflow_run(waiting.id)[1]
+    assert (record.phase, record.compensation) == (StepPhase.CANCELLED, Compensation.ELSEWHERE)
+    assert rig.store.workflow_run(waiting.id)[0].closing["outcome"] == "cancelled"
+    claims = len(rig.store.occurrence_runs(waiting.id))
+    rig.driver.run_due()
+    assert len(rig.store.occurrence_runs(waiting.id)) == claims, "it is not resumed in vain"
+    assert rig.pass_time(minutes=10).phase is Phase.CANCELLED
+    [record] = rig.store.workflow_run(waiting.id)[1]
+    assert (record.phase, record.compensation) == (StepPhase.CANCELLED, None)
+    assert "could not be undone: 'inner'" in record.error
+
+
+def lose(rig, *, at_once=False):
+    """Let a node that is never heard of again take the run up, and its lease run out; or let it stop."""
+    now = rig.store.clock()
+    claims = rig.store.claim("gone", ["workflow"], now=now, until=now, limit=9, lease=SECOND)
+    [claim] = [one for one in claims if one.occurrence.id == rig.first]
+    admitted = admit(claim, now=now, lease=SECOND)
+    [started] = rig.store.admit([admitted], now=now, lease=SECOND)
+    if at_once:
+        given_up = Delivered(outcome=Outcome.LEASE_LOST, started=now, ended=now)
+        assert rig.store.settle([settle(started.occurrence, claim.schedule, given_up, node="gone")]) == [True]
+    else:
+        rig.clock.advance(1)
+
+
+@pytest.mark.parametrize(
+    ("policies", "losses", "reason"),
+    [
+        ({"delivery": "at_most_once"}, [False], Reason.OUTCOME_UNKNOWN),
+        ({"delivery": "at_most_once", "retries": 3}, [True], Reason.OUTCOME_UNKNOWN),
+        ({}, [False] * 6, Reason.POISON),
+    ],
+    ids=["at most once", "handed back", "poison"],
+)
+def test_a_run_whose_node_is_lost_for_good_is_undone(rig, policies, losses, reason):
+    rig.start(
+        rig.step("a", compensate=rig.call("undo")),
+        rig.step("wait", "a", wait={"seconds": 60}),
+        rig.step("b", "wait"),
+        policies=policies,
+    )
+    rig.clock.advance(61)
+    for at_once in losses:
+        lose(rig, at_once=at_once)
+    rig.driver.run_due()
+    ended = rig.occurrence()
+    assert (ended.phase, ended.reason, rig.calls) == (Phase.DELIVERY_FAILED, reason, ["a", "undo"])
+    assert rig.phases() == {"a": "compensated", "wait": "cancelled", "b": "cancelled"}
+
+
+def test_a_run_that_is_lost_too_often_while_it_is_undone_is_given_up(rig):
+    rig.start(rig.step("a", compensate=rig.call("undo")), rig.step("wait", "a", wait={"seconds": 60}))
+    rig.clock.advance(61)
+    for _ in range(MAX_LOSSES_OF_ENDS + 1):
+        lose(rig)
+    rig.driver.run_due()
+    assert (rig.occurrence().phase, rig.occurrence().reason) == (Phase.DELIVERY_FAILED, Reason.POISON)
+    assert rig.calls == ["a"]
+
+
+def test_a_run_that_fails_after_its_schedule_was_deleted_is_undone(rig):
+    rig.start(
+        rig.step("a", compensate=rig.call("undo")),
+        rig.step("wait", "a", wait={"seconds": 60}),
+        rig.step("b", "wait"),
+        policies={"retries": 2},
+    )
+    rig.failing["b"] = 1
+    rig.scheduler.delete(rig.job)
+    ended = rig.pass_time(minutes=5)
+    assert (ended.phase, ended.reason, rig.calls) == (Phase.CANCELLED, Reason.DELETED, ["a", "b", "undo"])
+
+
+def test_a_step_elsewhere_ends_with_the_window_of_its_run_and_what_undoes_does_not(rig):
+    nobody = {"target_kind": "command", "argv": ["true"]}
+    waiting = rig.start(
+        rig.step("a", compensate=nobody),
+        rig.step("b", "a", target=nobody),
+        policies={"window": {"duration_seconds": 30, "end_action": "cancel"}},
+    )
+    child = rig.store.occurrence(rig.store.workflow_run(waiting.id)[1][1].child)
+    closes = child.overrides.window.closes_at(child.first_due)
+    assert closes == waiting.first_due + 30 * SECOND
+    rig.pass_time(seconds=31)
+    assert rig.store.occurrence(child.id).phase in (Phase.SKIPPED, Phase.CANCELLED)
+    undoes = rig.store.occurrence(rig.store.workflow_run(waiting.id)[1][0].child)
+    assert undoes.overrides.window is None
 
 
 def test_a_step_that_no_node_serves_waits_for_one_and_is_missed(rig):

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.policies.limits import Concurrency, KeyLimit
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import Declaration, Schedule
 
 MAX_LOSSES = 5
 """An occurrence whose lease was lost more often than this is taken for the cause."""
+MAX_LOSSES_OF_ENDS = 2 * MAX_LOSSES
+"""A workflow that is to end is given up after so many: to undo its steps may be the cause as well."""
 _ONE_WAITS = (overlap.QueueOne, overlap.CancelRunning, overlap.Terminate)
 """The policies under which a newer one replaces the one that waits."""
 
@@ -321,26 +323,30 @@ def _is_regular(occurrence: Occurrence) -> bool:
 
 def _after_loss(claim: Claim) -> End | None:
     """What was being delivered when its lease ran out must perhaps not be delivered again."""
-    # Losses are counted on the row: who takes over may be lost as well, before it decides.
     losses, declaration = claim.occurrence.losses, claim.schedule.declaration
-    if not losses:
+    reason = loss_reason(claim.occurrence, declaration)
+    if reason is None or (_ends_itself(claim) and losses <= MAX_LOSSES_OF_ENDS):
         return None
-    facts = {"losses": losses, "max_losses": MAX_LOSSES}
-    if declaration.delivery is Delivery.AT_MOST_ONCE:
-        reason = Reason.OUTCOME_UNKNOWN
-    elif losses > MAX_LOSSES:
-        reason = Reason.POISON
-    else:
-        return None
-    pause_after = declaration.pause_on_failure
     return End(
         claim=claim,
         phase=Phase.DELIVERY_FAILED,
         reason=reason,
-        facts=facts,
-        pause_after=pause_after,
+        facts={"losses": losses, "max_losses": MAX_LOSSES},
+        pause_after=declaration.pause_on_failure,
         was_begun=True,
     )
+
+
+def loss_reason(occurrence: Occurrence, declaration: Declaration) -> Reason | None:
+    """Why what was being delivered when its lease was lost does not go on; None if it does.
+
+    A workflow is delivered once more then, to undo its completed steps and to end.
+    """
+    # Losses are counted on the row: who takes over may be lost as well, before it decides.
+    was_lost = occurrence.losses > 0 or occurrence.reason is Reason.LEASE_LOST
+    if was_lost and declaration.delivery is Delivery.AT_MOST_ONCE:
+        return Reason.OUTCOME_UNKNOWN
+    return Reason.POISON if occurrence.losses > MAX_LOSSES else None
 
 
 def _stopped(claim: Claim) -> End | None:

@@ -27,6 +27,7 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import TIMEOUT, next_attempt
 from noonmark.core.reasons import Reason, no_facts
 from noonmark.core.run import Outcome, Run
+from noonmark.core.targets import WorkflowTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +102,8 @@ class Suspended:
     waiting_for: Reason
     open_steps: frozenset[StepKey]
     """The steps that others end, and that had not ended as far as the node knew."""
+    is_closing: bool = False
+    """It is to end, as is stored with it: a request to stop says nothing new."""
     error: str | None = None
     """What it lacks, in words."""
 
@@ -335,9 +338,12 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
 
 
 def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered, run: Run) -> Settlement:
-    """Hand back the run of a node that stops. It is not an attempt; delivered at most once, its outcome is unknown."""
+    """Hand back the run of a node that stops. It is not an attempt; delivered at most once, its outcome is unknown.
+
+    A workflow goes back all the same: another node undoes its completed steps, and ends it.
+    """
     declared = schedule.declaration
-    if declared.delivery is Delivery.AT_MOST_ONCE:
+    if declared.delivery is Delivery.AT_MOST_ONCE and not isinstance(declared.target, WorkflowTarget):
         unknown = _to(Phase.DELIVERY_FAILED, occurrence, schedule, run, Reason.OUTCOME_UNKNOWN)
         return replace(unknown, pause_after=declared.pause_on_failure)
     back = _to(Phase.PENDING, occurrence, schedule, run, Reason.LEASE_LOST)

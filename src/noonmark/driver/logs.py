@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.documents import present
-from noonmark.core.ids import visible_id
+from noonmark.core.ids import is_hidden, visible_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.interruption import failure_line, log_name, more_about, pause_line, rate_line
 from noonmark.core.lifecycle import Phase
@@ -78,7 +78,7 @@ def unserved(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, 
         row.route,
         to_text(row.nominal),
         row.phase,
-        more_about(schedule.schedule_id),
+        more_about(row.id if is_hidden(row.schedule_id) else row.schedule_id),
         extra=_ids(row),
     )
 

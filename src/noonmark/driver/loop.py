@@ -18,6 +18,7 @@ from noonmark.driver.steps.settle import LAST_CALL, until_ended
 from noonmark.driver.store_executor import StoreExecutor
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports.events import NodeStarted, NodeStopped, StoreFailed
+from noonmark.ports.target import AwaitsOthers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -130,6 +131,7 @@ class Loop:
 
     def wake(self, at: Micros | None = None) -> None:
         """Look for work, for that time or now. From any thread."""
+        self._wake_target()
         next_claim = self._claim_at
         if at is None or next_claim is None or at < next_claim + self._node.timing.lookahead:
             self._claim.set()
@@ -278,6 +280,7 @@ class Loop:
         while not self._is_stopping:
             self._claim_at = None
             pause = await self._try(self._claim_due)
+            self._wake_target()  # an event may have been matched, or another node may have woken this one
             self._claim_at = None if pause is None else self._node.now + pause
             await self._claim.wait(pause)
 
@@ -340,6 +343,7 @@ class Loop:
             report = await self._try(self.driver.settle_once)
             if report is None:
                 return
+            self._wake_target()
             if report.frees_others:
                 self._claim.set()
             elif report.settled:
@@ -394,6 +398,7 @@ class Loop:
 
     async def _reap(self) -> None:
         report = await self.driver.reap_once()
+        self._wake_target()  # of what it has ended; and in case a notification was lost
         if (await self.driver.rewind_once()).rewound:
             self._claim.set()
         if report.adopted or report.overdue or report.orphans:
@@ -437,6 +442,11 @@ class Loop:
         self._settle.set()
         if self._is_stopping:
             self._drain.set()
+
+    def _wake_target(self) -> None:
+        """Something was written that may have ended work which a target here waits for."""
+        if isinstance(target := self._runtime.target, AwaitsOthers):
+            target.wake()
 
     def _wake_all(self) -> None:
         for wakeup in self._wakeups:

@@ -264,12 +264,13 @@ def _fetch_more(store: Store, runner: Runner, run_id: str) -> None:
             runner.call(lambda loop, child=child: loop.fetch(child))  # type: ignore[misc] # it takes the loop alone
         else:
             runner.call(lambda loop: loop.driver.match_once())
+            runner.wake()
 
 
 def _open_steps(store: Store, run_id: str) -> Iterator[StepRecord]:
     """The steps of a run that others end, and those of the runs that it has started."""
     for record in _records(store, run_id).values():
-        if record.is_external and not record.has_ended:
+        if record.awaits_others:
             yield record
             if record.child is not None:
                 yield from _open_steps(store, record.child)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from noonmark.core.ids import stored_id
 from noonmark.core.interruption import interrupted_at
@@ -101,6 +101,14 @@ class Assignment:
 if TYPE_CHECKING:
     Reported = Delivered | Accepted | Suspended | RunInProgress
     Report = Callable[[Assignment, Reported], None]
+
+
+@runtime_checkable
+class AwaitsOthers(Protocol):
+    """A target with work that others end: the node tells it when something was written that may have."""
+
+    def wake(self) -> None:
+        """Look into the store, soon. From any thread; returns at once."""
 
 
 class Target(Protocol):

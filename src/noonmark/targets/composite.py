@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.schedule import TRUSTED
+from noonmark.ports.target import AwaitsOthers
 from noonmark.targets.outcomes import undeliverable
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class CompositeTarget:
         self._by_kind, self._permissions = dict(by_kind), permissions
         self._targets = tuple(dict.fromkeys(by_kind.values()))
         """Each once: one may serve several kinds."""
+        self._awaiting = [target for target in self._targets if isinstance(target, AwaitsOthers)]
 
     def routes(self) -> tuple[str, ...]:
         """Return the routes of all targets."""
@@ -67,6 +69,11 @@ class CompositeTarget:
             assignment.is_closed = True
             self._report(assignment, undeliverable(refused[1], now=max(self._now(), assignment.begins)))
         return refused is None
+
+    def wake(self) -> None:
+        """Wake the targets with work that others end."""
+        for target in self._awaiting:
+            target.wake()
 
     def withdraw(self) -> list[Assignment]:
         """Withdraw from all targets. Steps are not handed back: their workflow is."""

@@ -455,6 +455,24 @@ def test_a_compensation_is_tried_again_and_one_that_fails_is_named():
     assert play.turn.end.error == "step 'b' failed: boom; could not be undone: 'a'"
 
 
+def test_an_inner_workflow_is_waited_for_before_anything_is_undone():
+    inner = {"target": {"target_kind": "workflow", "workflow_id": "sub"}}
+    play = Play(step("a", compensate=call("undo")), step("b", "a", **inner), step("c", "a"))
+    play.look()
+    play.end("a").look()
+    for key, child in (("b", "occ_1"), ("c", "occ_2")):
+        play.under_way.pop((key, None))
+        play.records[key, None] = replace(play.records[key, None], is_external=True, child=child)
+    play.closing = CANCELLED
+    for _ in range(2):  # asked again, until it has ended
+        assert (play.look(), play.turn.end, play.turn.awaits_inner) == ([], None, True)
+        assert "occ_1" in [record.child for record in play.turn.dropped]
+    stopped = play.records["b", None]
+    assert (stopped.is_being_stopped, play.records["c", None].is_being_stopped) == (True, False)
+    play.records["b", None] = replace(stopped, compensation=None)
+    assert play.look() == ["undo a"]
+
+
 def test_a_compensation_that_cannot_be_filled_in_fails():
     play = Play(step("a", compensate=call("undo", x="{{ steps.a.result.id }}")))
     play.look()

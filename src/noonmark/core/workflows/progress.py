@@ -51,6 +51,11 @@ class Closing:
     reason: Reason | None = None
     error: str | None = None
 
+    @property
+    def is_final(self) -> bool:
+        """Whether no other attempt may follow: its lease was lost."""
+        return self.outcome is Outcome.DELIVERY_FAILED
+
     def to_document(self) -> dict[str, Any]:
         """The end as it is stored."""
         return {"outcome": str(self.outcome), "reason": self.reason and str(self.reason), "error": self.error}
@@ -103,7 +108,9 @@ class Turn:
     stops: list[StepKey] = field(default_factory=list)
     """Steps that run on the node and are asked to stop."""
     dropped: list[StepRecord] = field(default_factory=list)
-    """Steps that others would have ended, and that nobody waits for any more."""
+    """Steps that others would have ended, and that are to stop."""
+    awaits_inner: bool = False
+    """The run ends, and an inner workflow has not ended yet: it has steps of its own to undo."""
     wake_at: Micros | None = None
     """When to look again, even if nothing has ended until then."""
     closing: Closing | None = None
@@ -393,18 +400,27 @@ class _Decision:
         is_busy = False
         records = self._records()
         for record in records.values():
+            if record.is_being_stopped:  # asked again: the node that was to ask may have been lost
+                self._turn.awaits_inner = True
+                self._turn.dropped.append(record)
+                continue
             if record.has_ended:
                 continue
             if record.key in self._under_way:
                 is_busy = True
                 self._turn.stops.append(record.key)
                 continue
+            cancelled = replace(record, phase=StepPhase.CANCELLED, ended=self._now, ready=None)
             if record.is_external:
                 self._turn.dropped.append(record)
-            self._put(replace(record, phase=StepPhase.CANCELLED, ended=self._now, ready=None))
+                if record.child is not None and self._definition.step(record.step_id).kind == "workflow":
+                    self._turn.awaits_inner = True
+                    cancelled = replace(cancelled, compensation=Compensation.ELSEWHERE)
+            self._put(cancelled)
         for step in self._definition.steps:
             if (step.id, None) not in records:
                 self._put(_record(step, StepPhase.CANCELLED, ended=self._now))
+        is_busy = is_busy or self._turn.awaits_inner
         if not is_busy and not (compensates and self._compensate()):
             self._turn.end, self._turn.closing = replace(closing, error=self._with_compensation(closing.error)), None
 

@@ -41,7 +41,7 @@ class Compensation(StrEnum):
 
     RUNNING = "running"
     ELSEWHERE = "elsewhere"
-    """A child occurrence does it, and its end is written to the step."""
+    """A child occurrence does it, and its end is written to the step; for a cancelled step, the inner workflow."""
     FAILED = "failed"
 
 
@@ -84,6 +84,11 @@ class StepRecord:
     def awaits_others(self) -> bool:
         """Whether somebody else is to end it, or to undo it."""
         return (self.is_external and not self.has_ended) or self.compensation is Compensation.ELSEWHERE
+
+    @property
+    def is_being_stopped(self) -> bool:
+        """Whether it is an inner workflow that was asked to stop, and that undoes its own steps first."""
+        return self.phase is StepPhase.CANCELLED and self.compensation is Compensation.ELSEWHERE
 
 
 NOT_BEGUN = 0

@@ -11,6 +11,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
+from noonmark.core.targets import WorkflowTarget
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.rules import completion, plan_writes, rate_windows, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
@@ -179,10 +180,12 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     if settlement.retry_at is None:
         detail = to_detail(settlement.facts)
         completion.end(uow, row, settlement.phase, settlement.reason, detail, run=settlement.run)
-    elif state.phase == SchedulePhase.DELETED:
+    elif state.phase == SchedulePhase.DELETED and row.route != WorkflowTarget.route:
         completion.end(uow, row, Phase.CANCELLED, Reason.DELETED, run=settlement.run)
     else:
         _retry(uow, row, settlement, settlement.retry_at)
+        if state.phase == SchedulePhase.DELETED:  # a node resumes it, undoes its completed steps, and ends it
+            step_ends.stop_suspended(uow, row, Reason.DELETED)
     completion.complete_if_done(uow, state)
     plan_writes.pause_if_failing(uow, state, settlement.pause_after)
     return True

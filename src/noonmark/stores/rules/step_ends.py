@@ -56,10 +56,12 @@ def end_external_step(  # noqa: PLR0913 - what is known of its end
 
 
 def _write(uow: UnitOfWork, row: Row, step: StepRecord) -> None:
-    """Write a step, and wake its run if that is suspended."""
+    """Write a step, and wake its run if that is suspended, or else the node that holds it."""
     uow.workflows.put_steps(row, [step])
     if row.phase == Phase.PENDING and row.waiting_for in AWAITED_BY_RUNS and _is_later(uow, row):
         slots.wake(uow, row)
+    elif row.phase == Phase.DISPATCHING:
+        uow.wakes_nodes = True
 
 
 def stop_suspended(uow: UnitOfWork, row: Row, reason: Reason, *, by: int | None = None) -> None:
@@ -80,7 +82,8 @@ def suspend(uow: UnitOfWork, row: Row, suspended: Suspended) -> None:
     steps = [uow.workflows.step((row.key, *one)) for one in suspended.open_steps]
     if stop is not None:
         row.stop, row.deadline = stop, deadline
-    if stop is not None or any(step is not None and not step.awaits_others for step in steps):
+    is_asked = stop is not None and not suspended.is_closing
+    if is_asked or any(step is not None and not step.awaits_others for step in steps):
         row.ready = uow.now()
         uow.wakes_nodes = True
     uow.changed(row)
@@ -114,7 +117,9 @@ def end_child(uow: UnitOfWork, row: Row, run: Run | None) -> None:
         return
     place = (owner.key, parent.step_id, parent.index)
     step = uow.workflows.step(place)
-    if step is not None and step.compensation is Compensation.ELSEWHERE and step.child == row.id:
+    if step is not None and step.is_being_stopped and step.child == row.id:
+        _end_stopped(uow, owner, step, row, run)
+    elif step is not None and step.compensation is Compensation.ELSEWHERE and step.child == row.id:
         if row.phase == Phase.COMPLETED:
             _write(uow, owner, replace(step, phase=StepPhase.COMPENSATED, compensation=None, error=None))
         else:
@@ -128,6 +133,15 @@ def end_child(uow: UnitOfWork, row: Row, run: Run | None) -> None:
     else:
         result = None if run is None else run.result
         end_external_step(uow, owner, place, StepPhase.COMPLETED, result=result, attempts=row.attempt)
+
+
+def _end_stopped(uow: UnitOfWork, owner: Row, step: StepRecord, row: Row, run: Run | None) -> None:
+    """An inner workflow that was asked to stop has ended, and has undone its steps; or it was quicker."""
+    result = None if run is None else run.result
+    if row.phase == Phase.COMPLETED and result_problem(result) is None:
+        _write(uow, owner, replace(step, phase=StepPhase.COMPLETED, ended=uow.now(), result=result, compensation=None))
+    else:
+        _write(uow, owner, replace(step, ended=uow.now(), compensation=None, error=_failure(row, run)))
 
 
 def end_waits(uow: UnitOfWork, events: Sequence[tuple[str, Event]]) -> None:

@@ -75,10 +75,15 @@ def commit_steps(uow: UnitOfWork, writes: Sequence[StepWrites], done: Collection
     return [place in done or _commit(uow, one, states, tenants) for place, one in enumerate(writes)]
 
 
+def may_be_stale(record: StepRecord) -> bool:
+    """Whether somebody else may have ended a step since its node looked."""
+    return record.is_external and (not record.has_ended or record.is_being_stopped)
+
+
 def is_stale(record: StepRecord, stored: StepRecord | None) -> bool:
     """Whether somebody has ended an external step that its node still takes for open."""
-    was_ended = stored is not None and stored.is_external and stored.has_ended
-    return was_ended and record.is_external and not record.has_ended
+    was_ended = stored is not None and stored.is_external and stored.has_ended and not stored.awaits_others
+    return was_ended and may_be_stale(record)
 
 
 def decide_approval(
@@ -116,7 +121,7 @@ def _in_question(uow: UnitOfWork, writes: Sequence[StepWrites]) -> list[StepPlac
         for row, one in rows
         if row is not None
         for step in one.steps
-        if step.is_external and not step.has_ended
+        if may_be_stale(step)
     ]
 
 
@@ -146,7 +151,7 @@ def _commit(
 
 
 def _is_stale(uow: UnitOfWork, row: Row, record: StepRecord) -> bool:
-    if not record.is_external or record.has_ended:
+    if not may_be_stale(record):
         return False
     return is_stale(record, uow.workflows.step((row.key, record.step_id, record.index)))
 

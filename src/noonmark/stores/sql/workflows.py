@@ -16,7 +16,7 @@ from noonmark.ports.workflows import Approval, ApprovalState, WorkflowVersion
 from noonmark.stores.rules import workflow_records as rules
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.workflow_records import StepWait
-from noonmark.stores.rules.workflows import is_stale
+from noonmark.stores.rules.workflows import is_stale, may_be_stale
 from noonmark.stores.sql.records import from_json, to_json
 from noonmark.stores.sql.row_checks import RowCheck, describe_problems
 
@@ -327,12 +327,7 @@ def _is_plain(writes: StepWrites) -> bool:
 
 def _stale(session: Session, report: Report, writes: Sequence[tuple[StepWrites, int]]) -> set[Values]:
     """The primary keys of external steps that somebody has ended, and that their nodes still take for open."""
-    asked = {
-        step_values(key, step)[:3]: step
-        for one, key in writes
-        for step in one.steps
-        if step.is_external and not step.has_ended
-    }
+    asked = {step_values(key, step)[:3]: step for one, key in writes for step in one.steps if may_be_stale(step)}
     found = session.query(STEPS, list(asked)) if asked else []
     return {one[:3] for one in found if is_stale(asked[one[:3]], to_step(one, report))}
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.admission import loss_reason
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.frozen import evolve
 from noonmark.core.instants import SECOND
@@ -109,12 +110,13 @@ class ActiveRun:
         """Whether the node stops, or has lost the run: another one goes on with it."""
         return self.assignment.stop_reason is Reason.LEASE_LOST
 
-    def take_external(self, ended: list[StepRecord]) -> None:
-        """Take over ends that others have written."""
-        news = [record for record in ended if not self.records[record.key].has_ended]
+    def take_external(self, ended: list[StepRecord]) -> bool:
+        """Take over ends that others have written; whether there are any."""
+        news = [one for one in ended if self.records[one.key].awaits_others and not one.awaits_others]
         for record in news:
             self.state.put(record)
         self._number_ends_of_others(news)
+        return bool(news)
 
     def note_end(self, key: StepKey, assignment: Assignment, delivered: Delivered, *, now: Micros) -> None:
         """Take the end of a step that was delivered here."""
@@ -217,7 +219,8 @@ class ActiveRun:
             else:
                 self.under_way[start.record.key] = delivery
                 starts.append((start.record.key, delivery))
-        if turn.closing is not None and any(start.is_compensation for start in turn.starts):
+        undoes = turn.awaits_inner or any(start.is_compensation for start in turn.starts)
+        if turn.closing is not None and undoes and self._compensates(turn.closing, now):
             self._note_closing(turn.closing)
         dropped = [record.child for record in turn.dropped if record.child is not None]
         writes = StepWrites(
@@ -275,6 +278,7 @@ class ActiveRun:
             error=error,
             own_words=None if error is None else error.rpartition("\n")[2].partition(":")[0],
             reason=closing.reason,
+            is_final=closing.is_final,
         )
 
     def suspension(self, *, now: Micros) -> Suspended:
@@ -288,6 +292,7 @@ class ActiveRun:
             until=self.wake_at,
             waiting_for=Reason.APPROVAL if waits_for_people else Reason.STEP_PENDING,
             open_steps=frozenset(record.key for record in open_steps),
+            is_closing=self.run.closing is not None,
         )
 
     @property
@@ -333,10 +338,12 @@ class ActiveRun:
 
     def _interruption(self, now: Micros) -> Closing | None:
         """How it ends if it was asked to stop, or its time is up."""
+        declared = self.assignment.schedule.declaration
+        if (lost := loss_reason(self.occurrence, declared)) is not None:
+            return Closing(outcome=Outcome.DELIVERY_FAILED, reason=lost, error=lost.sentence)
         stop = self.assignment.stop_reason or self.occurrence.stop
         if stop is not None and stop is not Reason.LEASE_LOST:
             return Closing(outcome=Outcome.CANCELLED, reason=stop)
-        declared = self.assignment.schedule.declaration
         if declared.timeout is not None and now >= self.run.started + declared.timeout:
             return Closing(outcome=Outcome.TIMED_OUT)
         closes = interrupted_at(self.occurrence, declared)
@@ -362,7 +369,12 @@ class ActiveRun:
         if self.run.closing is not None:
             return True
         delivered = Delivered(
-            outcome=closing.outcome, started=self._started, ended=now, reason=closing.reason, error=closing.error
+            outcome=closing.outcome,
+            started=self._started,
+            ended=now,
+            reason=closing.reason,
+            error=closing.error,
+            is_final=closing.is_final,
         )
         return settle(self.occurrence, self.assignment.schedule, delivered, node="").phase in FINAL
 

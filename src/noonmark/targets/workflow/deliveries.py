@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.frozen import evolve
 from noonmark.core.ids import manual, step_occurrence_id
+from noonmark.core.instants import SECOND
+from noonmark.core.interruption import interrupted_at
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import Overrides, Parent
 from noonmark.core.planner import first_plan
@@ -25,6 +27,7 @@ from noonmark.ports.target import Assignment
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.window import Window
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
@@ -35,17 +38,28 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 8
 """How deep workflows may start each other."""
+MILLISECOND: Micros = SECOND // 1_000
 ONCE, SIDE_BY_SIDE = RetryPolicy(), Allow()
 
 
 def step_assignment(  # noqa: PLR0913 - each is a part of it
-    parent: Assignment, source: str, step: Step, record: StepRecord, target: Target, report: Report, *, now: Micros
+    parent: Assignment,
+    source: str,
+    step: Step,
+    record: StepRecord,
+    target: Target,
+    report: Report,
+    *,
+    undoes: bool,
+    now: Micros,
 ) -> Assignment:
-    """The assignment of a step that this node delivers, at once."""
+    """The assignment of a step that this node delivers, at once; what undoes a step has no window."""
+    declared = parent.schedule.declaration
     declaration = evolve(
-        parent.schedule.declaration,
+        declared,
         target=target,
         timeout=step.timeout,
+        window=None if undoes else declared.window,
         retry_policy=ONCE,
         overlap_policy=SIDE_BY_SIDE,
         expected=None,
@@ -69,7 +83,7 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
 
 def child_occurrence(  # noqa: PLR0913 - likewise
     schedule: Schedule,
-    parent: Occurrence,
+    parent: Assignment,
     run: WorkflowRun,
     step: Step,
     record: StepRecord,
@@ -82,12 +96,14 @@ def child_occurrence(  # noqa: PLR0913 - likewise
 
     The same attempt of the run has the same id on every node.
     """
-    depth = 1
-    if parent.overrides is not None and parent.overrides.parent is not None:
-        depth = parent.overrides.parent.depth + 1
+    run_occurrence, depth = parent.occurrence, 1
+    if run_occurrence.overrides is not None and run_occurrence.overrides.parent is not None:
+        depth = run_occurrence.overrides.parent.depth + 1
     if depth > MAX_DEPTH:
         raise ValueError(f"workflows start each other more than {MAX_DEPTH} levels deep")
-    place = f"{parent.id}/{run.attempt}/{step.id}/{'' if record.index is None else record.index}/{record.attempt}"
+    place = (
+        f"{run_occurrence.id}/{run.attempt}/{step.id}/{'' if record.index is None else record.index}/{record.attempt}"
+    )
     had = record.attempt - 1
     retry = compensation_policy(step) if undoes else step.retry
     if not undoes and had:
@@ -100,13 +116,23 @@ def child_occurrence(  # noqa: PLR0913 - likewise
         target=target,
         timeout=step.timeout,
         retry_policy=retry,
-        window=None,
-        parent=Parent(occurrence_id=parent.id, step_id=step.id, index=record.index, depth=depth),
+        window=None if undoes else _rest_of_window(parent, now),
+        parent=Parent(occurrence_id=run_occurrence.id, step_id=step.id, index=record.index, depth=depth),
     )
     child = plan_occurrence(
         schedule, now, now, origin=manual(f"undo:{place}" if undoes else place), overrides=overrides
     )
     return replace(child, route=target.route)
+
+
+def _rest_of_window(parent: Assignment, now: Micros) -> Window | None:
+    """A window that closes with that of the run, if that ends what has begun.
+
+    One that suspends is not handed on: only the trigger of the run knows when it opens again. The step runs to its end,
+    and the next one waits.
+    """
+    window, closes = parent.schedule.declaration.window, interrupted_at(parent.occurrence, parent.schedule.declaration)
+    return None if window is None or closes is None else replace(window, duration=max(MILLISECOND, closes - now))
 
 
 class HiddenSchedules:

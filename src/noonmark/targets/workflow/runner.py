@@ -59,8 +59,8 @@ logger = logging.getLogger("noonmark.jobs")
 
 HOLD: Micros = 2 * SECOND
 """A run that waits no longer than this keeps its node."""
-POLL: Micros = SECOND
-"""How often to look for ends that others have written, while something else of the run is at work here."""
+LOOK_PAUSE: Micros = SECOND // 5
+"""The least time between two looks for ends that others have written: a busy node is woken many times a second."""
 STORE_PAUSE: Micros = SECOND // 2
 """Time between two tries to reach a store that is away."""
 MAX_BATCH = 500
@@ -92,6 +92,12 @@ class WorkflowRunner:
         """The step of each assignment that was delivered."""
         self._timers: list[tuple[Micros, int, Assignment]] = []
         """When to begin a run, or to look at one again."""
+        self._awaiting: dict[str, ActiveRun] = {}
+        """The runs that are held here, and of which others are to end something."""
+        self._is_woken = False
+        """Whether somebody may have ended something of them since the last look."""
+        self._look_at: Micros = 0
+        """When to look at the earliest."""
         self._numbers = count()
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_draining = False
@@ -145,6 +151,13 @@ class WorkflowRunner:
             self._is_closed = True
             self._lock.notify()
 
+    def wake(self) -> None:
+        """Look soon for ends that others have written. From any thread."""
+        with self._lock:
+            self._is_woken = True
+            if self._awaiting:
+                self._lock.notify()
+
     def _put(self, message: Message) -> None:
         with self._lock:
             self._messages.append(message)
@@ -187,7 +200,9 @@ class WorkflowRunner:
     def _wait(self) -> list[Message]:
         with self._lock:
             while not self._messages and not self._is_closed:
-                pause = None if not self._timers else max(0, self._timers[0][0] - self._now()) / SECOND
+                times = [self._timers[0][0]] if self._timers else []
+                times += [self._look_at] if self._is_woken and self._awaiting else []
+                pause = max(0, min(times) - self._now()) / SECOND if times else None
                 if pause == 0:
                     break
                 self._lock.wait(pause)
@@ -213,7 +228,7 @@ class WorkflowRunner:
             elif assignment in self._queued:
                 begun.append(assignment)
         touched |= {run.occurrence.id: run for one in begun if (run := self._begin(one, now)) is not None}
-        self._look_elsewhere(touched.values())
+        touched |= self._look_elsewhere(touched, now)
         for run in touched.values():
             if run.is_given_up:
                 self._give_up(run, now)
@@ -374,17 +389,25 @@ class WorkflowRunner:
             self._versions[key] = version
         return self._versions[key]
 
-    def _look_elsewhere(self, runs: Iterable[ActiveRun]) -> None:
-        """Take over the ends of steps that others have written."""
-        waiting = {run.occurrence.id: run for run in runs if run.has_open_externals and run.under_way}
+    def _look_elsewhere(self, touched: dict[str, ActiveRun], now: Micros) -> dict[str, ActiveRun]:
+        """Take over the ends of steps that others have written; returns the runs that have some.
+
+        That is done for runs that are looked at anyway, and for all that are held here when this node was woken. A
+        suspended run needs no look: such an end resumes it.
+        """
+        waiting = {key: run for key, run in touched.items() if run.has_open_externals and run.under_way}
+        with self._lock:
+            if self._is_woken and now >= self._look_at:
+                self._is_woken, self._look_at = False, now + LOOK_PAUSE
+                waiting |= self._awaiting
         if not waiting:
-            return
+            return {}
         try:
             ended = self._store.open_steps(list(waiting))
         except NoonmarkError:
-            return  # the next look will tell
-        for occurrence_id, records in ended.items():
-            waiting[occurrence_id].take_external(records)
+            self._is_woken = True  # the next look will tell
+            return {}
+        return {key: waiting[key] for key, records in ended.items() if waiting[key].take_external(records)}
 
     def _go_on(self, runs: list[ActiveRun], now: Micros) -> None:
         """Decide what follows for some runs, write it together, and do it."""
@@ -405,8 +428,10 @@ class WorkflowRunner:
             for key, assignment in commit.starts:
                 self._steps[assignment] = run, key
                 starts.append(assignment)
-            self._drop(commit.dropped)
-            self._conclude(run, now)
+            if self._drop(commit.dropped):
+                self._conclude(run, now)
+            else:  # an inner workflow that goes on would be waited for in vain
+                self._wake_at(run, now + STORE_PAUSE)
         if starts and self._targets is not None:
             self._targets.deliver(starts)
 
@@ -428,14 +453,19 @@ class WorkflowRunner:
             if not is_soon and not (wake_at is not None and wake_at <= now):
                 self._finish(run, run.suspension(now=now))
                 return
-        elif run.has_open_externals:
-            wake_at = now + POLL if wake_at is None else min(wake_at, now + POLL)
+        self._note_awaiting(run)
         if wake_at is not None:
             self._wake_at(run, wake_at)
         if now - run.last_progress >= SECOND and run.under_way:
             run.last_progress = now
             progress = RunInProgress(started=run.assignment.started or now, result=progress_result(run.progress))
             self._report(run.assignment, progress)
+
+    def _note_awaiting(self, run: ActiveRun) -> None:
+        if run.has_open_externals:
+            self._awaiting[run.occurrence.id] = run
+        else:
+            self._awaiting.pop(run.occurrence.id, None)
 
     def _wake_at(self, run: ActiveRun, when: Micros) -> None:
         if self._is_inline:
@@ -451,7 +481,14 @@ class WorkflowRunner:
         now = self._now()
         if self._runs_here(target, run.version.source):
             return step_assignment(
-                run.assignment, run.version.source, start.step, start.record, target, self._on_report, now=now
+                run.assignment,
+                run.version.source,
+                start.step,
+                start.record,
+                target,
+                self._on_report,
+                undoes=start.is_compensation,
+                now=now,
             )
         if isinstance(target, WorkflowTarget):
             inner = self._store.workflow(run.version.tenant, target.workflow_id, target.version)
@@ -459,7 +496,7 @@ class WorkflowRunner:
                 self._check_accepted(inner, target, run.version.source)
         schedule = self._hidden.for_child(run.version, run.assignment.schedule, now=now)
         child = child_occurrence(
-            schedule, run.occurrence, run.run, start.step, start.record, target, undoes=start.is_compensation, now=now
+            schedule, run.assignment, run.run, start.step, start.record, target, undoes=start.is_compensation, now=now
         )
         if start.is_compensation:
             return child, replace(start.record, compensation=Compensation.ELSEWHERE, child=child.id)
@@ -486,14 +523,16 @@ class WorkflowRunner:
         self._served = None
         return self._targets is not None and self._targets.adopt([target.route])
 
-    def _drop(self, children: Iterable[str]) -> None:
-        """Cancel child occurrences that nobody waits for any more."""
-        for occurrence_id in children:
-            try:
+    def _drop(self, children: Iterable[str]) -> bool:
+        """Cancel child occurrences; whether all of them could be."""
+        try:
+            for occurrence_id in children:
                 if not self._store.cancel(occurrence_id):
                     self._store.request_stop(occurrence_id)
-            except NoonmarkError:
-                logger.warning("child occurrence %s could not be cancelled", occurrence_id, exc_info=True)
+        except NoonmarkError as error:
+            logger.warning("child occurrences could not be cancelled: %s; trying again", error)
+            return False
+        return True
 
     def _lose(self, run: ActiveRun, commit: Commit, now: Micros) -> None:
         """Another node has the run: what was to start does not, and what runs here is stopped."""
@@ -516,6 +555,7 @@ class WorkflowRunner:
 
     def _finish(self, run: ActiveRun, reported: Reported) -> None:
         self._runs.pop(run.occurrence.id, None)
+        self._awaiting.pop(run.occurrence.id, None)
         for assignment in run.under_way.values():
             self._steps.pop(assignment, None)
         self._end(run.assignment, reported)
