@@ -29,6 +29,7 @@ from noonmark.core.settlement import (
     run_key,
     settle,
 )
+from noonmark.core.targets import WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from tests.core.scheduled import after_noon, at, every, one_id, scheduled
 
