@@ -17,11 +17,14 @@ from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
 from noonmark.stores.sql.reads import search
 from noonmark.stores.sql.reads.history import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.subscriptions import FIELDS, LISTENERS
+from noonmark.stores.sql.workflows import WAIT_FIELDS, WAITS
 from noonmark.testing import factories
+from noonmark.testing.conformance import Bench, HandClock
 from noonmark.testing.conformance.bench import ROUTE
 from noonmark.testing.factories import NOW
 from tests.embedded.waiting import eventually
 from tests.stores.connected import ask
+from tests.workflow_store import waiting_runs
 
 SCHEDULES = 1_000
 IDS = [f"occ_{n:032x}" for n in range(SCHEDULES)]
@@ -79,6 +82,27 @@ def test_listeners_are_found_by_what_they_want(database):
             [place] = [number for number, step in enumerate(steps) if " on event_listeners " in step]
             assert "using event_listeners_by_discriminator" in steps[place], steps
             assert condition in steps[place + 1], steps
+    store.close()
+
+
+def test_waiting_steps_are_found_by_what_they_want(database):
+    clock = HandClock()
+    store = PostgresStore(database.url, clock)
+    store.open()
+    waiting_runs(Bench(store, clock), SCHEDULES)
+    asked = [("acme", "paid", *discriminator({"order": n})) for n in range(9)]
+    queries = {
+        WAITS: ((asked,), "(wanted = j.c3)"),
+        WAIT_FIELDS: (([("acme", "paid")],), "(fields > one_1.fields)"),
+    }
+    for work in ("SELECT 1", "ANALYZE step_waits"):
+        ask(store, work)
+        for query, (values, condition) in queries.items():
+            steps = [line for (line,) in ask(store, f"EXPLAIN ANALYZE {query}", *values)]
+            places = [number for number, step in enumerate(steps) if " on step_waits" in step]
+            assert places
+            assert all("using step_waits_by_discriminator" in steps[place] for place in places), steps
+            assert condition in steps[places[-1] + 1], steps
     store.close()
 
 

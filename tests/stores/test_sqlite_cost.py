@@ -25,6 +25,7 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, hold, start
 from noonmark.testing.factories import MINUTE, NOW
+from tests.workflow_store import waiting_runs
 
 TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
 TABLES += ("events", "event_streams", "event_listeners", "notes", "idempotency_keys")
@@ -287,6 +288,27 @@ def test_an_event_costs_as_much_as_those_who_want_its_values(tmp_path):
         with store._connections.reading() as reader:
             reader.set_progress_handler(lambda steps=steps: steps.append(1), 10)
         assert [[one.uid for one in of.listeners] for of in store.unmatched(99)] == [[f"uid-{n}"] for n in range(20)]
+        costs.append(len(steps))
+        store.close()
+    assert max(costs) < 1.5 * min(costs), costs
+
+
+def test_an_event_costs_as_much_as_the_runs_that_wait_for_its_values(tmp_path):
+    costs = []
+    for many in (20, 1_000):
+        clock = HandClock()
+        store = SqliteStore(tmp_path / f"{many}.db", clock)
+        store.open()
+        runs = waiting_runs(Bench(store, clock), many)
+        events = [Event(event_type="paid", emitted=0, event_id=f"e{n}", payload={"order": n}) for n in range(9)]
+        assert all(store.emit("acme", events))
+        reactions = [Reaction(audience=one) for one in store.unmatched(99)]
+        steps = []
+        with store._connections.bare() as writer:
+            writer.set_progress_handler(lambda steps=steps: steps.append(1), 10)
+            assert all(store.commit_reactions(reactions))
+            writer.set_progress_handler(None, 10)
+        assert [store.workflow_run(one)[1][0].has_ended for one in runs[:10]] == [True] * 9 + [False]
         costs.append(len(steps))
         store.close()
     assert max(costs) < 1.5 * min(costs), costs

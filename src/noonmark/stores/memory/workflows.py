@@ -15,13 +15,14 @@ from noonmark.stores.rules.workflow_records import is_expired
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from noonmark.core.filters.index import Discriminator
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.ports.records import PageKey
     from noonmark.ports.workflows import Approval, UsedKind, WorkflowVersion
     from noonmark.stores.rules.records import Row
-    from noonmark.stores.rules.workflow_records import StepPlace, StepWait, TargetUse, Topic
+    from noonmark.stores.rules.workflow_records import StepPlace, StepWait, TargetUse, Topic, WaitQuestion
 
     StepKey = tuple[str, int | None]
 
@@ -38,7 +39,9 @@ class WorkflowRecords(rules.WorkflowRecords):
         self._runs: dict[int, tuple[str, WorkflowRun]] = {}
         """With the tenant of each."""
         self._steps: defaultdict[int, dict[StepKey, StepRecord]] = defaultdict(dict)
-        self._waits: defaultdict[Topic, dict[tuple[int, str], StepWait]] = defaultdict(dict)
+        self._waits: dict[Topic, dict[Discriminator, dict[tuple[int, str], StepWait]]] = {}
+        self._waits_of: defaultdict[int, list[StepWait]] = defaultdict(list)
+        """By the key of their row."""
         self._approvals: dict[tuple[str, str], tuple[int, Approval]] = {}
         """By tenant and id, each with the key of its row."""
         self._uses: dict[int, tuple[str, list[TargetUse]]] = {}
@@ -106,15 +109,32 @@ class WorkflowRecords(rules.WorkflowRecords):
 
     def waiting_tenants(self, event_type: str) -> set[str]:
         """The tenants in which a step waits for events of a type."""
-        return {tenant for (tenant, one), found in self._waits.items() if found and one == event_type}
+        return {tenant for tenant, one in self._waits if one == event_type}
 
-    def waits(self, topics: Collection[Topic]) -> list[StepWait]:
-        found = [wait for topic in topics for wait in self._waits.get(topic, {}).values()]
+    def wait_fields(self, topics: Collection[Topic]) -> dict[Topic, list[str]]:
+        return {topic: [*{own.fields for own in self._waits[topic]}] for topic in topics if topic in self._waits}
+
+    def waits(self, questions: Collection[WaitQuestion]) -> list[StepWait]:
+        found = [wait for topic, own in questions for wait in self._waits.get(topic, {}).get(own, {}).values()]
         return sorted(found, key=lambda wait: (wait.key, wait.step_id))
 
     def add_waits(self, waits: Sequence[StepWait]) -> None:
         for wait in waits:
-            self._waits[wait.tenant, wait.event_type][wait.key, wait.step_id] = wait
+            place = (wait.step_id, wait.event_type)
+            self._drop_waits([one for one in self._waits_of[wait.key] if (one.step_id, one.event_type) == place])
+            topic = self._waits.setdefault((wait.tenant, wait.event_type), {})
+            topic.setdefault(wait.own, {})[wait.key, wait.step_id] = wait
+            self._waits_of[wait.key].append(wait)
+
+    def _drop_waits(self, waits: Sequence[StepWait]) -> None:
+        for wait in waits:
+            self._waits_of[wait.key].remove(wait)
+            topic = self._waits[wait.tenant, wait.event_type]
+            del topic[wait.own][wait.key, wait.step_id]
+            if not topic[wait.own]:
+                del topic[wait.own]
+            if not topic:
+                del self._waits[wait.tenant, wait.event_type]
 
     def add_approvals(self, row: Row, approvals: Sequence[Approval]) -> None:
         for approval in approvals:
@@ -124,12 +144,10 @@ class WorkflowRecords(rules.WorkflowRecords):
         self._drop(row, step_ids)
 
     def _drop(self, row: Row, step_ids: Sequence[str] | None) -> None:
-        for topic, waits in list(self._waits.items()):
-            for key, step_id in list(waits):
-                if key == row.key and (step_ids is None or step_id in step_ids):
-                    del waits[key, step_id]
-            if not waits:
-                del self._waits[topic]
+        waits = self._waits_of.get(row.key, ())
+        self._drop_waits([wait for wait in waits if step_ids is None or wait.step_id in step_ids])
+        if step_ids is None:
+            self._waits_of.pop(row.key, None)
         now = self._now()
         for name, (key, approval) in self._approvals.items():
             is_meant = key == row.key and (step_ids is None or approval.step_id in step_ids)

@@ -490,9 +490,11 @@ CREATE TABLE step_waits (
     tenant TEXT COLLATE "C" NOT NULL,
     filters TEXT COLLATE "C" NOT NULL,
     since BIGINT NOT NULL,
+    fields TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    wanted TEXT COLLATE "C" DEFAULT '' NOT NULL,
     PRIMARY KEY (occurrence, step_id, event_type)
 );
-CREATE INDEX step_waits_by_type ON step_waits (event_type, tenant);
+CREATE INDEX step_waits_by_discriminator ON step_waits (event_type, tenant, fields, wanted);
 CREATE TABLE workflow_runs (
     occurrence BIGINT NOT NULL,
     id TEXT COLLATE "C" NOT NULL,

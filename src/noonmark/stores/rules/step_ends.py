@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidTrigger
+from noonmark.core.filters.index import NONE, discriminators
 from noonmark.core.filters.match import matches
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
@@ -19,7 +20,7 @@ from noonmark.stores.rules import slots
 from noonmark.stores.rules.records import AWAITED_BY_RUNS, REASONS, Unreadable, unpack_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Parent
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from noonmark.core.workflows.run import StepRecord
     from noonmark.stores.rules.records import Row
     from noonmark.stores.rules.unit_of_work import UnitOfWork
-    from noonmark.stores.rules.workflow_records import StepPlace, StepWait
+    from noonmark.stores.rules.workflow_records import StepPlace, StepWait, Topic, WaitQuestion
 
 MAX_ERROR = 500
 """Characters of the end of an error, where its cause is."""
@@ -146,13 +147,18 @@ def _end_stopped(uow: UnitOfWork, owner: Row, step: StepRecord, row: Row, run: R
 
 def end_waits(uow: UnitOfWork, events: Sequence[tuple[str, Event]]) -> None:
     """End the steps that wait for events, which have just been matched."""
-    waits = uow.workflows.waits({(tenant, event.event_type) for tenant, event in events})
-    if not waits:
+    fields = uow.workflows.wait_fields({(tenant, event.event_type) for tenant, event in events})
+    if not fields:
         return
+    asked = [(event, _questions(tenant, event, fields)) for tenant, event in events]
+    waits: dict[WaitQuestion, list[StepWait]] = {one: [] for _, questions in asked for one in questions}
+    for wait in uow.workflows.waits(waits) if waits else ():
+        waits[(wait.tenant, wait.event_type), wait.own].append(wait)
     met: dict[tuple[int, str], tuple[StepWait, Event]] = {}
-    for tenant, event in events:
-        for wait in _for(waits, tenant, event):
-            met.setdefault((wait.key, wait.step_id), (wait, event))
+    for event, questions in asked:
+        for wait in (wait for one in questions for wait in waits[one]):
+            if wait.after < event.emitted and _matches(wait, event):
+                met.setdefault((wait.key, wait.step_id), (wait, event))
     uow.load_rows(wait.occurrence_id for wait, _ in met.values())
     uow.workflows.load_steps([(key, step_id, None) for key, step_id in met])
     for (key, step_id), (wait, event) in met.items():
@@ -169,15 +175,11 @@ def end_waits(uow: UnitOfWork, events: Sequence[tuple[str, Event]]) -> None:
         uow.workflows.drop(row, [step_id])
 
 
-def _for(waits: Iterable[StepWait], tenant: str, event: Event) -> list[StepWait]:
-    """The waits that an event ends."""
-    return [
-        wait
-        for wait in waits
-        if (wait.tenant, wait.event_type) == (tenant, event.event_type)
-        and wait.after < event.emitted
-        and _matches(wait, event)
-    ]
+def _questions(tenant: str, event: Event, fields: Mapping[Topic, Sequence[str]]) -> list[WaitQuestion]:
+    """The discriminators of the waits that an event may end."""
+    topic = (tenant, event.event_type)
+    own = [NONE, *discriminators(event, [one for one in fields.get(topic, ()) if one != NONE.fields])]
+    return [(topic, one) for one in own if one.fields in fields.get(topic, ())]
 
 
 def _matches(wait: StepWait, event: Event) -> bool:

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.filters.index import NONE, Discriminator
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     Topic = tuple[str, str]
     """A tenant and an event type."""
+    WaitQuestion = tuple[Topic, Discriminator]
     StepPlace = tuple[int, str, int | None]
     """The key of a row, the id of a step, and an element of a `for_each` step."""
     TargetUse = tuple[UsedKind, str]
@@ -38,6 +41,8 @@ class StepWait:
     filters: Mapping[str, Any] = field(hash=False)
     after: Micros
     """Events that were emitted later count."""
+    own: Discriminator = NONE
+    """What an event must have to match."""
 
 
 class WorkflowRecords(ABC):
@@ -72,8 +77,12 @@ class WorkflowRecords(ABC):
     # Waits and approvals
 
     @abstractmethod
-    def waits(self, topics: Collection[Topic]) -> list[StepWait]:
-        """The waits for events of some types, in the order of their runs and steps."""
+    def wait_fields(self, topics: Collection[Topic]) -> dict[Topic, list[str]]:
+        """The fields of the discriminators of all waits for events of some types; types without any are left out."""
+
+    @abstractmethod
+    def waits(self, questions: Collection[WaitQuestion]) -> list[StepWait]:
+        """The waits with these discriminators, in the order of their runs and steps."""
 
     @abstractmethod
     def add_waits(self, waits: Sequence[StepWait]) -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import Conflict
+from noonmark.core.filters.index import NONE, discriminator
+from noonmark.core.filters.match import filter_problems
 from noonmark.core.lifecycle import Phase
 from noonmark.core.workflows.run import StepPhase
 from noonmark.ports.workflows import Approval, ApprovalState, UsedKind
@@ -15,8 +17,9 @@ from noonmark.stores.rules.workflow_records import StepWait
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from noonmark.core.filters.index import Discriminator
     from noonmark.core.workflows.run import StepRecord
-    from noonmark.ports.workflows import StepWrites, WorkflowVersion
+    from noonmark.ports.workflows import EventWait, StepWrites, WorkflowVersion
     from noonmark.stores.rules.records import Row, ScheduleState
     from noonmark.stores.rules.unit_of_work import UnitOfWork
     from noonmark.stores.rules.workflow_records import StepPlace
@@ -156,12 +159,17 @@ def _is_stale(uow: UnitOfWork, row: Row, record: StepRecord) -> bool:
     return is_stale(record, uow.workflows.step((row.key, record.step_id, record.index)))
 
 
+def _discriminator(wait: EventWait) -> Discriminator:
+    """What an event must have to match; filters that make no sense match none, whatever it has."""
+    return NONE if filter_problems(wait.filters) else discriminator(wait.filters)
+
+
 def _add_waits(uow: UnitOfWork, row: Row, tenant: str, writes: StepWrites) -> None:
     if writes.waits:
         after = uow.newest_moment(tenant)
         uow.workflows.add_waits(
             [
-                StepWait(row.key, row.id, one.step_id, tenant, event_type, one.filters, after)
+                StepWait(row.key, row.id, one.step_id, tenant, event_type, one.filters, after, _discriminator(one))
                 for one in writes.waits
                 for event_type in one.event_types
             ]

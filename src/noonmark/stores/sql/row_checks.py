@@ -214,6 +214,7 @@ _WRITTEN = {
     """,
     "step_waits": """
         occurrence:key step_id:text event_type:text occurrence_id:text tenant:text filters:object since:instant
+        fields:text wanted:text
     """,
     "approvals": """
         key:key approval_id:text tenant:text occurrence:key occurrence_id:text step_id:text message:text

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.filters.index import NONE, Discriminator, is_fields
 from noonmark.core.json_values import storable
 from noonmark.core.workflows.run import Compensation, StepPhase, StepRecord, WorkflowRun
 from noonmark.ports.workflows import Approval, ApprovalState, WorkflowVersion
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.ports.workflows import StepWrites, UsedKind
     from noonmark.stores.rules.records import Row
-    from noonmark.stores.rules.workflow_records import StepPlace, TargetUse, Topic
+    from noonmark.stores.rules.workflow_records import StepPlace, TargetUse, Topic, WaitQuestion
     from noonmark.stores.sql.session import Session, Values
 
     Report = Callable[[str, object, Mapping[str, str]], None]
@@ -41,7 +42,17 @@ STEP_COLUMNS = (
     "occurrence", "step_id", "element", "phase", "attempt", "started", "ended", "result", "error", "is_external",
     "ready", "sequence", "elements", "child", "compensation",
 )  # fmt: skip
-WAIT_COLUMNS = ("occurrence", "step_id", "event_type", "occurrence_id", "tenant", "filters", "since")
+WAIT_COLUMNS = (
+    "occurrence",
+    "step_id",
+    "event_type",
+    "occurrence_id",
+    "tenant",
+    "filters",
+    "since",
+    "fields",
+    "wanted",
+)
 APPROVAL_COLUMNS = (
     "approval_id", "tenant", "occurrence", "occurrence_id", "step_id", "message", "requested", "expires", "state",
     "decider", "comment", "decided",
@@ -85,9 +96,26 @@ STEPS = f"""
     SELECT {selected(STEP_COLUMNS, "workflow_steps")} FROM ROWS(bigint, text, bigint) AS j
     CROSS JOIN workflow_steps ON occurrence = j.c0 AND step_id = j.c1 AND element = j.c2
 """  # noqa: S608 - likewise
+# From each field to the next of a type: they are few, and there may be many waits.
+WAIT_FIELDS = """
+    WITH RECURSIVE one(tenant, event_type, fields) AS (
+        SELECT c0, c1, (
+            SELECT fields FROM step_waits WHERE step_waits.event_type = c1 AND step_waits.tenant = c0
+            ORDER BY fields LIMIT 1
+        ) FROM ROWS(text, text) AS j
+        UNION ALL
+        SELECT tenant, event_type, (
+            SELECT step_waits.fields FROM step_waits
+            WHERE step_waits.event_type = one.event_type AND step_waits.tenant = one.tenant
+            AND step_waits.fields > one.fields ORDER BY step_waits.fields LIMIT 1
+        ) FROM one WHERE fields IS NOT NULL
+    )
+    SELECT tenant, event_type, fields FROM one WHERE fields IS NOT NULL
+"""
 WAITS = f"""
-    SELECT {selected(WAIT_COLUMNS, "step_waits")} FROM ROWS(text, text) AS j
-    CROSS JOIN step_waits ON step_waits.event_type = j.c1 AND step_waits.tenant = j.c0 ORDER BY occurrence, step_id
+    SELECT {selected(WAIT_COLUMNS, "step_waits")} FROM ROWS(text, text, text, text) AS j
+    CROSS JOIN step_waits ON step_waits.event_type = j.c1 AND step_waits.tenant = j.c0
+    AND step_waits.fields = j.c2 AND step_waits.wanted = j.c3 ORDER BY occurrence, step_id
 """  # noqa: S608 - likewise
 APPROVAL = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM approvals WHERE tenant = ? AND {{more}}"  # noqa: S608 - likewise
 _KNOWN_APPROVALS = "SELECT tenant, approval_id FROM approvals WHERE approval_id IN EACH(text)"
@@ -168,16 +196,24 @@ class WorkflowRecords(rules.WorkflowRecords):
 
     # Waits and approvals
 
-    def waits(self, topics: Collection[Topic]) -> list[StepWait]:
+    def wait_fields(self, topics: Collection[Topic]) -> dict[Topic, list[str]]:
+        by_topic: dict[Topic, list[str]] = {}
+        for tenant, event_type, fields in self._session.query(WAIT_FIELDS, list(topics)):
+            if fields == NONE.fields or is_fields(fields):  # else it is damaged, and no event has such fields
+                by_topic.setdefault((tenant, event_type), []).append(fields)
+        return by_topic
+
+    def waits(self, questions: Collection[WaitQuestion]) -> list[StepWait]:
         found = []
-        for columns in self._session.query(WAITS, list(topics)):
-            key, step_id, event_type, occurrence_id, tenant, filters, after = columns
+        for columns in self._session.query(WAITS, [(*topic, *own) for topic, own in questions]):
+            key, step_id, event_type, occurrence_id, tenant, filters, after, fields, wanted = columns
             try:
                 read: Any = _checked(_WAITS, columns, filters=filters)["filters"]
             except Unreadable as error:
                 self._report("step_waits", f"{key}, {step_id}", {"row": str(error)})
             else:
-                found.append(StepWait(key, occurrence_id, step_id, tenant, event_type, read, after))
+                own = Discriminator(fields, wanted)
+                found.append(StepWait(key, occurrence_id, step_id, tenant, event_type, read, after, own))
         return found
 
     def add_waits(self, waits: Sequence[StepWait]) -> None:
@@ -185,6 +221,7 @@ class WorkflowRecords(rules.WorkflowRecords):
             filters = to_json(dict(wait.filters))
             self._waits[wait.key, wait.step_id, wait.event_type] = (
                 wait.key, wait.step_id, wait.event_type, wait.occurrence_id, wait.tenant, filters, wait.after,
+                *wait.own,
             )  # fmt: skip
 
     def add_approvals(self, row: Row, approvals: Sequence[Approval]) -> None:

@@ -509,11 +509,13 @@ CREATE TABLE step_waits (
     tenant TEXT NOT NULL,
     filters TEXT NOT NULL,
     since BIGINT NOT NULL,
+    fields TEXT DEFAULT '' NOT NULL,
+    wanted TEXT DEFAULT '' NOT NULL,
     PRIMARY KEY (occurrence, step_id, event_type),
     FOREIGN KEY(occurrence) REFERENCES occurrences ("key")
 )
  WITHOUT ROWID;
-CREATE INDEX step_waits_by_type ON step_waits (event_type, tenant);
+CREATE INDEX step_waits_by_discriminator ON step_waits (event_type, tenant, fields, wanted);
 CREATE TABLE workflow_runs (
     occurrence BIGINT NOT NULL,
     id TEXT NOT NULL,

@@ -662,6 +662,30 @@ def an_event_ends_the_wait_that_it_matches(bench: Bench) -> None:
 
 
 @case
+def waits_are_told_apart_by_any_kind_of_filter(bench: Bench) -> None:
+    ada, gt, several, sender, wrong = (
+        _waiting(bench, "ada", **{"customer.name": "Ada", "order": 7}),
+        _waiting(bench, "gt", order={"gt": 6}),
+        _waiting(bench, "several", order=[7, 8]),
+        _waiting(bench, "sender", source="shop"),
+        _waiting(bench, "wrong", order={"near": 7}),
+    )
+    events = [
+        Event(event_type="paid", emitted=0, event_id=f"e{number}", source=source, payload=payload)
+        for number, (source, payload) in enumerate(
+            [("desk", {"order": 6, "customer": {"name": "Ada"}}), ("shop", {"order": 1}), ("desk", {"order": 7.0})]
+        )
+    ]
+    assert all(bench.store.emit("acme", events))
+    _match(bench)
+    ended = {one.id: _step(bench, one).result for one in (ada, gt, several, sender, wrong)}
+    told = {run: result["event_id"] for run, result in ended.items() if result is not None}
+    assert told == {gt.id: "e2", several.id: "e2", sender.id: "e1"}
+    _emit(bench, "e3", payload={"order": 7, "customer": {"name": "Ada"}})
+    assert _step(bench, ada).result["event_id"] == "e3"
+
+
+@case
 def an_event_from_before_the_wait_does_not_end_it(bench: Bench) -> None:
     early = Event(event_type="paid", emitted=0, event_id="early")
     assert bench.store.emit("acme", [early, replace(early, event_id="burst")]) == [True, True]

@@ -528,9 +528,11 @@ step_waits = Table(
     Column("tenant", Text, nullable=False),
     Column("filters", Text, nullable=False),
     instant("since", required=True),
+    Column("fields", Text, nullable=False, server_default=text("''")),
+    Column("wanted", Text, nullable=False, server_default=text("''")),
     sqlite_with_rowid=False,
 )
-index("step_waits_by_type", step_waits, "event_type, tenant")
+index("step_waits_by_discriminator", step_waits, "event_type, tenant, fields, wanted")
 
 approvals = Table(
     "approvals",
