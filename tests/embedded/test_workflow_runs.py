@@ -363,6 +363,17 @@ def test_a_step_elsewhere_is_tried_again_and_so_is_what_undoes_it(rig):
     assert (record.phase, record.attempt) == (StepPhase.COMPENSATED, 3)
 
 
+def test_what_is_being_undone_is_undone_although_attempts_were_added_meanwhile(rig):
+    rig.failing = {"b": 1, "undo": 1}
+    undone_later = {"max_attempts": 1, "backoff_seconds": 60}
+    waiting = rig.start(rig.step("a", compensate=rig.call("undo"), retry=undone_later), rig.step("b", "a"))
+    assert (waiting.phase, rig.calls) == (Phase.PENDING, ["a", "b", "undo"])
+    rig.scheduler.update(rig.job, retries=2)
+    ended = rig.pass_time(hours=1)
+    assert (ended.phase, ended.attempt) == (Phase.COMPLETED, 2)
+    assert rig.calls == ["a", "b", "undo", "undo", "a", "b"], "undone first, and begun anew then"
+
+
 def test_another_attempt_of_the_occurrence_runs_a_step_elsewhere_again(rig):
     rig.failing = {"inner": 1}
     put_workflow(rig.store, {"workflow_id": "sub", "steps": [rig.step("inner")]})

@@ -206,6 +206,31 @@ def test_asynchronous_work_without_a_result_times_out(server, receiver):
     assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 409
 
 
+def test_a_step_that_was_accepted_ends_with_its_report_or_with_its_timeout(server, receiver):
+    """One that a receiver accepts has no longer than one that answers, from then on."""
+    receiver.reset()
+    accepted = (202, b"", {"Noonmark_Callback": "accepted"})
+    receiver.answers += [accepted, accepted]
+    call = {"target_kind": "http", "url": f"{receiver.url}/next"}
+    steps = [
+        {"id": "reported", "target": call, "timeout_seconds": 60},
+        {"id": "silent", "target": call, "timeout_seconds": 1, "depends_on": ["reported"]},
+    ]
+    assert server.ask("POST", "/workflows", {"workflow_id": "calls", "steps": steps}).status == 201
+    run_id = server.ask("POST", "/workflows/calls/runs", {}).json["workflow_run_id"]
+    eventually(lambda: len(receiver.requests) == 1)
+    headers = receiver.requests[0][2]
+    child, token = headers["Idempotency-Key"], headers["Noonmark-Callback-Token"]
+    assert in_phase(server, child, "awaiting_completion")
+    report = {"token": token, "result": {"rows": 3}}
+    assert server.ask("POST", f"/occurrences/{child}/complete", report).status == 200
+    assert in_phase(server, run_id, "failed", "completed")[0] == "failed"
+    run = server.get(f"/workflow-runs/{run_id}").json
+    reported, silent = run["steps"]
+    assert (reported["phase"], reported["result"], silent["phase"]) == ("completed", {"rows": 3}, "failed")
+    assert f"{silent['occurrence_id']} ended as timed_out/completion_timed_out" in silent["error"]
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\nforged line\x00<script>"
 OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
