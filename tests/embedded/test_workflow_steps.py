@@ -9,7 +9,7 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.workflows.run import StepPhase
 from noonmark.targets.workflow import active_run
-from tests.embedded.waiting import ended, eventually
+from tests.embedded.waiting import Gate, ended, eventually
 from tests.targets.http.receiver import http_receiver
 from tests.workflow_store import put_workflow
 
@@ -235,6 +235,24 @@ def test_a_run_goes_on_when_the_store_was_away(opened):
     with opened:
         assert ended(opened, job) == ["completed"]
     assert calls == ["a", "b", "c"]
+
+
+def test_an_inner_workflow_begins_and_is_stopped_while_other_steps_are_at_work(opened):
+    gate, inner_gate = Gate(), Gate()
+    inner = {"id": "inner", "target": call(opened, "inner", inner_gate)}
+    put_workflow(opened._store, {"workflow_id": "sub", "steps": [inner]})
+    steps = [
+        {"id": "gate", "target": call(opened, "gate", gate)},
+        {"id": "sub", "target": {"target_kind": "workflow", "workflow_id": "sub"}},
+    ]
+    job = start(opened, *steps)
+    with opened:
+        gate.wait()
+        inner_gate.wait()
+        opened._store.request_stop(opened.occurrences(job)[-1].id)
+        opened._runners.check_stop_requests()
+        assert ended(opened, job) == ["cancelled"]
+    assert (gate.stops, inner_gate.stops) == (1, 1)
 
 
 def test_a_node_that_stops_hands_its_runs_back_and_keeps_what_has_ended(tmp_path, open_on_file):

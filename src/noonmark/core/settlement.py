@@ -114,6 +114,10 @@ class RunInProgress:
 
     started: Micros
     result: Any = field(hash=False)
+    adds_work: bool = False
+    """It has asked for other occurrences, or for their end: a node should look for work now."""
+    stops_work: bool = False
+    """It has asked for the end of some, which may run on this node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

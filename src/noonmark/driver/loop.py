@@ -438,6 +438,10 @@ class Loop:
         self.driver.report(assignment, delivered)
         if isinstance(delivered, RunInProgress):
             self._progress.set()
+            if delivered.adds_work:
+                self._claim.set()
+            if delivered.stops_work:
+                self.check_stop_requests()
             return
         self._settle.set()
         if self._is_stopping:

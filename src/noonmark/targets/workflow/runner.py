@@ -428,7 +428,10 @@ class WorkflowRunner:
             for key, assignment in commit.starts:
                 self._steps[assignment] = run, key
                 starts.append(assignment)
-            if self._drop(commit.dropped):
+            is_dropped = self._drop(commit.dropped)
+            if commit.writes.children or commit.dropped:
+                self._report_progress(run, now, adds_work=True, stops_work=bool(commit.dropped))
+            if is_dropped:
                 self._conclude(run, now)
             else:  # an inner workflow that goes on would be waited for in vain
                 self._wake_at(run, now + STORE_PAUSE)
@@ -457,9 +460,12 @@ class WorkflowRunner:
         if wake_at is not None:
             self._wake_at(run, wake_at)
         if now - run.last_progress >= SECOND and run.under_way:
-            run.last_progress = now
-            progress = RunInProgress(started=run.assignment.started or now, result=progress_result(run.progress))
-            self._report(run.assignment, progress)
+            self._report_progress(run, now)
+
+    def _report_progress(self, run: ActiveRun, now: Micros, **work: bool) -> None:
+        run.last_progress = now
+        started, result = run.assignment.started or now, progress_result(run.progress)
+        self._report(run.assignment, RunInProgress(started=started, result=result, **work))
 
     def _note_awaiting(self, run: ActiveRun) -> None:
         if run.has_open_externals:
