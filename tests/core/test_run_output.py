@@ -12,8 +12,8 @@ from noonmark.core.run import Outcome, Run, RunProgress, output_text, progress_r
         ({"output": 1}, None, '{\n  "output": 1\n}\n'),
         ("said", None, "said"),
         ([1, "é"], None, '[\n  1,\n  "é"\n]\n'),
-        ({"fetch": 1}, "step 'load' failed: busy", "{\n  \"fetch\": 1\n}\nstep 'load' failed: busy"),
-        (None, "broke", "broke"),
+        ({"fetch": 1}, "step 'load' failed: busy", "{\n  \"fetch\": 1\n}\nstep 'load' failed: busy\n"),
+        (None, "broke\n", "broke\n"),
         (None, None, ""),
     ],
 )

@@ -131,7 +131,7 @@ def test_explain_says_which_step_failed_and_why(served):
     assert explained["summary"].count("step 'boom' failed: ValueError: no rows today") == 1
     assert explained["summary"].count("no rows today") == 1
     output = served.client.get(f"/runs/{run['workflow_run_id']}-1/output").text
-    assert ('"rows"' in output, output.endswith("step 'boom' failed: ValueError: no rows today")) == (True, True)
+    assert ('"rows"' in output, output.endswith("\nstep 'boom' failed: ValueError: no rows today\n")) == (True, True)
     assert "noonmark.hidden" not in str(explained)
     [facts] = [step["facts"] for step in explained["steps"] if step["rule"] == "runs"]
     assert facts["steps"] == {"completed": 1, "failed": 1}

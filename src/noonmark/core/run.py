@@ -132,4 +132,4 @@ def output_text(result: Any, error: str | None) -> str:  # noqa: ANN401 - JSON
     if isinstance(result, str):
         return result
     written = "" if result is None else json.dumps(result, ensure_ascii=False, indent=2) + "\n"
-    return written + (error or "")
+    return written + (f"{error.rstrip()}\n" if error else "")
