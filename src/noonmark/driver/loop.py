@@ -116,6 +116,7 @@ class Loop:
             self._lease_executor = StoreExecutor(runtime.store, max_threads=1)
         self.driver = Driver(runtime, self._executor, self._lease_executor)
         self._runtime, self._node = runtime, self.driver.node
+        self._waiting_target = runtime.target if isinstance(runtime.target, AwaitsOthers) else None
         self._wakeups: list[Wakeup] = []
         self._retries = Retries(self._node)
         self._claim, self._start, self._settle = self._wakeup(), self._wakeup(), self._wakeup()
@@ -449,8 +450,8 @@ class Loop:
 
     def _wake_target(self) -> None:
         """Something was written that may have ended work which a target here waits for."""
-        if isinstance(target := self._runtime.target, AwaitsOthers):
-            target.wake()
+        if self._waiting_target is not None:
+            self._waiting_target.wake()
 
     def _wake_all(self) -> None:
         for wakeup in self._wakeups:

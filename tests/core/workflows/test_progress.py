@@ -467,6 +467,7 @@ def test_an_inner_workflow_is_waited_for_before_anything_is_undone():
     for _ in range(2):  # asked again, until it has ended
         assert (play.look(), play.turn.end, play.turn.awaits_inner) == ([], None, True)
         assert "occ_1" in [record.child for record in play.turn.dropped]
+    assert not play.closing.is_final
     stopped = play.records["b", None]
     assert (stopped.is_being_stopped, play.records["c", None].is_being_stopped) == (True, False)
     play.records["b", None] = replace(stopped, compensation=None)
