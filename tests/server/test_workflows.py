@@ -238,7 +238,7 @@ def test_a_failed_run_without_a_schedule_is_seen_and_runs_again_with_the_others(
     there = ("--server", served.url, "--key", served.key)
     for words in (("failures",), ("top", "--once")):
         shown = call(*words, *there)
-        assert (shown.code, "workflow breaks" in shown.out, "failed: ValueError: no rows" in shown.out) == (0, True, True), shown
+        assert (shown.code, "workflow breaks" in shown.out, "ValueError: no" in shown.out) == (0, True, True), shown
     [failed] = [
         one
         for one in served.client.get("/occurrences?phase=failed").json()["occurrences"]
