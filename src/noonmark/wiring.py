@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.core.agents.tasks import Instructions
+    from noonmark.core.budgets.budget import Reservation
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.diagnosis import Disk
     from noonmark.ports.agent_host import AgentHost
@@ -173,6 +176,17 @@ def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
     target = CompositeTarget(kinds, permissions)
     workflows.attach(target)
     return target
+
+
+def make_first_call(
+    store: Store, agents: AgentSettings | None
+) -> Callable[[Schedule, Occurrence], Reservation | None] | None:
+    """What says how much admission reserves for the first call of an agent's model; None without agents."""
+    if agents is None:
+        return None
+    from noonmark.targets.agent.first_call import FirstCalls
+
+    return FirstCalls(store, agents)
 
 
 def _make_host(

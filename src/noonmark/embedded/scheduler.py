@@ -20,6 +20,7 @@ from noonmark.extras import require
 from noonmark.targets import MAX_THREADS
 from noonmark.wiring import (
     fresh_id,
+    make_first_call,
     make_pinger,
     make_program_traces,
     make_runner,
@@ -179,6 +180,7 @@ class Scheduler:
             version=__version__,
             zone_data=zone_data_version(),
             timing=timing,
+            first_call=make_first_call(unopened, self._agents),
         )
         self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead, self._zone)
         self._decorated: dict[str, Callable[..., Any]] = {}

@@ -9,6 +9,9 @@ from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.quotas import UNLIMITED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.budgets.budget import Reservation
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.quotas import Limits
@@ -92,3 +95,5 @@ class Runtime:
     timing: Timing = field(default_factory=Timing)
     limits: Limits = UNLIMITED
     """How many occurrences of a user and of a tenant are in flight at once, on all nodes."""
+    first_call: Callable[[Schedule, Occurrence], Reservation | None] | None = None
+    """What admission reserves for the first call of an agent's model; None where nothing is reserved."""

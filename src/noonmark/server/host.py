@@ -67,6 +67,7 @@ from noonmark.wiring import (
     disk_space,
     file_of,
     fresh_id,
+    make_first_call,
     make_instructions,
     make_pinger,
     make_runner,
@@ -321,6 +322,7 @@ def _create_worker(
         version=__version__,
         zone_data=zone_data_version(),
         timing=timing,
+        first_call=make_first_call(store, agents),
         limits=_limits(settings) if settings.limit_inflight or settings.tenant_limit_inflight else UNLIMITED,
     )
     return Worker(

@@ -32,7 +32,8 @@ from noonmark.core.run import Outcome
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionTarget
 from noonmark.ports.agent_host import Probe, Readiness, TurnResult
 from noonmark.ports.budgets import Settled
-from noonmark.targets.agent.model_calls import CallFailed, CallRefused, LeaseLost, ModelCalls, Request, first_call_id
+from noonmark.targets.agent.first_call import first_call_id
+from noonmark.targets.agent.model_calls import CallFailed, CallRefused, LeaseLost, ModelCalls, Request
 from noonmark.targets.agent.models import ModelLoader, model_settings
 from noonmark.targets.agent.prices import PriceList
 from noonmark.targets.agent.skills import load_skills

@@ -30,6 +30,7 @@ from noonmark.core.budgets.budget import Refused, Reservation
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import SECOND
 from noonmark.core.redaction import redact
+from noonmark.targets.agent.first_call import first_call_id
 from noonmark.targets.agent.models import key_variable
 from noonmark.targets.loop_runner import pause
 
@@ -276,11 +277,6 @@ class ModelCalls:
             is_final=verdict is _Verdict.REJECTED,
             retry_after=wait if verdict is _Verdict.WAIT else 0,
         )
-
-
-def first_call_id(occurrence_id: str) -> str:
-    """The id of the call that admission reserves."""
-    return f"{occurrence_id}/first"
 
 
 def _judge(error: Exception) -> _Verdict:

@@ -85,9 +85,13 @@ class AgentSettings:
         return RunLimits(
             max_cost=cost,
             max_tokens=self.max_tokens if tokens is None and cost is None else tokens,
-            max_model_calls=getattr(budget, "max_model_calls", None) or self.max_model_calls,
+            max_model_calls=_either(getattr(budget, "max_model_calls", None), self.max_model_calls),
         )
 
     def tool_limit(self, declaration: Declaration) -> int:
         """How many tools one occurrence may call."""
-        return getattr(declaration.budget, "max_tool_calls", None) or self.max_tool_calls
+        return _either(getattr(declaration.budget, "max_tool_calls", None), self.max_tool_calls)
+
+
+def _either(declared: int | None, default: int) -> int:
+    return default if declared is None else declared
