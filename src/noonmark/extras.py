@@ -11,6 +11,7 @@ EXTRAS = {
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
     "agents": ("anthropic", "genai_prices", "jsonschema_rs", "openai", "pydantic_ai"),
+    "mcp": ("mcp",),
 }
 """The packages that the code of each extra imports."""
 
