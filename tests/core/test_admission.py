@@ -22,7 +22,7 @@ from noonmark.core.admission import (
 )
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import ENDINGS, Phase
-from noonmark.core.occurrence import Overrides
+from noonmark.core.occurrence import Overrides, PinnedBundle
 from noonmark.core.planner import occurrence
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, patience
 from noonmark.core.policies.limits import Concurrency, KeyLimit
@@ -31,7 +31,7 @@ from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
 from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
-from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets import BundleTarget, WorkflowTarget
 from noonmark.core.targets.session import PromptAction, SessionTarget, SessionType
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.core.scheduled import LEASE, at, declared, every, scheduled
@@ -285,6 +285,9 @@ def test_what_was_asked_to_stop_is_not_begun_again(reason):
 def test_a_workflow_that_has_begun_is_delivered_to_be_ended(row, expected):
     policies = {"target": WorkflowTarget(workflow_id="etl"), "window": Window(duration=60 * SECOND)}
     assert told(admitted(claimed(200, policies=policies, **row))) == expected
+    bundle = policies | {"target": BundleTarget(bundle_id="etl")}
+    pinned = Overrides(bundle=PinnedBundle(bundle_id="etl", digest="0f", is_workflow=True))
+    assert told(admitted(claimed(200, policies=bundle, overrides=pinned, **row))) == expected
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,17 @@ TOLD = {
             "It has not run yet: it waits because no node has the resources it asks for.",
         ),
     ],
+    Reason.SERVICE_UNAVAILABLE: [
+        (
+            {},
+            {
+                "waiting_for": Reason.SERVICE_UNAVAILABLE,
+                "facts": {"problem": "db:5432 does not answer"},
+            },
+            [],
+            ("It has not run yet: it waits because a service that it needs does not answer (db:5432 does not answer)."),
+        ),
+    ],
     Reason.STEP_PENDING: [
         (
             {},

@@ -5,12 +5,12 @@ import pytest
 from noonmark.core.ids import TRIGGER, carries_steps, is_hidden, shown_name, visible_id
 from noonmark.core.instants import SECOND
 from noonmark.core.interruption import log_name
-from noonmark.core.occurrence import Overrides, Parent, in_force, read_overrides
+from noonmark.core.occurrence import Overrides, Parent, PinnedBundle, in_force, pinned_target, read_overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import EndAction, Window
-from noonmark.core.targets import EventTarget
+from noonmark.core.targets import BundleTarget, EventTarget
 from noonmark.testing import factories
 
 TERMS = [
@@ -42,6 +42,10 @@ TERMS = [
         Overrides(parent=Parent(occurrence_id="occ_1", step_id="load")),
         {"parent": {"occurrence_id": "occ_1", "step_id": "load", "depth": 1}},
     ),
+    (
+        Overrides(bundle=PinnedBundle(bundle_id="eval", digest="0f", is_workflow=True)),
+        {"bundle": {"bundle_id": "eval", "digest": "0f", "is_workflow": True}},
+    ),
     (Overrides(), {}),
 ]
 
@@ -63,6 +67,7 @@ def test_they_are_read_as_they_were_written(terms, document):
         ({"retry_policy": {"max_attempts": 0}}, "max_attempts"),
         ({"parent": {"step_id": "load", "depth": 1}}, "occurrence_id"),
         ({"parent": {"occurrence_id": "occ_1", "step_id": "load", "depth": 1, "x": 1}}, "unknown field"),
+        ({"bundle": {"bundle_id": "eval"}}, "digest"),
     ],
 )
 def test_what_was_not_written_by_them_is_refused(document, why):
@@ -79,6 +84,27 @@ def test_they_are_in_force_for_their_occurrence():
     own = Overrides(target=EventTarget(event_type="done"), retry_policy=RetryPolicy(max_attempts=3))
     declared = in_force(schedule, factories.occurrence(schedule, TRIGGER, overrides=own)).declaration
     assert (declared.target, declared.retry_policy, declared.timeout) == (own.target, own.retry_policy, 7)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (BundleTarget(bundle_id="eval", inputs={"n": 1}), BundleTarget(bundle_id="eval", digest="0f", inputs={"n": 1})),
+        (BundleTarget(digest="0f"), BundleTarget(bundle_id="eval", digest="0f")),
+        (BundleTarget(bundle_id="other"), BundleTarget(bundle_id="other")),
+        (BundleTarget(digest="1e"), BundleTarget(digest="1e")),
+        (EventTarget(event_type="done"), EventTarget(event_type="done")),
+    ],
+)
+def test_an_occurrence_runs_the_archive_that_it_began_with(target, expected):
+    pinned = PinnedBundle(bundle_id="eval", digest="0f")
+    schedule = factories.schedule(target=target)
+    one = factories.occurrence(schedule, TRIGGER, overrides=Overrides(bundle=pinned))
+    assert in_force(schedule, one).declaration.target == expected
+    own = factories.occurrence(factories.schedule(), TRIGGER, overrides=Overrides(bundle=pinned, target=target))
+    assert in_force(factories.schedule(), own).declaration.target == expected
+    assert pinned_target(target, None) is target
+    assert (one.bundle, one.is_workflow_run) == (pinned, False)
 
 
 @pytest.mark.parametrize(("schedule_id", "expected"), [("~steps:etl", True), ("steps~", False), ("zebra", False)])

@@ -21,6 +21,7 @@ UNDERWAY = {
     "tenant_inflight_limit",
     "dependency_pending",
     "resources_short",
+    "service_unavailable",
     "window_open",
     "accepted",
     "retry_scheduled",

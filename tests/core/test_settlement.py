@@ -287,6 +287,20 @@ def test_a_workflow_that_waits_gives_up_its_node_and_no_attempt(until):
     assert (settlement.run.outcome, settlement.run.ended) == (Outcome.SUSPENDED, at(112))
 
 
+@pytest.mark.parametrize("reason", [Reason.RESOURCES_SHORT, Reason.SERVICE_UNAVAILABLE])
+def test_what_a_node_cannot_start_waits_for_that_and_is_no_suspended_run(reason):
+    schedule = scheduled()
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=1, fence=3)
+    short = Suspended(
+        started=at(100), ended=at(100), until=at(130), waiting_for=reason, open_steps=frozenset(), error="no slot"
+    )
+    settlement = settle(row, schedule, short, node="n1")
+    assert told(settlement) == f"pending/{reason}"
+    assert (settlement.attempt, settlement.retry_at, settlement.facts) == (0, at(130), {"problem": "no slot"})
+    assert replace(row, phase=Phase.PENDING, attempt=0, reason=reason).has_begun
+    assert not replace(row, phase=Phase.PENDING, attempt=0, reason=reason).is_suspended
+
+
 @pytest.mark.parametrize(
     ("phase", "reason", "expected"),
     [

@@ -21,7 +21,6 @@ from noonmark.core.policies import dependencies, misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason, no_facts
-from noonmark.core.targets import WorkflowTarget
 from noonmark.core.triggers import OnceTrigger
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.policies.limits import Concurrency, KeyLimit
     from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.targets import WorkflowTarget
 
 MAX_LOSSES = 5
 """An occurrence whose lease was lost more often than this is taken for the cause."""
@@ -359,7 +359,7 @@ def _stopped(claim: Claim) -> End | None:
 
 def _ends_itself(claim: Claim) -> bool:
     """Whether it has to be delivered to be ended: a workflow that has begun stops its steps, and undoes some."""
-    return claim.occurrence.has_begun and claim.schedule.declaration.target.route == WorkflowTarget.route
+    return claim.occurrence.has_begun and claim.occurrence.is_workflow_run
 
 
 def _outside_window(claim: Claim, now: Micros) -> End | None:

@@ -15,7 +15,7 @@ from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.policies.retry import read_retry
 from noonmark.core.policies.window import read_window
 from noonmark.core.reasons import Reason
-from noonmark.core.targets import read_target
+from noonmark.core.targets import BundleTarget, WorkflowTarget, read_target
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from noonmark.core.policies.window import Window
     from noonmark.core.targets import Target
 
-CONTINUED = frozenset({Reason.LEASE_LOST, Reason.SUSPENDED})
+RESOURCE_WAITS = frozenset({Reason.RESOURCES_SHORT, Reason.SERVICE_UNAVAILABLE})
+"""What an occurrence waits for that a node could not start: nothing of that attempt has begun."""
+CONTINUED = frozenset({Reason.LEASE_LOST, Reason.SUSPENDED, *RESOURCE_WAITS})
 """The reasons of pending occurrences whose attempt goes on later."""
 BACKFILL_PAUSED = "backfill_paused"
 """The part of its detail that says why its backfill is paused."""
@@ -50,6 +52,23 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedBundle:
+    """The archive of a bundle that an occurrence began with, and runs in every attempt."""
+
+    bundle_id: str
+    digest: str
+    is_workflow: bool = False
+
+    def applies_to(self, target: BundleTarget) -> bool:
+        """Whether a target names this archive, or its bundle; an edit of the schedule may have changed that."""
+        return target.bundle_id in (None, self.bundle_id) and target.digest in (None, self.digest)
+
+    def to_document(self) -> dict[str, Any]:
+        """The bundle in the document of the overrides."""
+        return {"bundle_id": self.bundle_id, "digest": self.digest, "is_workflow": self.is_workflow}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
     """None leaves what the schedule says."""
 
@@ -61,6 +80,8 @@ class Overrides:
     window: Window | None = None
     parent: Parent | None = None
     """Whose step it is, if it is a child of a workflow run."""
+    bundle: PinnedBundle | None = None
+    """The archive that it runs, once it has started for the first time, if its target is a bundle."""
     behind: Chain | None = None
     """What led to it, where its upstreams have set it off."""
 
@@ -84,6 +105,7 @@ class Overrides:
             "retry_policy": self.retry_policy,
             "window": self.window,
             "parent": self.parent,
+            "bundle": self.bundle,
         }
         timeout = None if self.timeout is None else micros_to_seconds(self.timeout)
         return (
@@ -105,6 +127,7 @@ def read_overrides(document: object) -> Overrides:
         retry_policy=read_retry(reader, "retry_policy") if "retry_policy" in has else None,
         window=read_window(reader, "window", target_kind=None),
         parent=_read_parent(reader),
+        bundle=_read_bundle(reader),
     )
     reader.close()
     if reader.problems:
@@ -126,6 +149,19 @@ def _read_parent(reader: Reader) -> Parent | None:
     return parent
 
 
+def _read_bundle(reader: Reader) -> PinnedBundle | None:
+    if reader.raw("bundle") is None:
+        return None
+    fields = reader.child("bundle")
+    bundle = PinnedBundle(
+        bundle_id=fields.text("bundle_id"),
+        digest=fields.text("digest"),
+        is_workflow=fields.boolean("is_workflow", False),  # noqa: FBT003 - its default
+    )
+    fields.close()
+    return bundle
+
+
 class Declared(Protocol):
     """A schedule."""
 
@@ -142,7 +178,17 @@ S = TypeVar("S", bound=Declared)
 def in_force(schedule: S, occurrence: Occurrence) -> S:
     """The schedule as it applies to one occurrence: its declaration with the overrides."""
     fields = {} if occurrence.overrides is None else occurrence.overrides.declared_fields
+    if occurrence.bundle is not None:
+        target = fields.get("target", schedule.declaration.target)
+        fields["target"] = pinned_target(target, occurrence.bundle)
     return replace(schedule, declaration=replace(schedule.declaration, **fields)) if fields else schedule
+
+
+def pinned_target(target: Target, bundle: PinnedBundle | None) -> Target:
+    """A target that names the archive that an occurrence began with, if it is for that bundle."""
+    if bundle is None or not isinstance(target, BundleTarget) or not bundle.applies_to(target):
+        return target
+    return replace(target, bundle_id=bundle.bundle_id, digest=bundle.digest)
 
 
 @fast_evolve
@@ -230,6 +276,16 @@ class Occurrence:
     def is_suspended(self) -> bool:
         """Whether its workflow has begun and waits: it is in flight, though no node holds it."""
         return self.phase is Phase.PENDING and self.reason is Reason.SUSPENDED
+
+    @property
+    def bundle(self) -> PinnedBundle | None:
+        """The archive of a bundle that it runs, once it has started."""
+        return None if self.overrides is None else self.overrides.bundle
+
+    @property
+    def is_workflow_run(self) -> bool:
+        """Whether it runs a workflow, perhaps that of a bundle."""
+        return self.route == WorkflowTarget.route or (self.bundle is not None and self.bundle.is_workflow)
 
     @property
     def nominal_at(self) -> datetime:

@@ -53,6 +53,7 @@ class Reason(Explained):
     TARGET_BUSY = "target_busy", "Its session, or the flow of its mob, was busy with another turn."
     DEPENDENCY_PENDING = "dependency_pending", "It waits for the schedules it depends on."
     RESOURCES_SHORT = "resources_short", "It waits because no node has the resources it asks for."
+    SERVICE_UNAVAILABLE = "service_unavailable", "It waits because a service that it needs does not answer."
     STEP_PENDING = "step_pending", "It waits for a step of its workflow: a time, an event or work that runs elsewhere."
     APPROVAL = "approval", "It waits for somebody's approval."
 

@@ -23,6 +23,7 @@ from noonmark.core.interruption import (
     real_deadline,
 )
 from noonmark.core.lifecycle import Phase, step
+from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import TIMEOUT, next_attempt
 from noonmark.core.reasons import Reason, no_facts
@@ -357,8 +358,10 @@ def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered,
 def _suspend(occurrence: Occurrence, schedule: Schedule, suspended: Suspended, run: Run) -> Settlement:
     """Give up the node until the wait is over; the attempt goes on then."""
     run = replace(run, ended=suspended.ended, outcome=Outcome.SUSPENDED, error=suspended.error)
-    pending = _to(Phase.PENDING, occurrence, schedule, run, Reason.SUSPENDED)
-    return replace(pending, retry_at=suspended.until, attempt=occurrence.attempt - 1, suspended=suspended)
+    reason = suspended.waiting_for if suspended.waiting_for in RESOURCE_WAITS else Reason.SUSPENDED
+    pending = replace(_to(Phase.PENDING, occurrence, schedule, run, reason), suspended=suspended)
+    facts = no_facts() if suspended.error is None else {"problem": suspended.error}
+    return replace(pending, retry_at=suspended.until, attempt=occurrence.attempt - 1, facts=facts)
 
 
 def _to(phase: Phase, occurrence: Occurrence, schedule: Schedule, run: Run, reason: Reason) -> Settlement:

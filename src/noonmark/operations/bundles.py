@@ -94,10 +94,12 @@ def get_bundle(service: Service, caller: Caller, arguments: OneBundle) -> dict[s
 
 
 def delete_bundle(service: Service, caller: Caller, arguments: OneBundle) -> dict[str, Any]:
-    """Delete a bundle with all its archives; a conflict while a schedule names it."""
+    """Delete a bundle with all its archives; a conflict while a schedule names it, or a run of it has not ended."""
     bundle = _find(service, caller, arguments.bundle_id)
     entry = caller.audit(f"bundle {bundle.bundle_id}")(None, None, now=service.store.clock())
     used = service.store.delete_bundle(caller.owner.tenant, bundle.bundle_id, note=entry)
+    if used and service.store.known(used):
+        raise Conflict(f"occurrences run it: {', '.join(used)}; wait for their ends, or cancel them", field="bundle_id")
     if used:
         raise Conflict(f"schedules name it: {', '.join(used)}; delete them first", field="bundle_id")
     return bundle_document(bundle)

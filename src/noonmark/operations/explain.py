@@ -10,7 +10,6 @@ from noonmark.core.ids import is_hidden, visible_id
 from noonmark.core.occurrence import in_force
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.expected_rate import close
-from noonmark.core.targets import WorkflowTarget
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
@@ -78,7 +77,7 @@ def _with_steps(
     permissions: TargetPermissions | None,
 ) -> explain.Explanation:
     """The explanation with the steps of the workflow that the occurrence runs, if it has begun one."""
-    found = store.workflow_run(occurrence.id) if occurrence.route == WorkflowTarget.route else None
+    found = store.workflow_run(occurrence.id) if occurrence.is_workflow_run else None
     if found is None or not found[0].has_begun:
         return explanation
     run, records = found

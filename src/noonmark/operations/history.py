@@ -15,6 +15,7 @@ from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import MAX_QUEUE_LIMIT, Allow, Queue
 from noonmark.core.quotas import Resource
 from noonmark.core.signatures import hide_text, reveal_text
+from noonmark.core.targets import BundleTarget
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.occurrences import find_occurrence
@@ -46,12 +47,16 @@ def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str
     """List the runs of a schedule, latest start first."""
     stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=True)
 
+    is_bundle = isinstance(stored.schedule.declaration.target, BundleTarget)
+
     def fetch(count: int, last: Run | None) -> list[Run]:
         before = arguments.cursor if last is None else (last.started, last.id)
         return service.store.runs(stored.schedule.uid, count, before=before)
 
     def serialize(page: Sequence[Run]) -> list[dict[str, Any]]:
-        return [run_document(run, arguments.schedule_id) for run in page]
+        ids = {run.occurrence_id for run in page if is_bundle}
+        known = {one: service.store.occurrence(one) for one in ids}
+        return [run_document(run, arguments.schedule_id, known.get(run.occurrence_id)) for run in page]
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"runs": entries, "next_cursor": None if end is None else write_cursor(end.started, end.id)}
@@ -61,7 +66,7 @@ def list_occurrence_runs(service: Service, caller: Caller, arguments: OneOccurre
     """List the runs of an occurrence, latest start first."""
     occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
     runs = service.store.occurrence_runs(occurrence.id)
-    return {"runs": [run_document(run, schedule.schedule_id) for run in runs], "next_cursor": None}
+    return {"runs": [run_document(run, schedule.schedule_id, occurrence) for run in runs], "next_cursor": None}
 
 
 def get_run(service: Service, caller: Caller, arguments: OneRun) -> dict[str, Any]:
@@ -70,7 +75,7 @@ def get_run(service: Service, caller: Caller, arguments: OneRun) -> dict[str, An
     snapshot = None if run is None else service.store.snapshot(run[0])
     if run is None or snapshot is None or not caller.sees(snapshot.schedule):
         raise NotFound(f"there is no run {arguments.run_id!r}", field="run_id")
-    return run_document(run[1], snapshot.schedule.schedule_id)
+    return run_document(run[1], snapshot.schedule.schedule_id, service.store.occurrence(run[1].occurrence_id))
 
 
 REDRIVABLE = FINAL - {Phase.COMPLETED, Phase.SUPERSEDED}
@@ -170,7 +175,7 @@ def run_again(
         else:
             # Due one microsecond apart, so that they start in the order of their ends.
             terms = schedules.terms(service, caller, schedule)
-            planned.append((old, _again(old, schedule, due=now + len(planned), overrides=terms)))
+            planned.append((old, _again(service, old, schedule, due=now + len(planned), overrides=terms)))
     known = service.store.known([new.id for _, new in planned])
     refused |= {old.id: f"it ran again before, as {new.id}" for old, new in planned if new.id in known}
     rows = [new for _, new in planned if new.id not in known]
@@ -186,7 +191,7 @@ def _redrive_one(
     if (problem := _problem(old, schedule)) is not None:
         raise Conflict(f"it cannot run again: {problem}", field="occurrence_id")
     terms = schedules.terms(service, caller, schedule)
-    new = _again(old, schedule, due=service.store.clock(), overrides=terms)
+    new = _again(service, old, schedule, due=service.store.clock(), overrides=terms)
     if not arguments.dry_run and service.store.occurrence(new.id) is None:
         _add(service, caller, [new], schedules, arguments.comment)
     return service.store.occurrence(new.id) or new
@@ -303,10 +308,16 @@ def _problem(row: Occurrence, schedule: Schedule | None) -> str | None:
     return None
 
 
-def _again(row: Occurrence, schedule: Schedule, *, due: Micros, overrides: Overrides | None) -> Occurrence:
+def _again(
+    service: Service, row: Occurrence, schedule: Schedule, *, due: Micros, overrides: Overrides | None
+) -> Occurrence:
     """The occurrence that runs an ended one again; its id follows from the old one."""
     if row.overrides is not None and row.overrides.target is not None:
         overrides = replace(overrides or Overrides(), target=row.overrides.target)
+    if row.bundle is not None and row.bundle.is_workflow:  # it goes on with the steps, and so with the archive, it had
+        tenant = schedule.owner.tenant
+        if service.store.find_bundle(tenant, row.bundle.bundle_id, digest=row.bundle.digest) is not None:
+            overrides = replace(overrides or Overrides(), bundle=row.bundle)
     key = f"redrive:{row.id}"
     origin = event(key) if kind_of(row.origin) is OriginKind.EVENT else manual(key)
     return plan_occurrence(schedule, row.nominal, due, origin=origin, payload=row.payload, overrides=overrides)

@@ -267,6 +267,7 @@ def _occurrence(
         "run_id": last.id if last is not None else None if occurrence.started is None else run_id(occurrence),
         "delivery_correlation_id": occurrence.id,
         "payload": occurrence.payload,
+        "bundle": _bundle(occurrence),
         **terms,
     }
 
@@ -352,8 +353,14 @@ def _name(occurrence: Occurrence, schedule: Schedule | None) -> str | None:
     return None if schedule is None else schedule.declaration.name
 
 
-def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
-    """A run; it has no end while it goes on."""
+def _bundle(occurrence: Occurrence | None) -> dict[str, Any] | None:
+    """The archive of a bundle that an occurrence runs."""
+    bundle = None if occurrence is None else occurrence.bundle
+    return None if bundle is None else {"bundle_id": bundle.bundle_id, "digest": bundle.digest}
+
+
+def run_document(run: Run, schedule_id: str, occurrence: Occurrence | None = None) -> dict[str, Any]:
+    """A run, with the bundle that its occurrence runs, if that is given; it has no end while it goes on."""
     usage, progress = run.usage, run.progress
     return {
         "run_id": run.id,
@@ -369,6 +376,7 @@ def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
         "result": run.result,
         "error": run.error,
         "usage": None if usage is None else usage.to_document(),
+        "bundle": _bundle(occurrence),
     }
 
 

@@ -371,7 +371,8 @@ def find_run(service: Service, caller: Caller, workflow_run_id: str) -> tuple[Oc
         occurrence, schedule = occurrences.find_occurrence(service, caller, workflow_run_id)
     except NotFound:
         raise unknown from None
-    if occurrence.route != WorkflowTarget.route:
+    is_run = occurrence.route == WorkflowTarget.route or service.store.workflow_run(occurrence.id) is not None
+    if not is_run:  # that of a bundle is one once it has begun
         raise unknown
     return occurrence, schedule
 

@@ -64,4 +64,4 @@ def _is_seen(caller: Caller, schedule: Schedule | None) -> bool:
 def _open_run(service: Service, row: Occurrence) -> dict[str, Any] | None:
     """The run in progress, for its progress; without its output, which may be large."""
     run = service.store.run(run_id(row)) if row.phase is Phase.DISPATCHING else None
-    return None if run is None else run_document(run[1], row.schedule_id) | {"result": None}
+    return None if run is None else run_document(run[1], row.schedule_id, row) | {"result": None}

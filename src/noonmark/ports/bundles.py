@@ -84,7 +84,8 @@ class BundleStore(Protocol):
         """Delete all archives of an id, and store an audit entry; None if there is none.
 
         If schedules that are not deleted name the id, or the digest of one of its archives, nothing is deleted, and
-        their ids are returned, in order, as far as they are found among the first of many.
+        their ids are returned, in order, as far as they are found among the first of many. Nor is it while occurrences
+        that have not ended began with one of its archives: then their ids are returned.
         """
 
     def bundle_bytes(self, tenant: str) -> int:
@@ -93,5 +94,6 @@ class BundleStore(Protocol):
     def prune_bundles(self, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
         """Delete archives that were last pushed before `before` and replaced by a newer one, and old unfinished pushes.
 
-        Not those whose digest a schedule names. At most `limit`; returns how many.
+        Not those whose digest a schedule names, nor those that an occurrence which has not ended began with. At most
+        `limit`; returns how many.
         """

@@ -152,7 +152,7 @@ def test_a_service_that_does_not_answer_delays_the_start(runner):
         assert runner.run().outcome == "completed"
     waits = runner.run({"bundle_id": "eval", "resource_wait": {"retry_seconds": 5}})
     assert isinstance(waits, Suspended)
-    assert (waits.waiting_for, waits.until - waits.ended) == (Reason.RESOURCES_SHORT, 5 * SECOND)
+    assert (waits.waiting_for, waits.until - waits.ended) == (Reason.SERVICE_UNAVAILABLE, 5 * SECOND)
     assert f"the service 127.0.0.1:{port} does not answer" in waits.error
     late = runner.run({"bundle_id": "eval", "resource_wait": {"max_wait_seconds": 0.001}}, after=-SECOND)
     assert (late.outcome, "waited as long as it may" in late.error) == ("delivery_failed", True)

@@ -138,6 +138,16 @@ def _alone(reason: Reason) -> Callable[[Case], str]:
     return lambda _: plain(reason)
 
 
+def _short(reason: Reason) -> Callable[[Case], str]:
+    """The clause of a wait for what a node lacks, with what that is."""
+
+    def clause(case: Case) -> str:
+        problem = case.detail.get("problem")
+        return plain(reason) if problem is None else f"{plain(reason)} ({problem})"
+
+    return clause
+
+
 def _not_due(case: Case) -> str:
     unserved = "" if case.unserved is None else f"; at present, {case.unserved}"
     return f"it is due at {instant_words(case.occurrence.due)}{unserved}"
@@ -432,7 +442,8 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.TENANT_INFLIGHT_LIMIT: _tenant_inflight,
         Reason.TARGET_BUSY: _target_busy,
         Reason.DEPENDENCY_PENDING: _pending_upstreams,
-        Reason.RESOURCES_SHORT: _alone(Reason.RESOURCES_SHORT),
+        Reason.RESOURCES_SHORT: _short(Reason.RESOURCES_SHORT),
+        Reason.SERVICE_UNAVAILABLE: _short(Reason.SERVICE_UNAVAILABLE),
         Reason.STEP_PENDING: _alone(Reason.STEP_PENDING),
         Reason.APPROVAL: _alone(Reason.APPROVAL),
         Reason.OVERLAP: _overlap,

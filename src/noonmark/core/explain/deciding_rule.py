@@ -44,6 +44,7 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.TARGET_BUSY: Rule.LIMITS,
         Reason.DEPENDENCY_PENDING: Rule.DEPENDENCIES,
         Reason.RESOURCES_SHORT: Rule.LIMITS,
+        Reason.SERVICE_UNAVAILABLE: Rule.LIMITS,
         Reason.STEP_PENDING: Rule.RUNS,
         Reason.APPROVAL: Rule.RUNS,
         Reason.OVERLAP: Rule.OVERLAP,

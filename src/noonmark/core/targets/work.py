@@ -138,6 +138,11 @@ def bundle_route(labels: Mapping[str, str]) -> str:
     return f"{BundleTarget.kind}:{wanted}" if wanted else BundleTarget.kind
 
 
+def is_bundle_route(route: str) -> bool:
+    """Whether occurrences of bundles have this route."""
+    return route.partition(":")[0] == BundleTarget.kind
+
+
 def labels_of_route(route: str) -> dict[str, str]:
     """The labels that a route of bundles asks for."""
     wanted = route.partition(":")[2]

@@ -128,6 +128,14 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunBundle:
+    """The archive of a bundle that an occurrence runs, in every attempt."""
+
+    bundle_id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
     """One planned delivery of a schedule."""
 
@@ -170,6 +178,8 @@ class Occurrence:
     delivery_correlation_id: str
     """Its own id, which every delivery carries."""
     payload: Any
+    bundle: RunBundle | None = None
+    """The archive that it runs, once it has started, if its target is a bundle."""
     trigger_snapshot: Document | None
     """The trigger in force for it; like the target and the policies, null when the schedule was edited since."""
     target_snapshot: Document | None
@@ -223,6 +233,8 @@ class Run:
     result: Any
     error: str | None
     usage: Usage | None
+    bundle: RunBundle | None = None
+    """The archive that it ran, if it ran a bundle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NotFound
 from noonmark.stores.rules import bundles as rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.quotas import Quota
     from noonmark.ports.bundles import Bundle
 
-    Targets = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]]
+    Users = Callable[[str, str | None, Collection[str]], list[str]]
 
 
 @dataclass(slots=True)
@@ -29,10 +29,10 @@ class _Content:
 class Bundles:
     """The archives of all tenants."""
 
-    def __init__(self, targets: Targets) -> None:
-        """`targets` has the ids of a tenant's schedules with the documents of their targets."""
+    def __init__(self, users: Users) -> None:
+        """`users` finds what uses a bundle of a tenant, or one of some archives of it."""
         self._contents: dict[tuple[str, str], _Content] = {}
-        self._targets = targets
+        self._users = users
 
     def add_chunk(
         self, tenant: str, content_id: str, number: int, data: bytes, limits: Sequence[Quota], now: Micros
@@ -91,11 +91,11 @@ class Bundles:
         return sorted(wanted, key=lambda one: one.pushed, reverse=True)
 
     def delete(self, tenant: str, bundle_id: str) -> list[str] | None:
-        """Delete the archives of an id, unless schedules use one; their ids."""
+        """Delete the archives of an id, unless something uses one; returns the ids of what does."""
         found = self.versions(tenant, bundle_id)
         if not found:
             return None
-        if used := rules.users(self._targets(tenant), bundle_id, {one.digest for one in found}):
+        if used := self._users(tenant, bundle_id, {one.digest for one in found}):
             return used
         for one in found:
             del self._contents[tenant, one.content_id]
@@ -107,7 +107,7 @@ class Bundles:
         return sum(len(data) for one in contents for data in one.chunks.values())
 
     def prune(self, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
-        """Delete replaced archives that nothing names, and unfinished pushes."""
+        """Delete replaced archives that nothing uses, and unfinished pushes."""
         found = [key for key, one in self._contents.items() if self._is_old(key[0], one, before, unfinished_before)]
         for key in found[:limit]:
             del self._contents[key]
@@ -120,4 +120,4 @@ class Bundles:
         newest = self.versions(tenant, bundle.bundle_id)[0]
         if bundle.pushed >= before or newest.content_id == bundle.content_id:
             return False
-        return not rules.users(self._targets(tenant), None, {bundle.digest})
+        return not self._users(tenant, None, {bundle.digest})

@@ -11,12 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import TRIGGER, is_hidden
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.run import in_place_of
+from noonmark.core.targets.work import is_bundle_route
 from noonmark.stores import own_key
 from noonmark.stores.memory.api_keys import ApiKeys
 from noonmark.stores.memory.audit_log import AuditLog
@@ -29,10 +30,11 @@ from noonmark.stores.memory.records import ScheduleEntry, listed_at
 from noonmark.stores.memory.sessions import SessionRecords
 from noonmark.stores.memory.workflows import WorkflowRecords
 from noonmark.stores.rules import unit_of_work as rules
+from noonmark.stores.rules.bundles import users as bundle_users
 from noonmark.stores.rules.records import DELIVERING, LEASED, PHASES, ConcurrencyKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.secret import Secret
+    from noonmark.ports.bundles import Bundle
     from noonmark.stores.memory.records import Listed
     from noonmark.stores.rules.records import EventStream, Row, ScheduleState, Unreadable
     from noonmark.stores.rules.unit_of_work import (
@@ -139,7 +142,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.audit_log = AuditLog()
         self.secrets = SecretStore()
         self.api_keys = ApiKeys()
-        self.bundles = Bundles(self._targets)
+        self.bundles = Bundles(partial(bundle_users, self))
         self._followers: defaultdict[Identity, set[int]] = defaultdict(set)
         """The schedules that depend on a schedule."""
         self._graph_versions: defaultdict[str, int] = defaultdict(int)
@@ -170,12 +173,6 @@ class UnitOfWork(rules.UnitOfWork):
         return stored
 
     # Rows
-
-    def _targets(self, tenant: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The ids of a tenant's schedules that are not deleted, with the documents of their targets."""
-        for (owner, schedule_id), uid in self.ids.items():
-            if owner == tenant:
-                yield schedule_id, self.entries[uid].schedule.declaration.target.to_document()
 
     def load_rows(self, ids: Iterable[str]) -> None:
         """All of them are loaded."""
@@ -329,6 +326,15 @@ class UnitOfWork(rules.UnitOfWork):
             and route in (None, entry.schedule.declaration.target.route)
             for entry in entries
         )
+
+    def find_bundle(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
+        return self.bundles.find(tenant, bundle_id, digest)
+
+    def overrides_of_bundles(self, tenant: str) -> list[tuple[str, Any]]:
+        self.write()
+        entries = [one for one in self.entries.values() if one.schedule.owner.tenant == tenant]
+        rows = [row for entry in entries for row in entry.live.values()]
+        return [(row.id, row.own) for row in rows if is_bundle_route(row.route) and row.own is not None]
 
     def count_waiting(self, tenant: str, user: str | None) -> int:
         self.write()

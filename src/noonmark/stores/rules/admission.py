@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, assert_never
 from noonmark.core.admission import Busy, End, Replan, Start, Wait
 from noonmark.core.interruption import alert_at, real_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.core.targets import WorkflowTarget
 from noonmark.ports.records import Admitted, LeaseLost
-from noonmark.stores.rules import completion, plan_writes, rate_windows, slots, step_ends
+from noonmark.stores.rules import bundles, completion, plan_writes, rate_windows, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
 from noonmark.stores.rules.unit_of_work import Fact
@@ -67,7 +68,7 @@ def cancel(uow: UnitOfWork, occurrence_id: str) -> bool:
     row = uow.row(occurrence_id)
     if row is None or row.phase not in UNSTARTED:
         return False
-    if row.ends_itself:
+    if uow.ends_itself(row):
         step_ends.stop_suspended(uow, row, Reason.CANCELLED)
         return True
     completion.cancel(uow, row, Reason.CANCELLED)
@@ -88,7 +89,7 @@ def release(uow: UnitOfWork, leases: Sequence[Lease]) -> None:
 def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
     """Ask the node that delivers a row, or resumes it, to stop; False if no node does."""
     row = uow.row(occurrence_id)
-    if row is not None and row.ends_itself:
+    if row is not None and uow.ends_itself(row):
         step_ends.stop_suspended(uow, row, Reason.CANCELLED)
         return True
     if row is None or row.phase != Phase.DISPATCHING:
@@ -169,10 +170,11 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     uow.tenants[row.schedule] = settlement.tenant
     if settlement.is_overdue:
         return _report_overdue(uow, row, settlement)
-    uow.add_run(row, settlement.run)
+    if settlement.reason not in RESOURCE_WAITS:  # a node that could not start it has nothing to record but why
+        uow.add_run(row, settlement.run)
     row.attempt = settlement.attempt
     if settlement.suspended is not None:
-        step_ends.suspend(uow, row, settlement.suspended)
+        step_ends.suspend(uow, row, settlement.reason, to_detail(settlement.facts), settlement.suspended)
         return True
     if settlement.deadline is not None:
         _await(uow, row, settlement, settlement.deadline)
@@ -201,6 +203,7 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
     row.attempt += 1
     row.started, row.lease_end = now, uow.lease_end(now, lease)
+    bundles.pin(uow, row, schedule)
     if row.stop is None:
         row.deadline = alert_at(schedule.declaration, max(now, row.due))
     uow.changed(row)
@@ -240,7 +243,7 @@ def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
     if holder.phase in DELIVERING:
         holder.stop, holder.deadline = Reason.REPLACED, _earlier(real_deadline(holder), by)
         uow.changed(holder)
-    elif holder.ends_itself:
+    elif uow.ends_itself(holder):
         step_ends.stop_suspended(uow, holder, Reason.REPLACED, by=by)
     elif (
         holder.caught_up is None or holder.has_begun

@@ -131,7 +131,7 @@ def _cancel(uow: UnitOfWork, state: ScheduleState, rows: list[Row]) -> int:
     changed = 0
     # The last one first: ending one may hand its slot to the next, which would only be ended as well.
     for row in sorted(rows, key=lambda row: row.turn, reverse=True):
-        if row.ends_itself:
+        if uow.ends_itself(row):
             step_ends.stop_suspended(uow, row, Reason.CANCELLED)
             changed += 1
         elif row.phase in UNSTARTED:

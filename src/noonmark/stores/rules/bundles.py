@@ -1,20 +1,25 @@
-"""What stores decide about bundles: which schedules use one, and what fits a quota."""
+"""What stores decide about bundles: which archive an occurrence runs, what uses one, and what fits a quota."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from noonmark.core.ids import is_hidden
+from noonmark.core.occurrence import Overrides, PinnedBundle
 from noonmark.core.quotas import Resource
+from noonmark.core.targets import BundleTarget
+from noonmark.ports.workflows import UsedKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from noonmark.core.quotas import Quota
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.rules.records import Row
+    from noonmark.stores.rules.unit_of_work import UnitOfWork
 
 MAX_USERS = 100
-"""How many schedules that use a bundle are named."""
-KIND = "bundle"
+"""How many schedules and occurrences that use a bundle are named."""
 
 
 def check_bytes(limits: Sequence[Quota], used: int, wanted: int) -> None:
@@ -24,18 +29,36 @@ def check_bytes(limits: Sequence[Quota], used: int, wanted: int) -> None:
             quota.check(used, wanted)
 
 
-def users(
-    targets: Iterable[tuple[str, Mapping[str, Any]]], bundle_id: str | None, digests: Collection[str]
-) -> list[str]:
-    """The ids of schedules, given with the documents of their targets, that name a bundle or one of its archives.
+def pin(uow: UnitOfWork, row: Row, schedule: Schedule) -> None:
+    """Record the archive that a row which starts is to run, so that its other attempts run the same one.
 
-    The one that carries the runs without a schedule is none of them.
+    `schedule` is as it applies to the row. If it names no archive that there is, the delivery will say so.
     """
-    found = (
+    target, own = schedule.declaration.target, uow.overrides(row)
+    if not isinstance(target, BundleTarget):
+        return
+    if own is not None and own.bundle is not None and own.bundle.applies_to(target):
+        return
+    found = uow.find_bundle(schedule.owner.tenant, target.bundle_id, target.digest)
+    if found is not None:
+        is_workflow = found.workflow_version is not None
+        pinned = PinnedBundle(bundle_id=found.bundle_id, digest=found.digest, is_workflow=is_workflow)
+        row.own = uow.pack(replace(own or Overrides(), bundle=pinned).to_document())
+
+
+def users(uow: UnitOfWork, tenant: str, bundle_id: str | None, digests: Collection[str]) -> list[str]:
+    """The ids of what needs a bundle, or one of its archives: schedules that name it, and then occurrences.
+
+    The schedule that carries runs without a schedule is none of them, but its occurrences are.
+    """
+    named = [*([] if bundle_id is None else [bundle_id]), *sorted(digests)]
+    found = {
         schedule_id
-        for schedule_id, target in targets
-        if not is_hidden(schedule_id)
-        and target.get("target_kind") == KIND
-        and ((bundle_id is not None and target.get("bundle_id") == bundle_id) or target.get("digest") in digests)
-    )
-    return sorted(found)[:MAX_USERS]
+        for name in named
+        for schedule_id in uow.workflows.schedules_using(tenant, UsedKind.BUNDLE, name, MAX_USERS)
+    }
+    if found:
+        return sorted(found)[:MAX_USERS]
+    pinned = ((one, uow.read_overrides(own)) for one, own in uow.overrides_of_bundles(tenant))
+    rows = [one for one, own in pinned if own is not None and own.bundle is not None and own.bundle.digest in digests]
+    return sorted(rows)[:MAX_USERS]

@@ -9,7 +9,6 @@ from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import ENDS, SystemEvent
-from noonmark.core.targets import WorkflowTarget
 from noonmark.stores.rules import dependencies, rate_windows, slots, step_ends
 from noonmark.stores.rules.records import PHASES, Unreadable
 from noonmark.stores.rules.unit_of_work import Fact
@@ -75,7 +74,7 @@ def archive(uow: UnitOfWork, row: Row, run: Run | None = None) -> None:
     slots.free_all(uow, row)
     slots.hand_over_slot(uow, state)  # it may have kept those behind it in its line waiting without the slot
     dependencies.note_end(uow, state, row)
-    if row.route == WorkflowTarget.route:
+    if uow.is_workflow_run(row):
         uow.workflows.close(row)
     if row.own is not None:
         step_ends.end_child(uow, row, run)

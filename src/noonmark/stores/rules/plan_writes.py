@@ -23,7 +23,6 @@ from noonmark.stores.rules.records import (
     UNSTARTED,
     ScheduleState,
     Unreadable,
-    unpack_overrides,
 )
 from noonmark.stores.rules.unit_of_work import Fact
 
@@ -97,10 +96,7 @@ def _change_route(uow: UnitOfWork, state: ScheduleState, route: str) -> None:
 
 def _has_own_target(uow: UnitOfWork, row: Row) -> bool:
     """Whether a row has another target than its schedule; a damaged one ends, whatever its route."""
-    try:
-        own = None if row.own is None else unpack_overrides(row.own, None, uow.unpack)
-    except Unreadable:
-        return False
+    own = uow.overrides(row)
     return own is not None and own.target is not None
 
 
@@ -123,7 +119,7 @@ def _cancel_rows(uow: UnitOfWork, state: ScheduleState) -> None:
         # Ending one may hand its slot to the next, which ends in its turn.
         row.held = 0
         uow.changed(row)
-        if row.ends_itself and not row.is_suspended:
+        if uow.ends_itself(row) and not row.is_suspended:
             step_ends.stop_suspended(uow, row, Reason.DELETED)
         elif row.phase in UNSTARTED and not row.is_suspended:
             completion.cancel(uow, row, Reason.DELETED)

@@ -18,7 +18,6 @@ from noonmark.core.occurrence import CONTINUED, Occurrence, Overrides, read_over
 from noonmark.core.planner import Projection
 from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.core.reasons import Reason
-from noonmark.core.targets import WorkflowTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,11 +113,6 @@ class Row:
     def is_suspended(self) -> bool:
         """Whether it is a workflow run that has begun, and that no node delivers at present. It counts as in flight."""
         return self.phase in UNSTARTED and self.reason == Reason.SUSPENDED
-
-    @property
-    def ends_itself(self) -> bool:
-        """Whether it is a workflow run that no node delivers, but that one has to: it may have something to undo."""
-        return self.phase in UNSTARTED and self.route == WorkflowTarget.route and self.has_begun
 
     @property
     def is_own(self) -> bool:

@@ -13,17 +13,17 @@ from noonmark.core.errors import InvalidTrigger
 from noonmark.core.filters.index import NONE, discriminators
 from noonmark.core.filters.match import matches
 from noonmark.core.lifecycle import Phase
-from noonmark.core.reasons import Reason
 from noonmark.core.workflows.progress import result_problem
 from noonmark.core.workflows.run import Compensation, StepPhase
 from noonmark.stores.rules import slots
-from noonmark.stores.rules.records import AWAITED_BY_RUNS, REASONS, Unreadable, unpack_overrides
+from noonmark.stores.rules.records import AWAITED_BY_RUNS, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Parent
+    from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement, Suspended
     from noonmark.core.workflows.run import StepRecord
@@ -74,10 +74,10 @@ def stop_suspended(uow: UnitOfWork, row: Row, reason: Reason, *, by: int | None 
         slots.wake(uow, row)
 
 
-def suspend(uow: UnitOfWork, row: Row, suspended: Suspended) -> None:
+def suspend(uow: UnitOfWork, row: Row, reason: Reason, detail: str, suspended: Suspended) -> None:
     """Suspend a run: it keeps its slot, and can be claimed at its time, or when one of its open steps ends."""
     stop, deadline = row.stop, row.deadline
-    row.phase, row.reason, row.detail = Phase.PENDING, Reason.SUSPENDED, ""
+    row.phase, row.reason, row.detail = Phase.PENDING, reason, detail
     row.waiting_for, row.ready = suspended.waiting_for, suspended.until
     row.give_back()
     steps = [uow.workflows.step((row.key, *one)) for one in suspended.open_steps]
@@ -196,10 +196,7 @@ def _is_later(uow: UnitOfWork, row: Row) -> bool:
 
 def _parent(uow: UnitOfWork, row: Row) -> Parent | None:
     """The step that a row is for; None also if the row is damaged."""
-    try:
-        overrides = None if row.own is None else unpack_overrides(row.own, None, uow.unpack)
-    except Unreadable:
-        return None
+    overrides = uow.overrides(row)
     return None if overrides is None else overrides.parent
 
 

@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.stores.rules.records import new_row, to_occurrence
+from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets.work import is_bundle_route
+from noonmark.stores.rules.records import UNSTARTED, Unreadable, new_row, to_occurrence, unpack_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,15 +21,16 @@ if TYPE_CHECKING:
     from noonmark.core.filters.index import Discriminator
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
-    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.occurrence import Occurrence, Overrides
     from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.system_events import SystemEvent
+    from noonmark.ports.bundles import Bundle
     from noonmark.stores.rules.budget_records import BudgetRecords
-    from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState, Unreadable
+    from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState
     from noonmark.stores.rules.session_records import SessionRecords
     from noonmark.stores.rules.workflow_records import WorkflowRecords
 
@@ -107,6 +110,28 @@ class UnitOfWork(ABC):
         """The occurrence of a row; raises `Unreadable` if its record is damaged."""
         payload = self.unpack(row.payload, "payload")
         return to_occurrence(row, schedule.uid, schedule.schedule_id, payload, self.unpack)
+
+    def overrides(self, row: Row) -> Overrides | None:
+        """The overrides of a row, without its chain; None also if they are damaged."""
+        return self.read_overrides(row.own)
+
+    def read_overrides(self, own: object) -> Overrides | None:
+        """Packed overrides, without a chain; None also if they are damaged."""
+        try:
+            return None if own is None else unpack_overrides(own, None, self.unpack)
+        except Unreadable:
+            return None
+
+    def is_workflow_run(self, row: Row) -> bool:
+        """Whether a row runs a workflow, perhaps that of a bundle."""
+        if not is_bundle_route(row.route):
+            return row.route == WorkflowTarget.route
+        own = self.overrides(row)
+        return own is not None and own.bundle is not None and own.bundle.is_workflow
+
+    def ends_itself(self, row: Row) -> bool:
+        """Whether it is a workflow run that no node delivers, but that one has to: it may have something to undo."""
+        return row.phase in UNSTARTED and row.has_begun and self.is_workflow_run(row)
 
     # Values
 
@@ -260,6 +285,16 @@ class UnitOfWork(ABC):
     @abstractmethod
     def add_audit_entry(self, tenant: str, entry: AuditEntry) -> None:
         """Store what a caller did."""
+
+    # Bundles
+
+    @abstractmethod
+    def find_bundle(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
+        """The newest archive of an id, or with a digest, or with both."""
+
+    @abstractmethod
+    def overrides_of_bundles(self, tenant: str) -> list[tuple[str, Any]]:
+        """The ids of a tenant's rows of bundles that have not ended and have overrides, with those, packed."""
 
     # Limits
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NotFound
 from noonmark.ports.bundles import Bundle
@@ -11,11 +11,12 @@ from noonmark.stores.rules import bundles as rules
 from noonmark.stores.sql.row_checks import RowCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.quotas import Quota
     from noonmark.stores.sql.session import Session, Values
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 COLUMNS = (
     "tenant", "content_id", "bundle_id", "digest", "manifest", "size", "files", "username", "source", "created",
@@ -47,13 +48,12 @@ _PAGE = f"""
     ) ORDER BY bundle_id LIMIT ?
 """  # noqa: S608 - likewise
 _KEYS = "SELECT key, digest FROM bundles WHERE tenant = ? AND bundle_id = ? AND pushed IS NOT NULL"
-_USERS = """
-    SELECT schedule_id, terms_document FROM schedules
-    WHERE tenant = ? AND is_listed = 1 AND (route = 'bundle' OR (route >= 'bundle:' AND route < 'bundle;'))
+_TENANTS = "SELECT DISTINCT tenant FROM bundles WHERE pushed IS NULL AND created < ? OR pushed < ?"
+_UNFINISHED = """
+    SELECT key FROM bundles WHERE pushed IS NULL AND created < ? AND tenant IN EACH(text) ORDER BY created LIMIT ?
 """
-_UNFINISHED = "SELECT key FROM bundles WHERE pushed IS NULL AND created < ? ORDER BY created LIMIT ?"
 _REPLACED = """
-    SELECT key, tenant, digest FROM bundles AS one WHERE pushed < ? AND EXISTS (
+    SELECT key, tenant, digest FROM bundles AS one WHERE pushed < ? AND tenant IN EACH(text) AND EXISTS (
         SELECT 1 FROM bundles AS other
         WHERE other.tenant = one.tenant AND other.bundle_id = one.bundle_id AND other.pushed > one.pushed
     ) ORDER BY pushed LIMIT ?
@@ -127,14 +127,14 @@ def versions(session: Session, tenant: str, bundle_id: str, limit: int) -> list[
     return _readable(session.query(_FOUND % "tenant = ? AND bundle_id = ?", tenant, bundle_id, limit))
 
 
-def delete(session: Session, tenant: str, bundle_id: str) -> list[str] | None:
-    """Delete the archives of an id, unless schedules use one; their ids."""
-    found = session.query(_KEYS, tenant, bundle_id)
+def delete(uow: UnitOfWork, tenant: str, bundle_id: str) -> list[str] | None:
+    """Delete the archives of an id, unless something uses one; returns the ids of what does."""
+    found = uow.session.query(_KEYS, tenant, bundle_id)
     if not found:
         return None
-    if used := rules.users(_targets(session, tenant), bundle_id, {digest for _, digest in found}):
+    if used := rules.users(uow, tenant, bundle_id, {digest for _, digest in found}):
         return used
-    _remove(session, [key for key, _ in found])
+    _remove(uow.session, [key for key, _ in found])
     return []
 
 
@@ -143,25 +143,19 @@ def stored_bytes(session: Session, tenant: str) -> int:
     return int(session.query(_BYTES, tenant)[0][0])
 
 
-def prune(session: Session, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
-    """Delete replaced archives that nothing names, and unfinished pushes."""
-    keys = [key for (key,) in session.query(_UNFINISHED, unfinished_before, limit)]
-    replaced = session.query(_REPLACED, before, limit - len(keys))
-    targets = {tenant: list(_targets(session, tenant)) for tenant in {tenant for _, tenant, _ in replaced}}
-    keys += [key for key, tenant, digest in replaced if not rules.users(targets[tenant], None, {digest})]
+def prunable_tenants(session: Session, *, before: Micros, unfinished_before: Micros) -> list[str]:
+    """The tenants that may have something to prune."""
+    return [tenant for (tenant,) in session.query(_TENANTS, unfinished_before, before)]
+
+
+def prune(uow: UnitOfWork, tenants: Collection[str], *, before: Micros, unfinished_before: Micros, limit: int) -> int:
+    """Delete replaced archives of some tenants that nothing uses, and unfinished pushes."""
+    session = uow.session
+    keys = [key for (key,) in session.query(_UNFINISHED, unfinished_before, list(tenants), limit)]
+    replaced = session.query(_REPLACED, before, list(tenants), limit - len(keys))
+    keys += [key for key, tenant, digest in replaced if not rules.users(uow, tenant, None, {digest})]
     _remove(session, keys)
     return len(keys)
-
-
-def _targets(session: Session, tenant: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The ids of schedules of bundles, with the documents of their targets; those that can be read."""
-    for schedule_id, terms in session.query(_USERS, tenant):
-        try:
-            target = json.loads(terms)["target"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            continue
-        if isinstance(schedule_id, str) and isinstance(target, dict):
-            yield schedule_id, target
 
 
 def _remove(session: Session, keys: Collection[int]) -> None:

@@ -18,7 +18,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import ENDS
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
-from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets import BundleTarget, WorkflowTarget
 from noonmark.stores.rules.completion import FAILURES, to_detail
 from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions, workflows
@@ -122,11 +122,12 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
 
 
 def _is_plain(start: Start) -> bool:
-    """Whether it takes only the slot, waits for no turn, and has no expected duration or rate to watch."""
+    """Whether it takes only the slot, waits for no turn, names no bundle, and has nothing expected to watch."""
     declaration = start.claim.schedule.declaration
     is_expected = declaration.expected is not None or declaration.expected_rate is not None
     takes_more = start.concurrency is not None or start.keys or start.max_runs is not None
-    return not takes_more and not is_expected and not start.is_in_line
+    is_bundle = isinstance(declaration.target, BundleTarget)
+    return not (takes_more or is_expected or start.is_in_line or is_bundle)
 
 
 def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:

@@ -545,7 +545,7 @@ class SqlStore(ABC):
 
     def delete_bundle(self, tenant: str, bundle_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
         def delete(uow: UnitOfWork) -> list[str] | None:
-            used = bundles.delete(uow.session, tenant, bundle_id)
+            used = bundles.delete(uow, tenant, bundle_id)
             return _noted(uow, tenant, used, note) if used == [] else used
 
         return self._write_locked({tenant}, delete)
@@ -554,9 +554,12 @@ class SqlStore(ABC):
         return self._autocommit(lambda uow: bundles.stored_bytes(uow.session, tenant))
 
     def prune_bundles(self, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
-        return self._write_unlocked(
-            lambda uow: bundles.prune(uow.session, before=before, unfinished_before=unfinished_before, limit=limit)
-        )
+        old = {"before": before, "unfinished_before": unfinished_before}
+        tenants = self._autocommit(lambda uow: bundles.prunable_tenants(uow.session, **old))
+        if not tenants:
+            return 0
+        # Under their locks, as starts: no archive is deleted that a start has just taken for the newest.
+        return self._write_locked(tenants, lambda uow: bundles.prune(uow, tenants, **old, limit=limit))
 
     def put_workflow(
         self,

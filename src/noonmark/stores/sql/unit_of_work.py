@@ -17,6 +17,7 @@ from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
 from noonmark.stores.sql import (
     budgets,
+    bundles,
     dependencies,
     events,
     nodes,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
+    from noonmark.ports.bundles import Bundle
     from noonmark.stores.rules.records import EventStream, Unreadable
     from noonmark.stores.rules.unit_of_work import (
         FireQuestion,
@@ -108,6 +110,11 @@ COUNT_WAITING = """
         AND coalesce(one.reason, '') <> 'suspended'
 """
 """As `Row.waits` has it."""
+_OF_BUNDLES = """
+    SELECT id, own FROM occurrences CROSS JOIN schedules ON schedules.key = schedule
+    WHERE ended IS NULL AND own IS NOT NULL AND tenant = ?
+    AND (occurrences.route = 'bundle' OR occurrences.route >= 'bundle:' AND occurrences.route < 'bundle;')
+"""
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 
@@ -289,6 +296,12 @@ class UnitOfWork(rules.UnitOfWork):
         given = {condition: value for condition, value in conditions.items() if value is not None}
         query = COUNT_OF_OWNER.format(more=" AND ".join(given) or "1 = 1")
         return int(self.session.query(query, tenant, *given.values())[0][0])
+
+    def find_bundle(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
+        return bundles.find(self.session, tenant, bundle_id, digest)
+
+    def overrides_of_bundles(self, tenant: str) -> list[tuple[str, Any]]:
+        return [(one, own) for one, own in self.session.query(_OF_BUNDLES, tenant)]
 
     def count_waiting(self, tenant: str, user: str | None) -> int:
         self.write()

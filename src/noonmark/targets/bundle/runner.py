@@ -17,6 +17,7 @@ from noonmark.core.bundles.manifest import Manifest, parse_manifest
 from noonmark.core.errors import InvalidBundle, NoonmarkError
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import SECOND, from_micros, to_text
+from noonmark.core.occurrence import pinned_target
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.redaction import Redactor
@@ -100,13 +101,15 @@ class BundleRunner(CommandRunner):
             return undeliverable(str(error.args[0]), now=self._now())
         except NoonmarkError as error:
             return undeliverable(f"the bundle could not be read: {error}", now=self._now())
+        if assignment.occurrence.stop is not None and job.manifest.kind == "workflow":
+            return self._pass_on(assignment, job)  # it ends, and may undo something: that needs no resources
         demand = job.manifest.resources
         short = self._resources.take(demand) if demand.is_demanding else None
         if short is not None:
-            return self._wait_for(assignment, short, patience=None)
+            return self._wait_for(assignment, Reason.RESOURCES_SHORT, short, patience=None)
         try:
             if (problem := service_problem(job.manifest.services)) is not None:
-                return self._wait_for(assignment, problem, patience=SERVICE_PATIENCE)
+                return self._wait_for(assignment, Reason.SERVICE_UNAVAILABLE, problem, patience=SERVICE_PATIENCE)
             if job.manifest.kind != "command":
                 return self._pass_on(assignment, job)
             delivered = self._run(assignment, partial(self._bundle_request, job))
@@ -116,8 +119,9 @@ class BundleRunner(CommandRunner):
                 self._resources.give_back(demand)
 
     def _resolve(self, assignment: Assignment) -> _Job:
-        """Find the bundle that a schedule names; LookupError if there is none."""
-        target, schedule = assignment.schedule.declaration.target, assignment.schedule
+        """Find the archive that the occurrence began with, or that the target names; LookupError if there is none."""
+        schedule = assignment.schedule
+        target = pinned_target(schedule.declaration.target, assignment.occurrence.bundle)
         if not isinstance(target, BundleTarget):
             raise LookupError(f"a {target.kind} target is not a bundle")
         bundle = self._store.find_bundle(schedule.owner.tenant, target.bundle_id, digest=target.digest)
@@ -127,14 +131,16 @@ class BundleRunner(CommandRunner):
         manifest = parse_manifest(bundle.manifest, now=from_micros(self._now()), bundle_id=bundle.bundle_id)
         return _Job(bundle, manifest, manifest.inputs | target.inputs)
 
-    def _wait_for(self, assignment: Assignment, problem: str, *, patience: Micros | None) -> Delivered | Suspended:
+    def _wait_for(
+        self, assignment: Assignment, reason: Reason, problem: str, *, patience: Micros | None
+    ) -> Delivered | Suspended:
         """Give the occurrence back until a node may try again; its attempt does not count."""
         target = assignment.schedule.declaration.target
         assert isinstance(target, BundleTarget)  # noqa: S101 - it was resolved
         now, waits = self._now(), target.resource_wait
         longest = patience if waits.max_wait is None else waits.max_wait
         if longest is not None and now >= assignment.occurrence.first_due + longest:
-            return undeliverable(f"it waited as long as it may: {problem}", now=now)
+            return replace(undeliverable(f"it waited as long as it may: {problem}", now=now), is_final=True)
         until = now + waits.retry
         if longest is not None:
             until = min(until, assignment.occurrence.first_due + longest)
@@ -142,7 +148,7 @@ class BundleRunner(CommandRunner):
             started=now,
             ended=now,
             until=until,
-            waiting_for=Reason.RESOURCES_SHORT,
+            waiting_for=reason,
             open_steps=frozenset(),
             error=problem,
         )

@@ -27,7 +27,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Delivered, RunInProgress
-from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets import BundleTarget, WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.workflows.definition import check_inputs, restore_definition
 from noonmark.core.workflows.progress import for_next_attempt
@@ -511,9 +511,10 @@ class WorkflowRunner:
     def _runs_here(self, target: TargetDocument, source: str) -> bool:
         """Whether this node delivers a step itself.
 
-        The turns of agents are occurrences of their own: those of a session come one after another.
+        The turns of agents are occurrences of their own: those of a session come one after another. So are bundles: one
+        may have to wait for resources, and keeps the archive that it began with.
         """
-        if target.route == WorkflowTarget.route or target.kind in AGENT_KINDS:
+        if target.route == WorkflowTarget.route or target.kind in AGENT_KINDS or isinstance(target, BundleTarget):
             return False
         if isinstance(target, HttpTarget) and self._has_callbacks:
             return False

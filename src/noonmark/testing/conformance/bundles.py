@@ -5,19 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core import edits
 from noonmark.core.errors import NotFound, QuotaExceeded
 from noonmark.core.ids import is_hidden
 from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import PinnedBundle, in_force
 from noonmark.core.planner import first_plan
+from noonmark.core.policies.overlap import Allow
 from noonmark.core.quotas import Quota, Resource, Scope
+from noonmark.core.reasons import Reason
 from noonmark.core.schedule import AuditEntry
+from noonmark.core.settlement import Suspended, settle
 from noonmark.core.targets import BundleTarget
+from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
 from noonmark.ports.bundles import CHUNK, Bundle
+from noonmark.ports.workflows import StepWrites
 from noonmark.testing import factories
-from noonmark.testing.conformance.bench import LOOKAHEAD, case
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, start
 from noonmark.testing.factories import NOW
 
 if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
 DIGEST = "0f" * 32
@@ -36,6 +46,7 @@ EVAL = Bundle(
     pushed=0,
 )
 NOTE = AuditEntry(at=NOW, caller="ada", operation="bundle/push")
+FIRST = PinnedBundle(bundle_id="eval", digest=DIGEST)
 DATA = (bytes(range(256)) * (CHUNK // 256), b"end")
 
 
@@ -197,3 +208,129 @@ def old_content_is_pruned_unless_something_needs_it(bench: Bench) -> None:
     assert [one.content_id for one in store.bundle_versions("acme", "eval", 9)] == ["c", "a"]
     assert store.bundle_chunk("acme", "b", 0) is None
     assert store.prune_bundles(before=later, unfinished_before=later, limit=9) == 0
+
+
+@case
+def an_occurrence_keeps_the_archive_that_it_began_with(bench: Bench) -> None:
+    store = bench.store
+    _push(bench)
+    schedule = bench.create_quiet(target=BundleTarget(bundle_id="eval"), overlap_policy=Allow())
+    first = _run(bench, schedule, "a")
+    assert first.bundle == bench.row(first).bundle == FIRST
+    other = replace(EVAL, digest=OTHER, content_id="c2", workflow_version=3)
+    _push(bench, other, (b"two",))
+    assert bench.retry(first, bench.now)
+    again = _start(bench)
+    assert (again.id, again.attempt, again.bundle) == (first.id, 2, FIRST)
+    bench.advance(LEASE)
+    third = _start(bench)
+    assert (third.id, third.losses, third.bundle) == (first.id, 1, FIRST)
+    newer = _run(bench, schedule, "b")
+    assert newer.bundle == PinnedBundle(bundle_id="eval", digest=OTHER, is_workflow=True)
+    pinned = bench.create_quiet("by-digest", target=BundleTarget(digest=DIGEST))
+    assert _run(bench, pinned, "c").bundle == FIRST
+    unknown = bench.create_quiet("unknown", target=BundleTarget(bundle_id="missing"))
+    lost = _run(bench, unknown, "d")
+    assert lost.overrides is None
+    assert bench.retry(lost, bench.now)
+    _push(bench, replace(EVAL, bundle_id="missing", content_id="c4"))
+    found = _start(bench)
+    assert found.bundle == PinnedBundle(bundle_id="missing", digest=DIGEST), "it has run nothing before"
+    snapshot = bench.snapshot(schedule)
+    changed = replace(snapshot.schedule.declaration, target=BundleTarget(bundle_id="missing"))
+    assert bench.commit(edits.edit(snapshot, changed, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.retry(third, bench.now)
+    assert _start(bench).bundle == found.bundle, "its schedule names another bundle now"
+    assert store.find_bundle("acme", "eval", digest=DIGEST) is not None
+
+
+@case
+def an_archive_is_there_until_what_began_with_it_has_ended(bench: Bench) -> None:
+    store = bench.store
+    _push(bench)
+    schedule = bench.create_quiet(target=BundleTarget(bundle_id="eval"))
+    begun = _run(bench, schedule, "a")
+    _push(bench, replace(EVAL, digest=OTHER, content_id="c2"), (b"two",))
+    assert bench.commit(edits.delete(bench.snapshot(schedule), now=bench.now))
+    bench.advance(SECOND)
+    later = bench.now
+    assert store.prune_bundles(before=later, unfinished_before=later, limit=9) == 0
+    assert store.delete_bundle("acme", "eval", note=NOTE) == [begun.id]
+    assert store.delete_bundle("acme", "eval", note=NOTE) == [begun.id]
+    assert bench.settle(begun)
+    assert store.prune_bundles(before=later, unfinished_before=later, limit=9) == 1
+    assert [one.digest for one in store.bundle_versions("acme", "eval", 9)] == [OTHER]
+    assert store.delete_bundle("acme", "eval", note=NOTE) == []
+
+
+@case
+def an_occurrence_that_waits_for_resources_has_a_reason_and_no_run(bench: Bench) -> None:
+    _push(bench)
+    schedule = bench.create_quiet(target=BundleTarget(bundle_id="eval"))
+    begun, later = _run(bench, schedule, "a"), bench.now + SECOND
+    short = Suspended(
+        started=bench.now,
+        ended=bench.now,
+        until=later,
+        waiting_for=Reason.RESOURCES_SHORT,
+        open_steps=frozenset(),
+        error="0 of 1 slots are free",
+    )
+    assert bench.store.settle([settle(begun, schedule, short, node="node-a")]) == [True]
+    row = bench.row(begun)
+    assert (row.phase, row.reason, row.waiting_for) == (Phase.PENDING, Reason.RESOURCES_SHORT, Reason.RESOURCES_SHORT)
+    assert (row.attempt, row.has_begun, row.is_suspended) == (0, True, False)
+    assert row.detail == '{"problem": "0 of 1 slots are free"}'
+    assert bench.store.occurrence_runs(begun.id) == []
+    assert bench.claim(routes=["bundle"]) == []
+    bench.advance(SECOND)
+    again = _start(bench)
+    assert (again.attempt, again.waiting_for, again.bundle) == (1, None, FIRST)
+    assert bench.store.settle([settle(again, schedule, replace(short, until=None), node="node-a")]) == [True]
+    assert bench.store.cancel(begun.id)
+    assert bench.row(begun).phase is Phase.CANCELLED
+
+
+@case
+def a_workflow_of_a_bundle_that_has_begun_is_asked_to_stop(bench: Bench) -> None:
+    _push(bench, replace(EVAL, workflow_version=1))
+    schedule = bench.create_quiet(target=BundleTarget(bundle_id="eval"), overlap_policy=Allow())
+    runs = []
+    for key in ("a", "b"):
+        begun = _run(bench, schedule, key)
+        run = WorkflowRun(occurrence_id=begun.id, workflow_id="eval", version=1, inputs={}, started=bench.now)
+        step = StepRecord(step_id="load", phase=StepPhase.RUNNING, attempt=1, started=NOW, is_external=True)
+        writes = StepWrites(occurrence_id=begun.id, fence=begun.fence, run=run, steps=[step])
+        assert bench.store.commit_steps([writes]) == [True]
+        waits = Suspended(
+            started=bench.now,
+            ended=bench.now,
+            until=None,
+            waiting_for=Reason.STEP_PENDING,
+            open_steps=frozenset({("load", None)}),
+        )
+        assert bench.store.settle([settle(begun, schedule, waits, node="node-a")]) == [True]
+        runs.append(begun)
+    assert bench.claim(routes=["bundle"]) == []
+    assert bench.store.cancel(runs[0].id)
+    assert bench.store.request_stop(runs[1].id)
+    stopped = [bench.decide(replace(start(one), takes_slot=False)) for one in bench.claim(routes=["bundle"])]
+    assert {one.id: one.stop for one in stopped} == {one.id: Reason.CANCELLED for one in runs}
+    for one in stopped:
+        assert bench.settle(one, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
+        found = bench.store.workflow_run(one.id)
+        assert found is not None
+        assert found[1][0].phase is StepPhase.CANCELLED, "nothing of it is open any more"
+
+
+def _run(bench: Bench, of: Schedule, key: str) -> Occurrence:
+    """Add and start an occurrence of a bundle; nothing else may be due."""
+    bench.add(of, key, bench.now - NOW)
+    return _start(bench)
+
+
+def _start(bench: Bench) -> Occurrence:
+    [claim] = bench.claim(routes=["bundle"])
+    claim = replace(claim, schedule=in_force(claim.schedule, claim.occurrence))
+    takes_slot = not isinstance(claim.schedule.declaration.overlap_policy, Allow) and not claim.occurrence.holds_slot
+    return bench.decide(replace(start(claim), takes_slot=takes_slot))

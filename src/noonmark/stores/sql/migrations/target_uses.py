@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.migrations import Database
 
 _AT_ONCE = 1_000
-_NAMES = {"workflow": ("workflow_id",), "bundle": ("bundle_id",)}
+_NAMES = {"workflow": ("workflow_id",), "bundle": ("bundle_id", "digest")}
 _NAMES_OF_AGENTS = {"session": ("session_id", "bound_session_id"), "mob": ("mob_id",)}
 _NAMING = """
     SELECT key, tenant, route, terms_document FROM schedules
-    WHERE key > ? AND is_listed = 1 AND route IN (?, ?) ORDER BY key LIMIT ?
+    WHERE key > ? AND is_listed = 1 AND (route IN (?, ?) OR route >= 'bundle:' AND route < 'bundle;')
+    ORDER BY key LIMIT ?
 """
 _ADD = "INSERT INTO target_uses (schedule, kind, name, tenant) VALUES (?, ?, ?, ?)"
 
@@ -34,8 +35,9 @@ def _fill_in(database: Database, names: Mapping[str, Sequence[str]]) -> None:
     last = -1
     while found := database.query(_NAMING, last, *names, _AT_ONCE):
         last = found[-1][0]
-        for key, tenant, kind, document in found:
-            if (name := _name(document, names[kind])) is not None:
+        for key, tenant, route, document in found:
+            kind = route.partition(":")[0]
+            if kind in names and (name := _name(document, names[kind])) is not None:
                 database.execute(_ADD, key, kind, name, tenant)
 
 
