@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from noonmark.core.bundles.manifest import BUNDLE_LABEL, Resources, labels_of_manifest, parse_manifest
+from noonmark.core.bundles.manifest import BUNDLE_LABEL, Resources, needs_of_manifest, parse_manifest
 from noonmark.core.errors import InvalidBundle
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.retry import RetryPolicy
@@ -79,7 +79,8 @@ def test_a_full_manifest() -> None:
     }
     periodic = manifest.schedules[0].document
     assert periodic["trigger"] == {"type": "cron", "crons": ["0 2 * * *"], "timezone": "America/New_York"}
-    assert periodic["target"] == {"target_kind": "bundle", "bundle_id": "eval", "labels": {"gpu": "a100"}}
+    needs = {"labels": {"gpu": "a100"}, "slots": 1}
+    assert periodic["target"] == {"target_kind": "bundle", "bundle_id": "eval", **needs}
     assert periodic["labels"] == {BUNDLE_LABEL: "eval"}
     assert (periodic["overlap_policy"], periodic["misfire_policy"]) == ("skip", {"type": "skip"})
     assert periodic["window"] == {"duration_seconds": 3600.0, "end_action": "cancel"}
@@ -116,10 +117,14 @@ def test_how_a_run_waits_for_resources_is_part_of_its_target() -> None:
     assert managed.document["labels"] == {"a": "b", BUNDLE_LABEL: "other"}
 
 
-def test_the_labels_of_a_stored_manifest() -> None:
-    assert labels_of_manifest({"resources": {"labels": {"gpu": "a100"}}}) == {"gpu": "a100"}
-    for resources in (None, 1, {}, {"labels": 1}):
-        assert labels_of_manifest({"resources": resources}) == {}
+def test_what_a_stored_manifest_needs_of_a_node() -> None:
+    needs = {"labels": {"gpu": "a100"}, "slots": 2}
+    assert needs_of_manifest({"resources": {**needs, "cpus": 1}}) == needs
+    for resources in (None, 1, {}, {"labels": 1, "slots": "x"}, {"labels": {}, "slots": 0}):
+        assert needs_of_manifest({"resources": resources}) == {}
+    schedule = {"crons": ["@daily"]}
+    [managed] = parse_manifest({**SMALLEST, "resources": needs, "schedule": schedule}, now=NOW).schedules
+    assert managed.document["target"] == {"target_kind": "bundle", "bundle_id": "eval", **needs}
 
 
 def test_policies_of_job_manifests() -> None:

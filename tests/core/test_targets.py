@@ -1,6 +1,7 @@
 """Targets: what receives the work, read from documents and written back."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from noonmark.core.documents import Reader
 from noonmark.core.errors import InvalidSchedule, NoonmarkError
 from noonmark.core.targets import parse_target
-from noonmark.core.targets.work import labels_of_route
+from noonmark.core.targets.work import is_bundle_route
 from tests.core.declared import (
     FULL_TARGETS,
     HOSTILE,
@@ -125,8 +126,10 @@ def test_the_route_says_what_a_node_must_serve(name, route):
 
 def test_the_labels_of_a_bundle_are_part_of_its_route():
     target = parse_target(FULL_TARGETS["bundle on labelled nodes"])
-    assert labels_of_route(target.route) == target.labels
-    assert labels_of_route("bundle") == {}
+    assert [is_bundle_route(one) for one in (target.route, "bundle", "bundles:x")] == [True, True, False]
+    needs_slots = [replace(target, slots=slots).route for slots in (2, 33)]
+    assert needs_slots == ["bundle:gpu=a100,zone=a,slots:2", "bundle:gpu=a100,zone=a,slots:32"]
+    assert parse_target({"target_kind": "bundle", "bundle_id": "b", "slots": 1}).route == "bundle:slots:1"
     assert parse_target({"target_kind": "bundle", "digest": "sha256:" + "0F" * 32}).digest == "0f" * 32
 
 

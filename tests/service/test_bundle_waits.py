@@ -54,7 +54,7 @@ def runs(server, occurrence_id):
 
 def test_a_run_waits_for_a_slot_and_says_so(server):
     go = server.folder / "go"
-    push(server, "gated", GATED.format(str(go)), resources={"slots": 1})
+    pushed = push(server, "gated", GATED.format(str(go)), resources={"slots": 1})
     waits = {"retry_seconds": 0.2}
     first = start(server, "gated", resource_wait=waits)
     eventually(lambda: state(server, first)["phase"] == "dispatching" and runs(server, first))
@@ -62,10 +62,11 @@ def test_a_run_waits_for_a_slot_and_says_so(server):
 
     def is_waiting():
         told = state(server, second)
-        return (told["phase"], told["waiting_for"]) == ("pending", "resources_short")
+        return (told["phase"], told["waiting_for"]) == ("pending", "resources_short") and told
 
-    eventually(is_waiting)
-    assert "0 of 1 slots are free, 1 are needed" in eventually(lambda: runs(server, second))[-1]["error"]
+    told = eventually(is_waiting)
+    assert (told["reason"], told["detail"]) == ("resources_short", {"problem": "0 of 1 slots are free, 1 are needed"})
+    assert told["bundle"] == {"bundle_id": "gated", "digest": pushed["digest"]}
     impatient = start(server, "gated", resource_wait={"retry_seconds": 0.1, "max_wait_seconds": 0.3})
     failed = ended(server, impatient)
     assert failed["phase"] == "delivery_failed"
@@ -74,6 +75,7 @@ def test_a_run_waits_for_a_slot_and_says_so(server):
     for one in (first, second):
         told = ended(server, one)
         assert (told["phase"], told["attempt"]) == ("completed", 1)
+        assert [run["outcome"] for run in runs(server, one)] == ["completed"], "there is no run while it waits"
 
 
 def test_a_resource_wait_schedule_of_a_manifest_runs_once_a_slot_is_free(server):

@@ -43,6 +43,7 @@ from noonmark.embedded.references import (
     same_name_elsewhere,
 )
 from noonmark.operations import schedule_edits
+from noonmark.operations.target_policy import with_bundle_needs
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -364,6 +365,7 @@ class Declarations:
 
     def _new_schedule(self, document: dict[str, Any], expected: ExpectedId | None = None) -> Schedule:
         """The new schedule that a document declares."""
+        document = with_bundle_needs(self._store, OWNER.tenant, document)
         now, uid = self._store.clock(), fresh_id(self._clock)
         schedule_id = self._id_for(document.get("name"), f"job_{uid}" if expected is None else str(expected))
         with naming_arguments():
@@ -398,6 +400,7 @@ class Declarations:
         self, document: dict[str, Any], stored: StoredSchedule, trigger: Trigger | None
     ) -> Schedule | None:
         """Change a declared schedule; None when it has just been deleted."""
+        document = with_bundle_needs(self._store, OWNER.tenant, document)
 
         def read(schedule: Schedule, now: Micros) -> Declaration:
             with naming_arguments():

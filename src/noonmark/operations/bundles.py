@@ -16,11 +16,10 @@ from noonmark.core.bundles.manifest import (
     BUNDLE_LABEL,
     Manifest,
     bundle_name,
-    labels_of_manifest,
+    needs_of_manifest,
     parse_manifest,
 )
 from noonmark.core.bundles.zip_file import BundleZip, ChunkReader
-from noonmark.core.documents import present
 from noonmark.core.errors import (
     Conflict,
     InvalidBundle,
@@ -120,9 +119,9 @@ def run_bundle(service: Service, caller: Caller, arguments: BundleRun) -> dict[s
 def _create_carrier(service: Service, caller: Caller, schedule_id: str, bundle: Bundle) -> None:
     """Create the schedule that carries the runs of a bundle without a schedule; its trigger never fires."""
     now = service.store.clock()
-    manifest = parse_manifest(bundle.manifest, now=from_micros(now), bundle_id=bundle.bundle_id)
+    needed = parse_manifest(bundle.manifest, now=from_micros(now), bundle_id=bundle.bundle_id).resources
     declaration = Declaration(
-        target=BundleTarget(bundle_id=bundle.bundle_id, labels=manifest.resources.labels),
+        target=BundleTarget(bundle_id=bundle.bundle_id, labels=needed.labels, slots=needed.slots),
         trigger=EventTrigger("noonmark.hidden", {"never": []}),
         overlap_policy=Allow(),
         misfire_policy=Skip(),
@@ -164,8 +163,7 @@ def bundle_document(bundle: Bundle) -> dict[str, Any]:
 
 
 def _target(bundle: Bundle) -> dict[str, Any]:
-    labels = labels_of_manifest(bundle.manifest)
-    return {"target_kind": "bundle", "bundle_id": bundle.bundle_id} | present(labels=labels or None)
+    return {"target_kind": "bundle", "bundle_id": bundle.bundle_id} | needs_of_manifest(bundle.manifest)
 
 
 class Intake:
@@ -243,7 +241,7 @@ class Intake:
         kept = store.keep_bundle(bundle, note=entry)
         if kept is None:
             raise Conflict("the push took so long that it was dropped; push it again")
-        _move_schedules(service, caller, kept, {} if before is None else labels_of_manifest(before.manifest))
+        _move_schedules(service, caller, kept, {} if before is None else needs_of_manifest(before.manifest))
         nothing: dict[str, Any] = {"schedules": [], "triggers": []}
         declared = _declare(service, caller, bundle_id, manifest) if declares else nothing
         event_id = f"evt_bundle_{digest[:16]}_{kept.pushed:x}"
@@ -338,22 +336,23 @@ def _create_workflow(service: Service, caller: Caller, bundle_id: str, definitio
     return version
 
 
-def _move_schedules(service: Service, caller: Caller, bundle: Bundle, before: dict[str, str]) -> None:
-    """Lead schedules that asked for the labels of the bundle to nodes that have its new ones."""
-    labels = labels_of_manifest(bundle.manifest)
-    if labels == before:
+def _move_schedules(service: Service, caller: Caller, bundle: Bundle, before: dict[str, Any]) -> None:
+    """Lead schedules that asked for the labels and slots of the bundle to nodes that have its new ones."""
+    needs = needs_of_manifest(bundle.manifest)
+    if needs == before:
         return
+    old, new = ((one.get("labels", {}), one.get("slots", 0)) for one in (before, needs))
     using = service.store.schedules_using(bundle.tenant, UsedKind.BUNDLE, bundle.bundle_id, MAX_MOVED)
 
     def moved(schedule: Schedule, now: Micros) -> Declaration:  # noqa: ARG001 - the signature of an edit
         target = schedule.declaration.target
-        if not isinstance(target, BundleTarget) or target.labels != before:
+        if not isinstance(target, BundleTarget) or (target.labels, target.slots) != old:
             return schedule.declaration
-        return replace(schedule.declaration, target=replace(target, labels=labels))
+        return replace(schedule.declaration, target=replace(target, labels=new[0], slots=new[1]))
 
     for schedule_id in {*using, f"{RUNS}{bundle.bundle_id}"}:
         if (stored := service.store.find(bundle.tenant, schedule_id)) is not None:
-            audit = caller.audit(f"the labels of bundle {bundle.bundle_id}")
+            audit = caller.audit(f"what bundle {bundle.bundle_id} needs of nodes")
             schedule_edits.declare(service.store, stored.schedule.uid, moved, lookahead=service.lookahead, audit=audit)
 
 

@@ -35,7 +35,7 @@ from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import read_page, schedule_document
 from noonmark.operations.service import schedule_quotas
-from noonmark.operations.target_policy import check_declaration, schedule_warnings, with_bundle_labels
+from noonmark.operations.target_policy import check_declaration, schedule_warnings, with_bundle_needs
 from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
@@ -218,6 +218,7 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     if unknown := [name for name in changes if name not in allowed]:
         raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
     stored = schedule_edits.find_for(caller, service.store, precondition.schedule_id)
+    changes = with_bundle_needs(service.store, stored.schedule.owner.tenant, changes)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
@@ -292,7 +293,7 @@ def _declare(service: Service, caller: Caller, stored: StoredSchedule, document:
 
 def _split(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
     """The document that declares a schedule, its owner, and the idempotency key."""
-    document = with_bundle_labels(service, caller.owner.tenant, dict(arguments))
+    document = with_bundle_needs(service.store, caller.owner.tenant, dict(arguments))
     reader = ArgumentReader({name: document.pop(name, None) for name in ("user_id", "idempotency_key")})
     user = reader.text("user_id", None)
     key = reader.text("idempotency_key", None, high=MAX_KEY)

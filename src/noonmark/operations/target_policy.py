@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.tasks import context_problem
-from noonmark.core.bundles.manifest import labels_of_manifest
+from noonmark.core.bundles.manifest import needs_of_manifest
+from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, NotAllowed
 from noonmark.core.instants import from_micros
 from noonmark.core.policies.window import last_window_warning
@@ -152,15 +153,15 @@ def refused_program_words(program: str) -> str:
     return f"this server does not run `{program}`: it is not among its --allow-commands"
 
 
-def with_bundle_labels(service: Service, tenant: str, document: dict[str, Any]) -> dict[str, Any]:
-    """The document of a schedule whose target, if it names a bundle, has the labels that the bundle asks for."""
+def with_bundle_needs(store: Store, tenant: str, document: dict[str, Any]) -> dict[str, Any]:
+    """The document of a schedule whose target, if it names a bundle, says what the bundle needs of a node."""
     target = document.get("target")
     bundle_id = target.get("bundle_id") if isinstance(target, dict) else None
-    if not isinstance(target, dict) or not isinstance(bundle_id, str) or target.get("labels") is not None:
+    if not isinstance(target, dict) or not isinstance(bundle_id, str) or target.get("target_kind") != "bundle":
         return document
-    bundle = service.store.find_bundle(tenant, bundle_id)
-    labels = {} if bundle is None else labels_of_manifest(bundle.manifest)
-    return {**document, "target": {**target, "labels": labels}} if labels else document
+    bundle = store.find_bundle(tenant, bundle_id)
+    needs = {} if bundle is None else needs_of_manifest(bundle.manifest)
+    return {**document, "target": needs | present(**target)} if needs else document
 
 
 def check_declaration(

@@ -21,7 +21,7 @@ from noonmark.core.schedule import MAX_DESCRIPTION, MAX_TIMEOUT_SECONDS, RESERVE
 from noonmark.core.secret import secret_name
 from noonmark.core.targets import TargetKind, read_target
 from noonmark.core.targets.command import MAX_ARGUMENTS, MAX_MEMORY_MB, MAX_VARIABLES, OWN_PREFIX, variable_name
-from noonmark.core.targets.work import MAX_LABELS, node_label
+from noonmark.core.targets.work import MAX_LABELS, MAX_SLOTS, node_label
 from noonmark.core.urls import MAX_PORT, parse_url
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ MAX_SERVICES = 20
 MAX_SERVICE_SECONDS = 60
 SERVICE_SECONDS = 5
 MAX_TRIGGERS = 100
-MAX_SLOTS = 10_000
 MAX_CPUS = 4_096
 SCHEDULE = "schedule"
 NOT_IN_MANIFESTS = ("schedule_id", "depends_on")
@@ -169,11 +168,16 @@ def parse_manifest(document: object, *, now: datetime, bundle_id: str | None = N
     return manifest
 
 
-def labels_of_manifest(document: Mapping[str, Any]) -> dict[str, str]:
-    """The labels that a stored manifest asks for."""
+def needs_of_manifest(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The labels and the slots that a stored manifest asks for, as fields of a target; only those that it has."""
     resources = document.get("resources")
-    labels = resources.get("labels") if isinstance(resources, dict) else None
-    return dict(labels) if isinstance(labels, dict) else {}
+    if not isinstance(resources, dict):
+        return {}
+    labels, slots = resources.get("labels"), resources.get("slots")
+    return present(
+        labels=dict(labels) if isinstance(labels, dict) and labels else None,
+        slots=slots if isinstance(slots, int) and slots > 0 else None,
+    )
 
 
 def bundle_name(value: object) -> str:
@@ -309,7 +313,8 @@ def _read_schedules(reader: Reader, bundle_id: str, now: datetime, resources: Re
         )
         parts.append((f"triggers[{index}]", suffix, part))
     found: dict[str, ManagedSchedule] = {}
-    target = {"target_kind": "bundle", "bundle_id": bundle_id} | present(labels=resources.labels or None)
+    needs = present(labels=resources.labels or None, slots=resources.slots or None)
+    target = {"target_kind": "bundle", "bundle_id": bundle_id} | needs
     for place, suffix, part in parts:
         if (one := _read_schedule(reader, place, f"{bundle_id}.{suffix}", part, target, now)) is None:
             continue

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_LABELS = 16
 """Of a node, or of those that a bundle asks for."""
+MAX_SLOTS = 10_000
+MAX_ROUTED_SLOTS = 32
+"""A node serves one route for every number of slots up to this one. Who needs more may meet a node that has too few."""
 MAX_WAIT_SECONDS = 31_622_400
 """A leap year."""
 _DIGEST = re.compile(r"(?:sha256:)?([0-9A-Fa-f]{64})")
@@ -113,12 +116,14 @@ class BundleTarget:
     inputs: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
     labels: dict[str, str] = field(default_factory=dict, hash=False)
     """Those that a node must have to run it."""
+    slots: int = 0
+    """How many slots a node must have in all to run it."""
     resource_wait: ResourceWait = PATIENT
 
     @property
     def route(self) -> str:
-        """One route for bundles that any node may run, and one for each set of labels."""
-        return bundle_route(self.labels)
+        """One route for bundles that any node may run, and one for each set of labels and number of slots."""
+        return bundle_route(self.labels, self.slots)
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""
@@ -128,25 +133,22 @@ class BundleTarget:
             digest=self.digest,
             inputs=self.inputs or None,
             labels=self.labels or None,
+            slots=self.slots or None,
             resource_wait=None if self.resource_wait == PATIENT else self.resource_wait.to_document(),
         )
 
 
-def bundle_route(labels: Mapping[str, str]) -> str:
-    """The route of bundles that need a node with these labels."""
-    wanted = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
-    return f"{BundleTarget.kind}:{wanted}" if wanted else BundleTarget.kind
+def bundle_route(labels: Mapping[str, str], slots: int = 0) -> str:
+    """The route of bundles that need a node with these labels and at least so many slots."""
+    wanted = [f"{name}={value}" for name, value in sorted(labels.items())]
+    if slots:
+        wanted.append(f"slots:{min(slots, MAX_ROUTED_SLOTS)}")
+    return f"{BundleTarget.kind}:{','.join(wanted)}" if wanted else BundleTarget.kind
 
 
 def is_bundle_route(route: str) -> bool:
     """Whether occurrences of bundles have this route."""
     return route.partition(":")[0] == BundleTarget.kind
-
-
-def labels_of_route(route: str) -> dict[str, str]:
-    """The labels that a route of bundles asks for."""
-    wanted = route.partition(":")[2]
-    return dict(one.split("=", 1) for one in wanted.split(",")) if wanted else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +216,7 @@ def read_bundle(reader: Reader) -> BundleTarget:
         digest=digest,
         inputs=reader.json_object("inputs"),
         labels=reader.text_map("labels", key=node_label, value=node_label, high=MAX_LABELS),
+        slots=reader.integer("slots", 0, low=0, high=MAX_SLOTS),
         resource_wait=_read_resource_wait(reader),
     )
 

@@ -9,13 +9,12 @@ from noonmark.core.errors import NotFound
 from noonmark.stores.rules import bundles as rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.quotas import Quota
     from noonmark.ports.bundles import Bundle
-
-    Users = Callable[[str, str | None, Collection[str]], list[str]]
+    from noonmark.stores.rules.bundles import Users
 
 
 @dataclass(slots=True)

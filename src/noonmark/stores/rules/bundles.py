@@ -11,12 +11,15 @@ from noonmark.core.targets import BundleTarget
 from noonmark.ports.workflows import UsedKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import Row
     from noonmark.stores.rules.unit_of_work import UnitOfWork
+
+    Users = Callable[[str, str | None, Collection[str]], list[str]]
+    """Finds what needs a bundle of a tenant, or one of some archives of it."""
 
 MAX_USERS = 100
 """How many schedules and occurrences that use a bundle are named."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NotFound
 from noonmark.ports.bundles import Bundle
-from noonmark.stores.rules import bundles as rules
+from noonmark.stores.rules.bundles import check_bytes
 from noonmark.stores.sql.row_checks import RowCheck
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.quotas import Quota
+    from noonmark.stores.rules.bundles import Users
     from noonmark.stores.sql.session import Session, Values
-    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 COLUMNS = (
     "tenant", "content_id", "bundle_id", "digest", "manifest", "size", "files", "username", "source", "created",
@@ -64,7 +64,7 @@ def add_chunk(
     session: Session, tenant: str, content_id: str, number: int, data: bytes, limits: Sequence[Quota]
 ) -> None:
     """Store a chunk of a push; the first begins it."""
-    rules.check_bytes(limits, stored_bytes(session, tenant), len(data))
+    check_bytes(limits, stored_bytes(session, tenant), len(data))
     found = session.query(_OF_CONTENT, tenant, content_id)
     if number == 0 and not found:
         [key] = session.numbers("bundles", 1)
@@ -127,14 +127,14 @@ def versions(session: Session, tenant: str, bundle_id: str, limit: int) -> list[
     return _readable(session.query(_FOUND % "tenant = ? AND bundle_id = ?", tenant, bundle_id, limit))
 
 
-def delete(uow: UnitOfWork, tenant: str, bundle_id: str) -> list[str] | None:
+def delete(session: Session, tenant: str, bundle_id: str, users: Users) -> list[str] | None:
     """Delete the archives of an id, unless something uses one; returns the ids of what does."""
-    found = uow.session.query(_KEYS, tenant, bundle_id)
+    found = session.query(_KEYS, tenant, bundle_id)
     if not found:
         return None
-    if used := rules.users(uow, tenant, bundle_id, {digest for _, digest in found}):
+    if used := users(tenant, bundle_id, {digest for _, digest in found}):
         return used
-    _remove(uow.session, [key for key, _ in found])
+    _remove(session, [key for key, _ in found])
     return []
 
 
@@ -148,12 +148,19 @@ def prunable_tenants(session: Session, *, before: Micros, unfinished_before: Mic
     return [tenant for (tenant,) in session.query(_TENANTS, unfinished_before, before)]
 
 
-def prune(uow: UnitOfWork, tenants: Collection[str], *, before: Micros, unfinished_before: Micros, limit: int) -> int:
+def prune(
+    session: Session,
+    tenants: Collection[str],
+    users: Users,
+    *,
+    before: Micros,
+    unfinished_before: Micros,
+    limit: int,
+) -> int:
     """Delete replaced archives of some tenants that nothing uses, and unfinished pushes."""
-    session = uow.session
     keys = [key for (key,) in session.query(_UNFINISHED, unfinished_before, list(tenants), limit)]
     replaced = session.query(_REPLACED, before, list(tenants), limit - len(keys))
-    keys += [key for key, tenant, digest in replaced if not rules.users(uow, tenant, None, {digest})]
+    keys += [key for key, tenant, digest in replaced if not users(tenant, None, {digest})]
     _remove(session, keys)
     return len(keys)
 

@@ -15,6 +15,7 @@ from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
+from noonmark.stores.rules.bundles import users as bundle_users
 from noonmark.stores.rules.snapshots import by_uid
 from noonmark.stores.sql import (
     api_keys,
@@ -545,7 +546,7 @@ class SqlStore(ABC):
 
     def delete_bundle(self, tenant: str, bundle_id: str, *, note: AuditEntry | None = None) -> list[str] | None:
         def delete(uow: UnitOfWork) -> list[str] | None:
-            used = bundles.delete(uow, tenant, bundle_id)
+            used = bundles.delete(uow.session, tenant, bundle_id, partial(bundle_users, uow))
             return _noted(uow, tenant, used, note) if used == [] else used
 
         return self._write_locked({tenant}, delete)
@@ -559,7 +560,9 @@ class SqlStore(ABC):
         if not tenants:
             return 0
         # Under their locks, as starts: no archive is deleted that a start has just taken for the newest.
-        return self._write_locked(tenants, lambda uow: bundles.prune(uow, tenants, **old, limit=limit))
+        return self._write_locked(
+            tenants, lambda uow: bundles.prune(uow.session, tenants, partial(bundle_users, uow), **old, limit=limit)
+        )
 
     def put_workflow(
         self,

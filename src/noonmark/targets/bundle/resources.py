@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from noonmark.core.targets.work import bundle_route
+from noonmark.core.targets.work import MAX_ROUTED_SLOTS, bundle_route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +31,11 @@ class NodeOffer:
     cpus: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def routes(self) -> tuple[str, ...]:
-        """Bundles without labels, and those whose labels it all has."""
-        names = sorted(self.labels)
+        """Bundles without labels, and those whose labels it all has, that need no more slots than it has in all."""
+        names, counts = sorted(self.labels), range(min(self.slots, MAX_ROUTED_SLOTS) + 1)
         sets = [chosen for size in range(len(names) + 1) for chosen in combinations(names, size)]
-        return tuple(bundle_route({name: self.labels[name] for name in chosen}) for chosen in sets)
+        labels = [{name: self.labels[name] for name in chosen} for chosen in sets]
+        return tuple(bundle_route(chosen, slots) for chosen in labels for slots in counts)
 
 
 class NodeResources:

@@ -18,6 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, cast
 
 from noonmark.core.agents.flows import flow_definition, flow_inputs, flow_of
+from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.facts import occurrence_facts
 from noonmark.core.ids import is_hidden
@@ -500,6 +501,11 @@ class WorkflowRunner:
             inner = self._store.workflow(run.version.tenant, target.workflow_id, target.version)
             if inner is not None:
                 self._check_accepted(inner, target, run.version.source)
+        if isinstance(target, BundleTarget):
+            bundle = self._store.find_bundle(run.version.tenant, target.bundle_id, digest=target.digest)
+            needs = {} if bundle is None else needs_of_manifest(bundle.manifest)
+            labels, slots = target.labels or needs.get("labels", {}), target.slots or needs.get("slots", 0)
+            target = replace(target, labels=labels, slots=slots)
         schedule = self._hidden.for_child(run.version, run.assignment.schedule, now=now)
         child = child_occurrence(
             schedule, run.assignment, run.run, start.step, start.record, target, undoes=start.is_compensation, now=now
