@@ -106,12 +106,14 @@ class BundleHarness:
         secret = Secret(name=name, hosts=(), sealed=value, created=time, updated=time, programs=programs)
         self.store.put_secret("acme", secret, most=9)
 
-    def start(self, target=None, *, payload=None, origin=None, after=0, **declared):
+    def start(self, target=None, *, payload=None, origin=None, after=0, overrides=None, stop=None, **declared):
         begins = now() + after
         document = {"target_kind": "bundle", **(target or {"bundle_id": "eval"})}
         schedule = replace(factories.schedule(target=parse_target(document), **declared), source="rest")
         origin = origin or manual(f"one-{os.getpid()}-{next(_numbers)}")
-        one = factories.occurrence(schedule, origin, nominal=begins, attempt=1, payload=payload)
+        one = factories.occurrence(
+            schedule, origin, nominal=begins, attempt=1, payload=payload, overrides=overrides, stop=stop
+        )
         assignment = Assignment(one, schedule, begins=begins)
         self.runner.deliver([assignment])
         return assignment

@@ -3,12 +3,14 @@
 import json
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from noonmark.core.ids import event
 from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.occurrence import Overrides, PinnedBundle
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
@@ -213,15 +215,44 @@ def test_other_work_is_passed_on_to_its_target(runner):
     assert "does not run bundles of kind http" in runner.run().error
 
 
-def test_a_window_suspends_a_bundle(runner):
-    runner.push(files={"job.py": "import time\nwhile True:\n    time.sleep(0.01)"})
-    window = Window(duration=SECOND // 2, end_action=EndAction.PAUSE)
+@pytest.mark.parametrize("action", EndAction)
+def test_the_end_of_a_window_is_that_of_commands(runner, action):
+    """The job works for longer than its window is open, unless it is suspended or stopped."""
+    job = "import time\nends = time.monotonic() + 1\nwhile time.monotonic() < ends: time.sleep(0.01)\nprint('done')"
+    if action is not EndAction.NONE:
+        job = "import time\nwhile True: time.sleep(0.01)"
+    runner.push(files={"job.py": job})
     trigger = IntervalTrigger(3_600, start_at=from_micros(now()))
-    assignment = runner.start(window=window, trigger=trigger)
+    assignment = runner.start(window=Window(duration=SECOND // 2, end_action=action), trigger=trigger)
 
     def is_suspended():
         return any(one._pid is not None and is_stopped(one._pid) for one in list(runner.runner._running))
 
-    eventually(is_suspended)
-    assignment.stop(Reason.CANCELLED)
-    assert runner.end_of(assignment).outcome == "cancelled"
+    if action is EndAction.PAUSE:
+        eventually(is_suspended)
+        assignment.stop(Reason.CANCELLED)
+    end = runner.end_of(assignment)
+    assert (end.outcome, end.reason) == {
+        EndAction.CANCEL: ("cancelled", Reason.WINDOW_CLOSED),
+        EndAction.PAUSE: ("cancelled", Reason.CANCELLED),
+        EndAction.NONE: ("completed", None),
+    }[action]
+    assert end.result["output"] == ("done\n" if action is EndAction.NONE else "")
+
+
+def test_a_run_has_the_archive_that_its_occurrence_began_with(runner):
+    first = runner.push(files={"job.py": "print('first')"})
+    second = runner.push(files={"job.py": "print('second')"})
+    pinned = Overrides(bundle=PinnedBundle(bundle_id="eval", digest=first.digest))
+    again = runner.run(overrides=pinned)
+    assert (again.result["output"], again.result["bundle"]["digest"]) == ("first\n", first.digest)
+    assert runner.run().result["bundle"]["digest"] == second.digest
+    elsewhere = replace(pinned, bundle=replace(pinned.bundle, bundle_id="other"))
+    assert runner.run(overrides=elsewhere).result["output"] == "second\n", "its schedule names another bundle by now"
+
+
+def test_a_workflow_that_is_to_stop_waits_for_no_resources(runner):
+    runner.push({"name": "eval", "workflow": {"steps": []}, "resources": {"slots": 100}})
+    assert isinstance(runner.run(), Suspended)
+    stopped = runner.run(stop=Reason.CANCELLED)
+    assert "does not run bundles of kind workflow" in stopped.error
