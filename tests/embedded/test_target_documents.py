@@ -6,6 +6,8 @@ import pytest
 
 from noonmark import AsyncScheduler, Event, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
 from noonmark.core.schedule import TRUSTED
+from noonmark.embedded.declarations import OWNER
+from noonmark.ports.bundles import Bundle
 from tests.embedded.waiting import NEVER, ended
 from tests.targets.http.receiver import http_receiver, sent
 
@@ -42,6 +44,20 @@ class TestTargets:
             assert ended(keeper, told) == ["completed"]
         [event] = keeper.events("told")
         assert event.payload == {"n": 2}
+
+    def test_a_bundle_goes_to_nodes_that_have_what_it_needs(self, keeper):
+        with keeper:
+            store, needs = keeper._declarations._store, {"labels": {"gpu": "a100"}, "slots": 1}
+            store.add_bundle_chunk(OWNER.tenant, "c", 0, b"x")
+            manifest = {"name": "eval", "command": ["true"], "resources": needs}
+            pushed = {"created": 0, "pushed": 0, "size": 1, "files": 1, "user": "ada", "source": "rest"}
+            named = {"tenant": OWNER.tenant, "bundle_id": "eval", "content_id": "c", "digest": "0f" * 32}
+            store.keep_bundle(Bundle(**named, **pushed, manifest=manifest))
+            bundle = {"target_kind": "bundle", "bundle_id": "eval"}
+            jobs = [keeper.schedule({**bundle, "inputs": {"n": n}}, trigger=NEVER, name="eval") for n in (1, 2)]
+            assert jobs[0] == jobs[1]
+            target = keeper._declarations.find(jobs[1]).schedule.declaration.target
+        assert (target.route, target.inputs) == ("bundle:gpu=a100,slots:1", {"n": 2})
 
     def test_one_may_wait_for_others_or_be_one_of_many(self, keeper):
         with keeper:

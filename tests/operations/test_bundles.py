@@ -121,6 +121,23 @@ def test_the_newest_push_runs_and_a_used_bundle_is_not_deleted(harness):
         harness("bundle/get", bundle_id="eval")
 
 
+def test_a_schedule_asks_for_what_its_bundle_needs_of_a_node(harness):
+    needs = {"labels": {"gpu": "a100"}, "slots": 2}
+    push(harness, {**SMALLEST, "resources": {**needs, "cpus": 1}})
+    push(harness, {**SMALLEST, "name": "plain"})
+    target = {"target_kind": "bundle", "bundle_id": "eval"}
+    made = harness.create(schedule_id="nightly", target={**target, "bundle_id": "plain"})
+    assert made["target"] == {**target, "bundle_id": "plain"}
+    changed = harness("schedule/update", schedule_id="nightly", target=target)
+    assert changed["target"] == {**target, **needs}
+    own = harness("schedule/update", schedule_id="nightly", target={**target, "labels": {"gpu": "h100"}})
+    assert own["target"] == {**target, "labels": {"gpu": "h100"}, "slots": 2}
+    followed = harness.create(schedule_id="followed", target=target)
+    push(harness, {**SMALLEST, "resources": {"slots": 1}})
+    moved = [harness("schedule/get", schedule_id=one)["target"] for one in ("nightly", followed["schedule_id"])]
+    assert moved == [own["target"], {**target, "slots": 1}], "what a schedule says itself stays"
+
+
 def test_a_run_without_a_schedule_is_a_manual_occurrence(harness):
     push(harness, {**SMALLEST, "resources": {"labels": {"gpu": "a100"}}})
     one = harness("bundle/run", bundle_id="eval", payload={"n": 1}, key="k")

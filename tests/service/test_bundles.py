@@ -278,16 +278,41 @@ def test_a_bundle_may_be_a_workflow(server, cli, tmp_path):
     assert server.get("/workflows/flow").json["version"] == 1
 
 
+def test_a_workflow_of_a_bundle_is_compensated_when_it_is_cancelled_while_it_waits(server, cli, tmp_path):
+    made, undone = ({"target_kind": "event", "event_type": f"bundle-{one}"} for one in ("made", "undone"))
+    steps = [
+        {"id": "make", "target": made, "compensate": undone},
+        {"id": "ask", "depends_on": ["make"], "approval": {"message": "Go on?"}},
+    ]
+    pushed = cli.json("bundle", "push", folder_with(tmp_path, {"name": "asks", "workflow": {"steps": steps}}))
+    one = server.ask("POST", "/bundles/asks/run", {}).json["occurrence_id"]
+    eventually(lambda: server.get(f"/occurrences/{one}").json["waiting_for"] == "approval")
+    assert server.ask("POST", f"/occurrences/{one}/cancel", {}).status in (200, 202)
+    ended = eventually(lambda: (told := server.get(f"/occurrences/{one}").json)["phase"] in FINAL and told)
+    assert (ended["phase"], ended["reason"]) == ("cancelled", "cancelled")
+    archive = {"bundle_id": "asks", "digest": pushed["digest"]}
+    runs = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert [run["outcome"] for run in runs] == ["cancelled", "suspended"]
+    assert [run["bundle"] for run in runs] == [archive] * 2
+    assert server.get(f"/runs/{runs[0]['run_id']}").json["bundle"] == ended["bundle"] == archive
+    steps = {step["step_id"]: step["phase"] for step in server.get(f"/workflow-runs/{one}").json["steps"]}
+    assert steps == {"make": "compensated", "ask": "cancelled"}
+    assert server.get("/approvals?state=pending").json["approvals"] == []
+
+
 def test_labels_lead_a_bundle_to_a_node_that_has_them(server, cli, tmp_path):
     manifest = {**SMALLEST, "name": "labelled", "resources": {"labels": {"gpu": "a100"}, "slots": 1}}
     folder = folder_with(tmp_path, manifest)
     made = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")
-    assert made["target"]["labels"] == {"gpu": "a100"}
+    assert (made["target"]["labels"], made["target"]["slots"]) == ({"gpu": "a100"}, 1)
     run = cli.json("schedule", "run-now", made["schedule_id"])
     assert output_of(server, run["occurrence_id"])["reason"] == "manual"
     folder_with(folder, {**manifest, "resources": {"labels": {"gpu": "h100"}}})
     other = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")
     assert "no live node serves `bundle:gpu=h100`" in other["warnings"][0]
+    folder_with(folder, {**manifest, "resources": {"slots": 2}})
+    larger = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")
+    assert "no live node serves `bundle:slots:2`" in larger["warnings"][0], "the node has one slot in all"
 
 
 def test_without_the_flag_bundles_are_refused(tmp_path):
