@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from noonmark.core.errors import InvalidSchedule
+from noonmark.core.errors import InvalidSchedule, MethodNotFound
 from noonmark.operations.models.arguments import NewSchedule, ScheduleFields, ScheduleUpdate
 from noonmark.operations.models.schemas import SchemaRegistry
 from noonmark.operations.table import OPERATIONS, Scope
@@ -84,3 +84,9 @@ def test_an_answer_that_is_not_its_model_is_noticed():
     ):
         with pytest.raises(AssertionError):
             check_answer(model, wrong)
+
+
+@pytest.mark.parametrize(("name", "route"), [("bundle/push", "POST /bundles"), ("upload/create", "POST /uploads")])
+def test_what_takes_a_file_is_no_operation_and_names_its_route(name, route):
+    with pytest.raises(MethodNotFound, match=f"files are not JSON; send it to {route}"):
+        Harness()(name)

@@ -601,11 +601,16 @@ _ROWS = (
 OPERATIONS: Mapping[str, Operation] = {row.name: row for row in _ROWS}
 
 
+STREAMED = {"bundle/push": "POST /bundles", "upload/create": "POST /uploads"}
+"""What has a route of its own and is no operation: a file is stored as it arrives, in chunks."""
+
+
 def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of an operation, perform it, and return its answer as JSON."""
     operation = OPERATIONS.get(name)
     if operation is None:
-        raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
+        streamed = f": files are not JSON; send it to {STREAMED[name]}" if name in STREAMED else ""
+        raise MethodNotFound(f"there is no operation {shown(name)}{streamed}", field="method")
     check_access(operation, caller)
     if operation.is_change and not name.startswith("worker/"):
         check_clock(service)
