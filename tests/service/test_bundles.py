@@ -295,9 +295,27 @@ def test_a_workflow_of_a_bundle_is_compensated_when_it_is_cancelled_while_it_wai
     assert [run["outcome"] for run in runs] == ["cancelled", "suspended"]
     assert [run["bundle"] for run in runs] == [archive] * 2
     assert server.get(f"/runs/{runs[0]['run_id']}").json["bundle"] == ended["bundle"] == archive
-    steps = {step["step_id"]: step["phase"] for step in server.get(f"/workflow-runs/{one}").json["steps"]}
-    assert steps == {"make": "compensated", "ask": "cancelled"}
+    phases = {step["step_id"]: step["phase"] for step in server.get(f"/workflow-runs/{one}").json["steps"]}
+    assert phases == {"make": "compensated", "ask": "cancelled"}
     assert server.get("/approvals?state=pending").json["approvals"] == []
+    cli.json("bundle", "push", folder_with(tmp_path, {"name": "asks", "workflow": {"steps": steps[:1]}}))
+    again = server.ask("POST", f"/occurrences/{one}/redrive", {}).json["occurrence_id"]
+    eventually(lambda: server.get(f"/occurrences/{again}").json["waiting_for"] == "approval")
+    assert server.get(f"/occurrences/{again}").json["bundle"] == archive, "it goes on with the definition that it had"
+    server.ask("POST", f"/occurrences/{again}/cancel", {})
+
+
+def test_a_bundle_may_be_a_step_of_a_workflow(server, cli, bundle):
+    pushed = cli.json("bundle", "push", bundle)
+    target = {"target_kind": "bundle", "bundle_id": "eval", "inputs": {"n": 7}}
+    definition = {"workflow_id": "of-bundles", "steps": [{"id": "work", "target": target}]}
+    assert server.ask("POST", "/workflows", definition).status == 201
+    run = server.ask("POST", "/workflows/of-bundles/runs", {}).json["workflow_run_id"]
+    eventually(lambda: server.get(f"/workflow-runs/{run}").json["phase"] == "completed")
+    [step] = server.get(f"/workflow-runs/{run}").json["steps"]
+    assert json.loads(step["result"]["output"])["payload"] == {"n": 7}
+    child = server.get(f"/occurrences/{step['occurrence_id']}").json
+    assert child["bundle"]["digest"] == step["result"]["bundle"]["digest"] == pushed["digest"]
 
 
 def test_labels_lead_a_bundle_to_a_node_that_has_them(server, cli, tmp_path):

@@ -677,7 +677,7 @@ def run_bundle(
 
 
 def delete_bundle(bundle_id: str) -> Request[Bundle]:
-    """Delete a bundle with all its archives; a conflict while a schedule names it."""
+    """Delete a bundle with all its archives; a conflict while a schedule names it, or a run of it has not ended."""
     return rest_request("bundle/delete", _one(Bundle), to_arguments(bundle_id=bundle_id))
 
 
