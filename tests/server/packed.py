@@ -15,5 +15,7 @@ def packed(manifest=None, files=None):
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             if content is not None:
-                archive.writestr(name, content)
+                info = zipfile.ZipInfo(name)  # without the present time: the same files are the same archive
+                info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+                archive.writestr(info, content)
     return stream.getvalue()
