@@ -12,7 +12,6 @@ from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
-from noonmark.core.targets import WorkflowTarget
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.rules import bundles, completion, plan_writes, rate_windows, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
@@ -182,7 +181,7 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     if settlement.retry_at is None:
         detail = to_detail(settlement.facts)
         completion.end(uow, row, settlement.phase, settlement.reason, detail, run=settlement.run)
-    elif state.phase == SchedulePhase.DELETED and row.route != WorkflowTarget.route:
+    elif state.phase == SchedulePhase.DELETED and not uow.is_workflow_run(row):
         completion.end(uow, row, Phase.CANCELLED, Reason.DELETED, run=settlement.run)
     else:
         _retry(uow, row, settlement, settlement.retry_at)
