@@ -159,7 +159,8 @@ def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
     if agents is not None:
         from noonmark.targets.agent.runner import ROUTES, AgentRunner
 
-        kinds |= dict.fromkeys(ROUTES, AgentRunner(store, agents, partial(_make_host, store, agents, secret_resolver)))
+        make_host = partial(_make_host, store, agents, secret_resolver, outbound)
+        kinds |= dict.fromkeys(ROUTES, AgentRunner(store, agents, make_host))
     if os.name == "posix":  # other systems have no process groups
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
@@ -190,12 +191,28 @@ def make_first_call(
 
 
 def _make_host(
-    store: Store, settings: AgentSettings, secret_resolver: SecretResolver, now: Callable[[], Micros]
+    store: Store,
+    settings: AgentSettings,
+    secret_resolver: SecretResolver,
+    outbound: HttpTargetSettings | None,
+    now: Callable[[], Micros],
 ) -> AgentHost:
     """What carries out the turns of agents. It loads their libraries, so it is made with the first turn."""
-    from noonmark.targets.agent.embedded import EmbeddedHost
+    from noonmark.targets.agent.settings import EMBEDDED
 
-    return EmbeddedHost(store, settings, secret_resolver, now)
+    remote: AgentHost | None = None
+    if settings.remote_url is not None:
+        from noonmark.targets.agent.remote import RemoteHost
+        from noonmark.targets.http.settings import HttpTargetSettings
+
+        remote = RemoteHost(settings.remote_url, store, outbound or HttpTargetSettings(), now)
+        if settings.host != EMBEDDED:
+            return remote
+    from noonmark.targets.agent.embedded import EmbeddedHost
+    from noonmark.targets.agent.hosts import TwoHosts
+
+    own = EmbeddedHost(store, settings, secret_resolver, now)
+    return own if remote is None else TwoHosts(own, remote)
 
 
 def make_traces(clock: Clock, *, version: str, node: str) -> tuple[TraceRecorder, Callable[[], None]]:

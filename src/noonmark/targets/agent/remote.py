@@ -42,11 +42,11 @@ from noonmark.ports.agent_host import Probe, Readiness, TurnResult
 from noonmark.ports.budgets import Settled
 from noonmark.targets.http.delivery import ACCEPTED_VALUES, BROKEN_CONNECTION, GATEWAY_STATUSES
 from noonmark.targets.http.errors import describe_error
-from noonmark.targets.http.log_filter import silence_this_thread
 from noonmark.targets.http.network import Resolver, system_lookup
 from noonmark.targets.http.pool import ConnectionPool
 from noonmark.targets.http.request import USER_AGENT, Request, callback_headers, signing_keys
 from noonmark.targets.http.response import retry_after, status_text
+from noonmark.targets.log_filter import silence_this_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

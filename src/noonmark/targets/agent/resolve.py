@@ -5,21 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.agents.session import Session, schedule_session
+from noonmark.core.agents.helpers import forked, new_helper, pattern_of
+from noonmark.core.agents.session import Session, member_session, schedule_session, task_session
+from noonmark.core.agents.tasks import remote_agent, task_prompt
 from noonmark.core.facts import occurrence_facts
+from noonmark.core.ids import HIDDEN
+from noonmark.core.targets import TaskTarget
 from noonmark.core.targets.content import TextBlock
+from noonmark.core.targets.mob import HelperBackend, MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.placeholders import Filling
-from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionTarget, SessionType
+from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
 from noonmark.ports.agent_host import AgentTurn, TurnLimits
+from noonmark.targets.agent.settings import EMBEDDED
 
 if TYPE_CHECKING:
+    from noonmark.core.agents.session import Message
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
+    from noonmark.core.targets import Target
     from noonmark.core.targets.content import Block, Content
     from noonmark.core.targets.session import SessionAction
     from noonmark.ports.store import Store
     from noonmark.ports.target import Assignment
     from noonmark.targets.agent.settings import AgentSettings
+
+
+PAGE = 1_000
+MAX_FORKED = 10_000
+"""How many messages a fork copies at most, whatever it asks for."""
+REMOTE_MODEL = "remote"
+"""The model of a session that the remote host chooses one for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +44,24 @@ class Missing:
     why: str
 
 
-def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> AgentTurn | Missing:  # noqa: ARG001 - mobs are looked up in it
+def asks_for_remote(target: Target) -> bool:
+    """Whether a target goes to the remote host, wherever others go: a task for one of its agents, or its helper."""
+    if isinstance(target, TaskTarget):
+        return remote_agent(target.context) is not None
+    return isinstance(target, MobSpawnTarget | MobForkTarget) and target.options.backend is HelperBackend.EXTERNAL
+
+
+def goes_to_remote(target: Target, settings: AgentSettings) -> bool:
+    """Whether the remote host carries out the turns of a target."""
+    return settings.host != EMBEDDED or asks_for_remote(target)
+
+
+def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> AgentTurn | Missing:
     """The turn of a delivery; ValueError if it asks for what its occurrence does not have. Blocks on the store."""
     schedule, occurrence = assignment.schedule, assignment.occurrence
     target, filling = schedule.declaration.target, Filling(occurrence_facts(schedule, occurrence))
+    if asks_for_remote(target) and settings.remote_url is None:
+        return Missing("it asks for the remote agent host, and this node has none (see --agents)")
     match target:
         case SessionTarget():
             turn = _turn(assignment, settings, target.session_id, target.action, filling)
@@ -41,6 +70,13 @@ def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> Ag
             session_id = target.bound_session_id or schedule_session(schedule.uid)
             turn = _turn(assignment, settings, session_id, target.action, filling)
             return replace(turn, create=_new_session(schedule, session_id, target), revives=True)
+        case MobMemberTarget():
+            action = PromptAction(prompt=target.content, render_metadata=target.render_metadata)
+            return _turn(assignment, settings, member_session(target.mob_id, target.member_id), action, filling)
+        case MobSpawnTarget() | MobForkTarget():
+            return _helper_turn(assignment, store, settings, target, filling)
+        case TaskTarget():
+            return _task_turn(assignment, settings, target, filling)
         case _:
             return Missing(f"this node cannot deliver to a {target.kind} target of this type")
 
@@ -64,6 +100,64 @@ def _turn(
         limits=limits,
         traceparent=assignment.traceparent,
     )
+
+
+def _helper_turn(
+    assignment: Assignment,
+    store: Store,
+    settings: AgentSettings,
+    target: MobSpawnTarget | MobForkTarget,
+    filling: Filling,
+) -> AgentTurn | Missing:
+    owner, occurrence_id = assignment.schedule.owner, assignment.occurrence.id
+    mob = store.mob(owner.tenant, target.mob_id)
+    if mob is None:
+        return Missing(f"there is no mob {target.mob_id!r}")
+    pattern = pattern_of(mob, target)
+    like = store.session(owner.tenant, member_session(target.mob_id, pattern.member_id))
+    if like is None:
+        return Missing(f"the mob {target.mob_id!r} has no member {pattern.member_id!r}")
+    helper = new_helper(target, pattern, like, user=owner.user, occurrence_id=occurrence_id)
+    turn = _turn(assignment, settings, helper.session_id, PromptAction(prompt=target.prompt), filling)
+    history = _history(store, owner.tenant, target) if isinstance(target, MobForkTarget) else ()
+    return replace(turn, create=helper, revives=True, history=history)
+
+
+def _history(store: Store, tenant: str, target: MobForkTarget) -> tuple[Message, ...]:
+    """The messages of the member that a helper is forked from, or the last ones and a few more."""
+    session_id = member_session(target.mob_id, target.source_member_id)
+    found: list[Message] = []
+    most = MAX_FORKED if target.last_messages is None else min(MAX_FORKED, target.last_messages + PAGE)
+    before = None
+    while len(found) < most:
+        page = store.messages(tenant, session_id, PAGE, before=before, newest_first=True)
+        found += page
+        if len(page) < PAGE:
+            break
+        before = page[-1].number
+    return forked(found[::-1], target.last_messages)
+
+
+def _task_turn(assignment: Assignment, settings: AgentSettings, target: TaskTarget, filling: Filling) -> AgentTurn:
+    schedule = assignment.schedule
+    prompt = task_prompt(filling.prose(target.query), target.context, settings.instructions)
+    model = prompt.model or settings.model
+    if model is None and goes_to_remote(target, settings):
+        model = REMOTE_MODEL
+    if model is None:
+        raise ValueError("no model is named: set `model` in its context, or --agent-model")
+    schedule_id = schedule.schedule_id.removeprefix(HIDDEN)
+    session_id = task_session(schedule_id, assignment.occurrence.id)
+    session = Session(
+        tenant=schedule.owner.tenant,
+        session_id=session_id,
+        user=schedule.owner.user,
+        spec=SessionSpec(model=model, system_prompt=prompt.system_prompt),
+        schedule_id=schedule_id,
+    )
+    # The query is filled in already; what a template or the context says is not.
+    turn = _turn(assignment, settings, session_id, PromptAction(prompt=""), filling)
+    return replace(turn, action=PromptAction(prompt=prompt.prompt), create=session, revives=True)
 
 
 def _new_session(schedule: Schedule, session_id: str, target: OnDemandSessionTarget) -> Session:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.agents.session import SessionState
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
+from noonmark.core.targets.mob import MobForkTarget, MobSpawnTarget
 from noonmark.targets.agent.resolve import Missing, resolve
 from noonmark.targets.loop_runner import LoopRunner, stop_reason
 from noonmark.targets.outcomes import cut_off, undeliverable
@@ -78,14 +82,25 @@ class AgentRunner(LoopRunner):
                 result = await host.deliver(turn)
         except TimeoutError:
             await host.cancel(turn)
+            await self._dismiss(turn)
             return self._timed_out(assignment, ends or self._now())
         except asyncio.CancelledError:
             if stop_reason(assignment) not in (None, Reason.LEASE_LOST):
                 await host.cancel(turn)
+                await self._dismiss(turn)
             raise
         if isinstance(result, Accepted):
             return result
+        if result.outcome is not Outcome.LEASE_LOST:
+            await self._dismiss(turn)
         return self._delivered(assignment, turn, result)
+
+    async def _dismiss(self, turn: AgentTurn) -> None:
+        """Archive the session of a helper whose turn has ended. Another attempt revives it."""
+        if isinstance(turn.target, MobSpawnTarget | MobForkTarget):
+            archive = partial(self._store.set_session_state, turn.owner.tenant, turn.session_id, SessionState.ARCHIVED)
+            with suppress(NoonmarkError):  # it is left idle, and nobody finds it
+                await asyncio.to_thread(archive)
 
     def _timed_out(self, assignment: Assignment, ends: Micros) -> Delivered:
         """By its own timeout, by its window, or by the time limit of agents."""

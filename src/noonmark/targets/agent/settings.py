@@ -9,12 +9,14 @@ from noonmark.core.budgets.budget import RunLimits
 from noonmark.core.budgets.spend import to_nanos
 from noonmark.core.instants import SECOND
 from noonmark.core.rate_limit import RateLimit
+from noonmark.targets.agent.task_instructions import InstructionFiles
 from noonmark.targets.agent.tools import ToolRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from noonmark.core.agents.tasks import Instructions
     from noonmark.core.budgets.prices import Price
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration
@@ -51,6 +53,10 @@ class AgentSettings:
 
     host: str = EMBEDDED
     """This process, or the URL of another host."""
+    remote: str | None = None
+    """The URL of the host for tasks and helpers that ask for it, where all others run in this process."""
+    instructions: Instructions = field(default_factory=InstructionFiles)
+    """The instructions that the context of a task can name."""
     model: str | None = None
     """For sessions and tasks that name none."""
     models: Mapping[str, Any] = field(default_factory=dict)
@@ -73,6 +79,11 @@ class AgentSettings:
     """Of one attempt, where its schedule has no timeout."""
     logs_content: bool = False
     """Whether logs may show prompts and answers."""
+
+    @property
+    def remote_url(self) -> str | None:
+        """The URL of the remote host, if there is one."""
+        return self.remote if self.host == EMBEDDED else self.host
 
     def run_limits(self, declaration: Declaration) -> RunLimits:
         """What one occurrence may spend: what its schedule declares, and otherwise these settings.
