@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.policies.delivery import Delivery
     from noonmark.core.policies.options import (
+        BudgetDocument,
         DeliveryName,
         ExecutorName,
         ExpectedRateDocument,
@@ -94,6 +95,8 @@ class FurtherOptions(TypedDict, total=False):
     """How often it usually starts and succeeds; what deviates is reported."""
     ping_urls: PingUrlsDocument | None
     """URLs to call when an occurrence starts, succeeds and fails."""
+    budget: BudgetDocument | None
+    """What one run of an agent may use."""
     accepts_payload: bool | None
     """Whether callers of a server may send a payload when they ask for a run."""
 

@@ -233,7 +233,8 @@ class Scheduler:
         `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and
         `concurrency_limit`), `window` (a `Window`), `expected_seconds` (a run that takes longer is reported, and goes
         on), `expected_rate` (`at_least` successes and `at_most` starts in `per_seconds`, or it is reported),
-        `ping_urls` (URLs to call on `start`, `success` and `failure`), and `accepts_payload` (callers of a server on
+        `ping_urls` (URLs to call on `start`, `success` and `failure`), `budget` (what one run of an agent may use, as
+        `{"max_cost_usd": 0.5, "max_tokens": 20_000}`), and `accepts_payload` (callers of a server on
         the same store may send a payload when they ask for a run).
 
         Instead of a function, give a target document such as `{"target_kind": "command", "argv": ["ls"]}`: a program, a

@@ -278,13 +278,17 @@ def named_functions(value: object) -> dict[str, str]:
 
 
 def agent_host(value: object) -> str:
-    """Where agents run: in this process, at a URL, or not at all."""
-    if isinstance(value, str) and value.strip().lower() in ("embedded", "off"):
-        return value.strip().lower()
+    """Where agents run: in this process, at a URL, in both or not at all."""
+    allowed = "embedded, off, the web address of an agent host, or embedded and such an address with a comma between"
+    if not isinstance(value, str):
+        raise ValueError(_message(allowed, value))
+    own, comma, remote = value.partition(",")
+    if own.strip().lower() in ("embedded", "off") and not comma:
+        return own.strip().lower()
     try:
-        return url(value)
+        return url(value) if not comma else f"{one_of('embedded')(own.strip().lower())},{url(remote.strip())}"
     except ValueError:
-        raise ValueError(_message("embedded, off, or the web address of an agent host", value)) from None
+        raise ValueError(_message(allowed, value)) from None
 
 
 def model_prices(value: object) -> dict[str, str]:
@@ -588,8 +592,8 @@ class Settings:
     )
     agents: str | None = _setting(
         agent_host,
-        "where agents run: `embedded` in this server, at the URL of another host, or `off`; by default embedded, if"
-        " `noonmark[agents]` is installed",
+        "where agents run: `embedded` in this server, at the URL of another host, or `off`; with `embedded,URL` only"
+        " tasks and helpers that ask for it go there. By default embedded, if `noonmark[agents]` is installed",
         default=None,
     )
     agent_model: str | None = _setting(

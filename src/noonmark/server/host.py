@@ -353,13 +353,15 @@ def _bundles(settings: Settings) -> BundleSettings | None:
 def _agents(loaded: LoadedSettings) -> AgentSettings | None:
     """How this node delivers to agents; None if it does not."""
     settings = loaded.settings
-    host = settings.agents or (EMBEDDED if is_installed("agents") else OFF)
+    host, _, remote = (settings.agents or (EMBEDDED if is_installed("agents") else OFF)).partition(",")
     if host == OFF:
         return None
     if host == EMBEDDED:
         require("agents", "running agents in this server (--agents embedded)")
     return AgentSettings(
         host=host,
+        remote=remote or None,
+        instructions=make_instructions(settings.task_instructions),
         model=settings.agent_model,
         tools=_import_tools(loaded),
         skills=None if settings.agent_skills is None else Path(settings.agent_skills).absolute(),

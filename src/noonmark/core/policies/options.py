@@ -92,6 +92,15 @@ class ExpectedRateDocument(TypedDict, total=False):
     per_seconds: Required[Seconds]
 
 
+class BudgetDocument(TypedDict, total=False):
+    """What one run of an agent may use: money, tokens, calls of models and of tools."""
+
+    max_cost_usd: float
+    max_tokens: int
+    max_model_calls: int
+    max_tool_calls: int
+
+
 class PingUrlsDocument(TypedDict, total=False):
     """The URLs that a schedule calls, as a document."""
 

@@ -21,7 +21,7 @@ import httpcore2
 import httpx2
 
 from noonmark.core.agents.messages import action_message, message_text, text_part
-from noonmark.core.agents.session import Message, Role
+from noonmark.core.agents.session import Message, Role, SessionState
 from noonmark.core.agents.tasks import remote_agent
 from noonmark.core.budgets.budget import Refused, Reservation
 from noonmark.core.budgets.refusals import refusal_text
@@ -93,6 +93,12 @@ class RemoteHost:
 
     async def deliver(self, turn: AgentTurn) -> TurnResult | Accepted:
         """Send a turn, and record its answer; or accept that its end is reported later."""
+        result = await self._deliver(turn)
+        if isinstance(result, TurnResult) and result.outcome not in (Outcome.COMPLETED, Outcome.LEASE_LOST):
+            await asyncio.to_thread(self._suspend, turn)
+        return result
+
+    async def _deliver(self, turn: AgentTurn) -> TurnResult | Accepted:
         begun = await asyncio.to_thread(self._begin, turn)
         if begun is not None:
             return begun
@@ -135,6 +141,7 @@ class RemoteHost:
 
     async def cancel(self, turn: AgentTurn) -> None:
         """Ask the service to stop a turn; whether it answers does not matter."""
+        await asyncio.to_thread(self._suspend, turn)
         document = _identity(turn)
         with suppress(NoonmarkError, TimeoutError, *BROKEN_CONNECTION, httpcore2.TimeoutException):
             async with asyncio.timeout(CANCEL_SECONDS):
@@ -203,6 +210,12 @@ class RemoteHost:
             return TurnResult(outcome=Outcome.LEASE_LOST)
         why = refusal_text(refused)
         return replace(_failed(why), reason=Reason.BUDGET_EXCEEDED, is_final=True, usage=self._usage(turn))
+
+    def _suspend(self, turn: AgentTurn) -> None:
+        """Note that a turn ended before the agent had answered."""
+        last = self._store.messages(turn.owner.tenant, turn.session_id, 1, newest_first=True)
+        if last and last[0].role is not Role.ASSISTANT:
+            self._store.set_session_state(turn.owner.tenant, turn.session_id, SessionState.SUSPENDED)
 
     def _usage(self, turn: AgentTurn) -> Usage | None:
         return self._store.run_usage(turn.occurrence.id)

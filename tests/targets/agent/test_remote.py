@@ -1,0 +1,197 @@
+"""Turns at a remote host: what it is sent, what its answers mean, and what they cost."""
+
+import pytest
+
+from noonmark import Scheduler
+from noonmark.client import verify
+from noonmark.core.agents.session import Role, SessionState
+from noonmark.core.budgets.budget import Budget, BudgetScope, Period
+from noonmark.core.budgets.spend import to_nanos
+from noonmark.core.targets import parse_target
+from noonmark.ports.agent_host import Readiness
+from noonmark.targets.agent.remote import RemoteHost
+from noonmark.targets.http.settings import HttpTargetSettings
+from tests.embedded.waiting import CLOCK, ended, eventually
+from tests.targets.agent.scripted_host import ANSWER, hosting
+
+CREATE = {"model": "house-1", "system_prompt": "Be brief.", "max_tokens": 50}
+TARGET = {
+    "target_kind": "session",
+    "type": "materialize_on_demand_session",
+    "create": CREATE,
+    "action": {"type": "prompt", "prompt": "Check {{ schedule_name }}."},
+}
+TASK = {
+    "target_kind": "task",
+    "query": "Why?",
+    "context": {"execution_target": "daemon", "agent_name": "ops", "role": "writer"},
+}
+
+
+@pytest.fixture
+def host():
+    with hosting() as running:
+        yield running
+
+
+@pytest.fixture
+def scheduler(host):
+    with Scheduler("memory://", agents=host.url) as running:
+        yield running
+
+
+def run(scheduler, target=TARGET, name="health", **options):
+    """Run a target once, to its end; gives its occurrence and its run."""
+    job = scheduler.schedule(target, name=name, **options)
+    ended(scheduler, job)
+    return scheduler.occurrences(job)[0], scheduler.runs(job)[0]
+
+
+def standing(scheduler, max_tokens, **limits):
+    """Set a budget for the user, of so many tokens in all, or look at it again."""
+    budget = Budget(
+        tenant="default", scope=BudgetScope.USER, scope_id="local", period=Period.TOTAL, max_tokens=max_tokens, **limits
+    )
+    return scheduler._store.put_budget(budget)
+
+
+def test_a_turn_is_sent_answered_and_recorded(scheduler, host):
+    standing(scheduler, 2_000_000)
+    occurrence, made = run(scheduler, budget={"max_cost_usd": 0.5, "max_tokens": 5_000}, timeout=30)
+    assert occurrence.phase == "completed"
+    assert made.result["text"] == "Done."
+    usage = made.usage.to_document()
+    assert {name: usage[name] for name in ANSWER["usage"]} == ANSWER["usage"]
+    [(path, headers, body)] = host.asked
+    [sent] = host.requests("deliver")
+    assert path == "/agents/deliver"
+    key = f"schedule:{occurrence.schedule_id}:occurrence:{occurrence.id}"
+    assert verify(headers, body, scheduler.signing_key()) == key == sent["idempotency_key"]
+    assert sent["action"] == {"type": "prompt", "prompt": "Check health."}
+    assert sent["create"] == CREATE
+    assert sent["target"] == TARGET
+    limits = sent["limits"]
+    assert (limits["max_cost_usd"], limits["max_tokens"], limits["max_model_calls"]) == (0.5, 5_000, 50)
+    assert limits["deadline_utc"] is not None
+    session = scheduler._store.session("default", sent["session_id"])
+    assert session.usage.total_tokens == 100
+    messages = scheduler._store.messages("default", sent["session_id"], 10)
+    assert [(one.role, one.parts[0]["text"]) for one in messages] == [
+        (Role.USER, "Check health."),
+        (Role.ASSISTANT, "Done."),
+    ]
+    now = standing(scheduler, 2_000_000)
+    assert (now.settled.tokens, now.settled.cost) == (100, to_nanos("0.001"))
+    assert (now.reserved.tokens, now.reserved.cost) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "end", "words", "tries"),
+    [
+        ([(200, {"error": "locked"})], "failed/attempts_exhausted", "locked", 2),
+        ([(200, {"error": "locked", "retry": False})], "failed/failed", "locked", 1),
+        ([(200, {"error": "again", "reason": "tool_loop"})], "failed/tool_loop", "again", 1),
+        ([(200, {})], "failed/attempts_exhausted", "neither a text", 2),
+        ([(200, b"<html>")], "failed/attempts_exhausted", "it is not JSON", 2),
+        ([(200, [])], "failed/attempts_exhausted", "must be an object", 2),
+        ([(200, {"text": 5})], "failed/attempts_exhausted", "text must be a text", 2),
+        ([(200, {"text": "x", "usage": {"tokens": -1}})], "failed/attempts_exhausted", "usage: tokens", 2),
+        ([(200, b'{"text": "' + b"x" * 70_000 + b'"}')], "failed/attempts_exhausted", "longer than 64 KiB", 2),
+        ([(404, {})], "delivery_failed/target_missing", "does not know", 1),
+        ([(400, {})], "failed/failed", "400 Bad Request", 1),
+        ([(500, {})], "failed/attempts_exhausted", "500 Internal", 2),
+        ([(503, {}, {"Retry-After": "0"}), (200, ANSWER)], "completed/succeeded", None, 2),
+        ([(409, {}), (200, ANSWER)], "completed/succeeded", None, 2),
+        ([(None, {})], "failed/attempts_exhausted", "connection lost", 2),
+        ([(202, {})], "failed/attempts_exhausted", "neither a text", 2),
+        ([(200, {"output": {"healthy": True}})], "completed/succeeded", None, 1),
+    ],
+)
+def test_an_answer_means_what_it_means_for_requests(scheduler, host, answers, end, words, tries):
+    host.answer(*answers)
+    occurrence, made = run(scheduler, retries={"max_attempts": 2, "backoff_seconds": 0.001})
+    assert f"{occurrence.phase}/{occurrence.reason}" == end
+    assert words is None or words in made.error
+    sent = host.requests("deliver")
+    assert len(sent) == tries
+    assert len({one["idempotency_key"] for one in sent}) == 1
+    assert [one["attempt"] for one in sent] == [1, 2][:tries]
+
+
+def test_what_is_not_reported_counts_in_full(scheduler, host):
+    standing(scheduler, 1_500)
+    budget = {"max_tokens": 1_000}
+    host.answer((404, {}), (200, {"text": "Done."}), (200, ANSWER))
+    assert run(scheduler, name="refused", budget=budget)[0].reason == "target_missing"
+    assert standing(scheduler, 1_500).reserved.tokens == 0
+    occurrence, made = run(scheduler, name="unreported", budget=budget)
+    assert (occurrence.phase, made.usage) == ("completed", None)
+    assert standing(scheduler, 1_500).reserved.tokens == 1_000
+    occurrence, made = run(scheduler, name="beyond", budget=budget)
+    assert (str(occurrence.phase), str(occurrence.reason)) == ("failed", "budget_exceeded")
+    assert len(host.requests("deliver")) == 2
+
+
+def test_another_attempt_has_what_the_first_has_left(scheduler, host):
+    standing(scheduler, 10_000)
+    host.answer((200, {"error": "no", "usage": {"input_tokens": 600, "cost_usd": 0}}), (200, ANSWER))
+    occurrence, made = run(
+        scheduler, budget={"max_tokens": 1_000}, retries={"max_attempts": 2, "backoff_seconds": 0.001}
+    )
+    assert (occurrence.phase, made.usage.total_tokens) == ("completed", 700)
+    now = standing(scheduler, 10_000)
+    assert (now.settled.tokens, now.reserved.tokens) == (700, 0)
+
+
+def test_a_hard_budget_on_cost_alone_needs_a_limit_on_cost(scheduler, host):
+    standing(scheduler, None, max_cost=to_nanos(5))
+    occurrence, made = run(scheduler)
+    assert str(occurrence.reason) == "budget_exceeded"
+    assert "price" in made.error
+    assert run(scheduler, name="limited", budget={"max_cost_usd": 1})[0].phase == "completed"
+
+
+def test_a_turn_that_is_cancelled_or_too_slow_is_cancelled_there(scheduler, host):
+    host.released.clear()
+    slow = scheduler.schedule(TARGET, name="slow", timeout=0.2)
+    ended(scheduler, slow)
+    assert scheduler.occurrences(slow)[0].phase == "timed_out"
+    [cancelled] = eventually(lambda: host.requests("cancel"))
+    assert cancelled["occurrence_id"] == scheduler.occurrences(slow)[0].id
+    assert scheduler._store.session("default", cancelled["session_id"]).state is SessionState.SUSPENDED
+
+
+def test_a_connection_that_was_refused_costs_nothing(scheduler, host):
+    standing(scheduler, 10_000_000)
+    lost = RemoteHost("http://127.0.0.1:9", scheduler._store, HttpTargetSettings(), CLOCK.micros)
+    assert lost.probe("default", parse_target(TASK)).readiness is Readiness.UNKNOWN
+    with Scheduler("memory://", agents="http://127.0.0.1:9") as other:
+        standing(other, 10_000_000)
+        occurrence, made = run(other)
+        assert (occurrence.phase, "no connection to the remote host" in made.error) == ("failed", True)
+        assert standing(other, 10_000_000).reserved.tokens == 0
+
+
+def test_a_task_names_an_agent_of_the_host(scheduler, host):
+    occurrence, _ = run(scheduler, TASK)
+    [sent] = host.requests("deliver")
+    assert occurrence.phase == "completed"
+    assert (sent["agent"], sent["action"]["prompt"]) == ("ops", "Why?")
+    assert sent["session_id"] == f"schedule:{occurrence.schedule_id}:{occurrence.id}"
+    assert "You are a writer" in sent["create"]["system_prompt"]
+
+
+def test_without_a_remote_host_such_a_task_is_missing_its_target():
+    with Scheduler("memory://", agents="embedded", agent_model="test") as scheduler:
+        occurrence, made = run(scheduler, TASK)
+        assert (str(occurrence.phase), str(occurrence.reason)) == ("delivery_failed", "target_missing")
+        assert "--agents" in made.error
+
+
+def test_a_probe_asks_the_host(scheduler, host):
+    remote = RemoteHost(f"{host.url}/", scheduler._store, HttpTargetSettings(), CLOCK.micros)
+    assert remote.probe("default", parse_target(TASK)).readiness is Readiness.READY
+    [sent] = host.requests("probe")
+    assert (sent["tenant"], sent["agent"], sent["target"]["query"]) == ("default", "ops", "Why?")
+    _, headers, body = host.asked[-1]
+    assert verify(headers, body, scheduler.signing_key()) == "probe"
