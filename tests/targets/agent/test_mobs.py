@@ -8,6 +8,7 @@ from noonmark import AgentSettings, Scheduler
 from noonmark.core.agents.session import Mob, Session, SessionState, member_session
 from noonmark.core.targets.mob import ToolAccess, ToolAccessPolicy
 from noonmark.core.targets.session import SessionSpec
+from noonmark.ports.budgets import UsageBy
 from tests.embedded.waiting import ended
 
 FLOW = {
@@ -127,6 +128,9 @@ def test_a_flow_is_a_workflow_of_prompts(agents):
     assert occurrence.phase == "completed"
     assert run.result["write"]["text"] == "heard: Report: heard: A high incident."
     assert agents.said("mob:triage:lead")[0] == ("user", "A high incident.")
+    assert (run.usage.model_calls, run.usage.cost) == (2, 0)
+    by_schedule = agents.store.usage("default", UsageBy.SCHEDULE, since=0, until=2**62, limit=10)
+    assert [(one.key, one.usage.model_calls) for one in by_schedule] == [(occurrence.schedule_id, 2)]
     record = agents.scheduler.workflow_run(occurrence.id)
     assert (record.workflow_id, [str(step.phase) for step in record.steps]) == ("mob:triage:main", ["completed"] * 2)
 

@@ -21,6 +21,7 @@ from noonmark.targets.agent.settings import EMBEDDED
 if TYPE_CHECKING:
     from noonmark.core.agents.session import Message
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
     from noonmark.core.targets.content import Block, Content
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from noonmark.targets.agent.settings import AgentSettings
 
 
+MAX_DEPTH = 16
+"""How many workflows may be above a step; there are fewer."""
 PAGE = 1_000
 MAX_FORKED = 10_000
 """How many messages a fork copies at most, whatever it asks for."""
@@ -58,6 +61,31 @@ def goes_to_remote(target: Target, settings: AgentSettings) -> bool:
 
 def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> AgentTurn | Missing:
     """The turn of a delivery; ValueError if it asks for what its occurrence does not have. Blocks on the store."""
+    turn = _resolve(assignment, store, settings)
+    root = None if isinstance(turn, Missing) else _root(assignment.occurrence, store)
+    if isinstance(turn, Missing) or root is None:
+        return turn
+    # The step of a workflow spends what the schedule of the workflow may spend.
+    declaration = replace(assignment.schedule.declaration, budget=root.declaration.budget)
+    run, tool_calls = settings.run_limits(declaration), settings.tool_limit(declaration)
+    limits = replace(turn.limits, run=run, max_tool_calls=tool_calls)
+    return replace(turn, schedule_id=root.schedule_id, limits=limits)
+
+
+def _root(occurrence: Occurrence, store: Store) -> Schedule | None:
+    """The schedule of the workflow that an occurrence is a step of; None if it is not a step."""
+    uid = None
+    for _ in range(MAX_DEPTH):
+        parent = None if occurrence.overrides is None else occurrence.overrides.parent
+        above = None if parent is None else store.occurrence(parent.occurrence_id)
+        if above is None:
+            break
+        occurrence, uid = above, above.uid
+    stored = None if uid is None else store.find_uid(uid)
+    return None if stored is None else stored.schedule
+
+
+def _resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> AgentTurn | Missing:
     schedule, occurrence = assignment.schedule, assignment.occurrence
     target, filling = schedule.declaration.target, Filling(occurrence_facts(schedule, occurrence))
     if asks_for_remote(target) and settings.remote_url is None:

@@ -18,6 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, cast
 
 from noonmark.core.agents.flows import flow_definition, flow_inputs, flow_of
+from noonmark.core.budgets.reported import total
 from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.facts import occurrence_facts
@@ -43,6 +44,7 @@ from noonmark.targets.workflow.deliveries import HiddenSchedules, child_occurren
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from noonmark.core.budgets.spend import Usage
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.targets import Target as TargetDocument
@@ -449,7 +451,8 @@ class WorkflowRunner:
     def _conclude(self, run: ActiveRun, now: Micros) -> None:
         """Report the end of a run, or that it waits; or look at it again at its time."""
         if run.end is not None:
-            self._finish(run, run.delivered(run.end, now=max(now, self._now())))
+            delivered = run.delivered(run.end, now=max(now, self._now()))
+            self._finish(run, replace(delivered, usage=self._usage_of_agents(run)))
             return
         wake_at = run.wake_at
         if not run.under_way:
@@ -473,6 +476,17 @@ class WorkflowRunner:
             self._awaiting[run.occurrence.id] = run
         else:
             self._awaiting.pop(run.occurrence.id, None)
+
+    def _usage_of_agents(self, run: ActiveRun) -> Usage | None:
+        """What the agents in its steps have used, which ran as occurrences of their own."""
+        if not any(step.kind in AGENT_KINDS for step in run.definition.steps):
+            return None
+        children = [record.child for record in run.records.values() if record.child is not None]
+        try:
+            reports = [self._store.run_usage(child) for child in children]
+        except NoonmarkError:
+            return None  # it is on record; only the sum is missing
+        return total(one for one in reports if one is not None)
 
     def _wake_at(self, run: ActiveRun, when: Micros) -> None:
         if self._is_inline:
