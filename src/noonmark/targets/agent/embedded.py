@@ -118,16 +118,17 @@ class EmbeddedHost:
             await self.calls.run(self.store.set_session_state, tenant, session_id, SessionState.SUSPENDED)
 
     async def close(self) -> None:
-        """Begin nothing more."""
+        """Close all connections."""
+        await self._models.close()
         self.calls.close()
 
     async def load_model(self, turn: AgentTurn, session: Session) -> LoadedModel:
         """The model of a session."""
-        try:
-            return await self.calls.run(self._models.load, turn.owner.tenant, session.spec)
-        finally:
-            if not self.settings.logs_content:
-                silence_libraries(*LIBRARIES)
+        model = await self.calls.run(self._models.load, turn.owner.tenant, session.spec)
+        await self._models.open(model)
+        if not self.settings.logs_content:
+            silence_libraries(*LIBRARIES)
+        return model
 
 
 class _TurnRun:
@@ -173,8 +174,9 @@ class _TurnRun:
             model,
             has_first=self._is_fresh,
         )
-        while (result := await self._advance(session)) is None:
-            pass
+        async with model.model:
+            while (result := await self._advance(session)) is None:
+                pass
         return result
 
     async def _open_session(self) -> Session | None:
@@ -352,7 +354,7 @@ class _TurnRun:
                 output_tools=outputs,
                 output_mode="text" if self._schema is None else "tool",
                 allow_text_output=self._schema is None,
-                instruction_parts=[InstructionPart(content=text) for text in instructions],
+                instruction_parts=[InstructionPart(content="\n\n".join(instructions))] if instructions else None,
             ),
             input_tokens=size,
             max_output_tokens=most,

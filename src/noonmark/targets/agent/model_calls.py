@@ -21,7 +21,6 @@ from pydantic_ai.exceptions import (
     ModelRateLimitError,
     ModelServerError,
     ModelUnavailableError,
-    UnexpectedModelBehavior,
     UserError,
 )
 
@@ -29,7 +28,6 @@ from noonmark.core.agents.bounds import text_tokens
 from noonmark.core.budgets.budget import Refused, Reservation
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import SECOND
-from noonmark.core.redaction import redact
 from noonmark.targets.agent.first_call import first_call_id
 from noonmark.targets.agent.models import key_variable
 from noonmark.targets.loop_runner import pause
@@ -146,7 +144,12 @@ class ModelCalls:
             await self._take_share(request.tokens)
             try:
                 return self._answer(call_id, request, await self._ask(request))
-            except (ModelAPIError, UnexpectedModelBehavior) as error:
+            except LeaseLost:
+                raise
+            except UserError as error:
+                await self._calls.run(self._store.give_back, self._turn.owner.tenant, [call_id])
+                raise ValueError(f"the model {self._model.name.full} cannot be used: {error}") from None
+            except Exception as error:  # noqa: BLE001 - a library that cannot read an answer may raise anything
                 verdict, wait = _judge(error), _wait(error, waits)
                 if verdict is not _Verdict.WAIT or not isinstance(error, ModelRateLimitError):
                     await self._note_failure(call_id, verdict)
@@ -157,9 +160,6 @@ class ModelCalls:
                     raise self._failure(error, verdict, wait) from None
                 if verdict is _Verdict.LOST:
                     call_id = self._next_id()
-            except UserError as error:
-                await self._calls.run(self._store.give_back, self._turn.owner.tenant, [call_id])
-                raise ValueError(f"the model {self._model.name.full} cannot be used: {error}") from None
             waits += 1
             await pause(wait)
 
@@ -265,12 +265,12 @@ class ModelCalls:
         name = self._model.name
         if isinstance(error, ModelAuthenticationError):
             what = f"the provider {name.provider} refused the key in {key_variable(name.provider)}"
-        elif isinstance(error, UnexpectedModelBehavior):
+        elif not isinstance(error, ModelAPIError):
             what = f"the answer of {name.full} could not be read"
         else:
             status = f" ({error.status_code})" if isinstance(error, ModelHTTPError) else ""
             what = f"{name.full} could not be called: {type(error).__name__}{status}"
-        detail = redact(str(error))[:MAX_ERROR]
+        detail = self._model.masked(str(error))[:MAX_ERROR]
         return CallFailed(
             f"{what}: {detail}",
             what,

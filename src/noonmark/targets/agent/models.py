@@ -12,6 +12,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers import infer_provider, infer_provider_class
 
+from noonmark.core.redaction import MASK, redact
 from noonmark.core.urls import parse_url
 from noonmark.targets.agent.model_names import TEST, ModelName, session_model
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from noonmark.targets.secrets import SecretResolver
 
 OPENAI_URL = "https://api.openai.com"
+MAX_OPEN = 32
+"""Models that stay open."""
 NO_KEY = "no-key"
 """Stands for a key where only the address of a provider is asked for."""
 PARAMETERS = frozenset(
@@ -51,17 +54,41 @@ class LoadedModel:
     name: ModelName
     model: Model[Any]
 
+    def masked(self, text: str) -> str:
+        """The text without the key of the model: a provider may repeat it."""
+        key = getattr(getattr(self.model.provider, "client", None), "api_key", None)
+        return redact(text.replace(key, MASK) if isinstance(key, str) and key else text)
+
 
 class ModelLoader:
-    """Makes models and reuses them, with their connections. Its method blocks on the store."""
+    """Makes models and reuses them, with their connections."""
 
     def __init__(self, own: Mapping[str, Any], default: str | None, secrets: SecretResolver | None) -> None:
         """With the models that the program made itself, and the name of the one for sessions that name none."""
         self._own, self._default, self._secrets = own, default, secrets
         self._loaded: dict[tuple[str, str | None], Model[Any]] = {}
+        self._open: list[Model[Any]] = []
+
+    async def open(self, loaded: LoadedModel) -> None:
+        """Keep the connections of a model open between turns; of many models, those that were used last."""
+        if any(one is loaded.model for one in self._open):
+            return
+        self._open.append(await loaded.model.__aenter__())
+        while len(self._open) > MAX_OPEN:
+            await self._forget(self._open[0])
+
+    async def close(self) -> None:
+        """Close all connections."""
+        while self._open:
+            await self._forget(self._open[0])
+
+    async def _forget(self, model: Model[Any]) -> None:
+        self._open = [one for one in self._open if one is not model]
+        self._loaded = {key: one for key, one in self._loaded.items() if one is not model}
+        await model.__aexit__(None, None, None)
 
     def load(self, tenant: str, spec: SessionSpec) -> LoadedModel:
-        """The model of a session; ValueError says why there is none."""
+        """The model of a session; ValueError says why there is none. It blocks on the store."""
         if (named := spec.model or self._default or "") in self._own:
             model = self._own[named]
             is_free = isinstance(model, FunctionModel | TestModel)
