@@ -120,7 +120,15 @@ def test_fractions_of_neighbours_fill_the_range_evenly():
     assert any(later < earlier for earlier, later in itertools.pairwise(tenths))
 
 
-@pytest.mark.parametrize(("index", "expected"), [(None, "occ_1/load"), (3, "occ_1/load/3")])
-def test_a_step_is_found_by_the_id_of_its_run(index, expected):
-    step = ids.step_occurrence_id("occ_1", "load", index)
+@pytest.mark.parametrize(
+    ("index", "undoes", "expected"),
+    [
+        (None, False, "occ_1/load"),
+        (3, False, "occ_1/load/3"),
+        (None, True, "occ_1/load/undo"),
+        (3, True, "occ_1/load/3/undo"),
+    ],
+)
+def test_a_step_is_found_by_the_id_of_its_run(index, undoes, expected):
+    step = ids.step_occurrence_id("occ_1", "load", index, undoes=undoes)
     assert (step, ids.stored_id(step), ids.stored_id("occ_1")) == (expected, "occ_1", "occ_1")

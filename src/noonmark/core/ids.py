@@ -98,9 +98,13 @@ def occurrence_id(uid: str, origin: Origin, nominal: Micros) -> str:
     return "occ_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-id").hexdigest()
 
 
-def step_occurrence_id(run_id: str, step_id: str, index: int | None) -> str:
-    """The id of a step that the node of its workflow run delivers, or of one element of its list."""
-    return f"{run_id}/{step_id}" if index is None else f"{run_id}/{step_id}/{index}"
+def step_occurrence_id(run_id: str, step_id: str, index: int | None, *, undoes: bool = False) -> str:
+    """The id of a step that the node of its workflow run delivers, of one element of its list, or of what undoes it.
+
+    What undoes a step needs an id of its own: receivers, and the store of events, ignore an id that they know.
+    """
+    parts = [run_id, step_id, *([] if index is None else [str(index)])]
+    return "/".join([*parts, "undo"] if undoes else parts)
 
 
 def stored_id(occurrence_id: str) -> str:

@@ -68,7 +68,7 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
     )
     occurrence = evolve(
         parent.occurrence,
-        id=step_occurrence_id(parent.occurrence.id, step.id, record.index),
+        id=step_occurrence_id(parent.occurrence.id, step.id, record.index, undoes=undoes),
         route=target.route,
         attempt=max(1, record.attempt),
         due=now,
