@@ -221,7 +221,7 @@ def test_an_event_that_undoes_one_is_an_event_of_its_own(rig):
         rig.step("b", "a"),
     )
     rig.pass_time(seconds=1)
-    assert [event.event_type for event in rig.store.events("default", 10)] == ["cancelled", "booked"]
+    assert [event.event_type for event in rig.store.events(OWNER.tenant, 10)] == ["cancelled", "booked"]
 
 
 @pytest.mark.parametrize("is_undone", [False, True])
