@@ -39,7 +39,7 @@ def test_a_node_that_is_parted_from_the_store_is_replaced_and_comes_back(tmp_pat
                     overlap="allow",
                     misfire={"type": "catch_up_all", "limit": 1_000},
                 )
-                for n in range(8)
+                for n in range(5)
             ]
             steady = fleet.scheduler.schedule(work.record, trigger=IntervalTrigger(0.1), overlap="allow")
             fleet.until(lambda: fleet.journal.of("begin", pid=parted.pid))

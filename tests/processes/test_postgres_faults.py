@@ -54,7 +54,7 @@ def test_commits_whose_outcome_is_unknown_lose_and_double_nothing(fleet, figure,
             fleet.node(3 * LEASE, store=database.through(proxy))
         proxy.drop_replies(0.05, statements=True)
         often, once = (
-            declare(fleet, count=8 * SCALE, schedules=6, delivery=delivery)
+            declare(fleet, count=8 * SCALE, schedules=4, delivery=delivery)
             for delivery in ("at_least_once", "at_most_once")
         )
         fleet.completed([*often, *once])
@@ -80,7 +80,7 @@ def test_a_server_that_was_down_finds_its_nodes_alive_and_at_rest(tmp_path, figu
         fleet = PostgresFleet(tmp_path, Database(server, "down"))
         try:
             nodes = [fleet.node(LEASE) for _ in range(2)]
-            ids = declare(fleet, count=2 * (seconds + 2) * SCALE, args=[0.4])
+            ids = declare(fleet, count=2 * (seconds + 2) * SCALE, schedules=5, args=[0.4])
             fleet.until(lambda: fleet.journal.of("begin"))
             server.stop(mode)
             down, used = CLOCK.micros(), [cpu_seconds(node) for node in nodes]
@@ -114,10 +114,10 @@ def cpu_seconds(process):
 
 
 def test_connections_that_the_server_ends_at_random_are_harmless(fleet, figure):
-    kills = 10 * SCALE
+    kills = 6 * SCALE
     for _ in range(3):
         fleet.node(3 * LEASE)
-    ids = declare(fleet, count=2 * kills, seconds=0.25)
+    ids = declare(fleet, count=2 * kills, schedules=6, seconds=0.25)
     chance = Chance("connections")
     for n in range(kills):
         chance.pause(0.3, 0.5)

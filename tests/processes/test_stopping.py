@@ -32,7 +32,7 @@ def test_sigterm_under_load_cuts_no_run_and_loses_none(fleet, figure):
             overlap="allow",
             misfire={"type": "catch_up_all", "limit": 1_000},
         )
-        for n in range(10)
+        for n in range(6)
     ]
     long = fleet.scheduler.schedule(work.obey, args=[60])
     fleet.until(lambda: fleet.journal.begins(long))

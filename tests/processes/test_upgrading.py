@@ -58,14 +58,14 @@ def test_a_rolling_upgrade_loses_nothing_and_doubles_nothing(postgres_fleet, dat
             overlap="allow" if n % 2 else "queue",
             misfire={"type": "catch_up_all", "limit": 1_000},
         )
-        for n in range(8)
+        for n in range(5)
     ]
-    steady = fleet.scheduler.schedule(work.record, trigger=IntervalTrigger(0.1), overlap="allow")
+    steady = fleet.scheduler.schedule(work.record, trigger=IntervalTrigger(0.2), overlap="allow")
     fleet.until(lambda: all(fleet.journal.of("settled", pid=node.pid) for node in nodes))
     migrate(database)
     for old in nodes:
         new = fleet.node(15.0, source=later)
-        fleet.until(lambda new=new: len(fleet.journal.of("settled", pid=new.pid)) > 10 * SCALE)
+        fleet.until(lambda new=new: len(fleet.journal.of("settled", pid=new.pid)) > 6 * SCALE)
         old.send_signal(signal.SIGTERM)
         assert old.wait(60) == 0, fleet.complaints()
     fleet.scheduler.delete(steady)

@@ -13,7 +13,7 @@ WRONG = ({"offset": 90}, {"offset": -90}, {"gain": 0.05}, {"gain": -0.05}, None)
 ALL = {"type": "catch_up_all", "limit": 1_000}
 
 
-def declare(fleet, *, count, schedules=20, after=2):
+def declare(fleet, *, count, schedules, after=2):
     return [
         fleet.scheduler.schedule(
             work.record,
@@ -29,7 +29,7 @@ def test_nodes_whose_clocks_are_wrong_begin_nothing_early_and_steal_nothing(post
     """The journal goes by the clock of this machine, which is the server's."""
     fleet = postgres_fleet
     nodes = [fleet.node(15.0, clock=clock) for clock in WRONG]
-    ids = declare(fleet, count=8)
+    ids = declare(fleet, count=8, schedules=10)
     fleet.completed(ids)
     verdict = check(fleet, ids)
     stolen = fleet.journal.of("lost") + fleet.journal.of("claimed", found_in="claimed")
@@ -50,11 +50,11 @@ def test_clocks_that_are_set_in_flight_repeat_nothing_and_skip_nothing(postgres_
     for file in files:
         fleet.node(clock={"file": str(file)})
     fleet.node()
-    ids = declare(fleet, count=16, schedules=10)
+    ids = declare(fleet, count=16, schedules=6)
     far = fleet.scheduler.schedule(work.record, trigger=OnceTrigger(from_micros(CLOCK.micros() + HOUR * SECOND)))
     jumps = (-HOUR, HOUR, DAY_SECONDS, 0)
     for n, seconds in enumerate(jumps, 1):
-        fleet.until(lambda n=n: len(fleet.journal.of("settled")) > n * 20 * SCALE)
+        fleet.until(lambda n=n: len(fleet.journal.of("settled")) > n * 12 * SCALE)
         for sign, file in zip((1, -1), files, strict=True):
             set_clock(file, sign * seconds)
     fleet.completed(ids)

@@ -32,7 +32,7 @@ def hold(number):
         marks.write(f"end {number} {os.getpid()}\\n")
 """
 IN_FLIGHT, RUNS = 2, 6
-CREATES, SCHEDULES, CALLERS = 1_000, 50, 8
+CREATES, SCHEDULES, CALLERS = 300 if SCALE == 1 else 1_000, 50, 8
 RATE, SECONDS = 60, 3 * SCALE
 
 
