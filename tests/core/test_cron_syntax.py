@@ -554,6 +554,7 @@ H_FIELDS = [
 ]
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 @pytest.mark.parametrize(("expression", "part", "low", "high"), H_FIELDS)
 def test_h_hashes_the_key_into_the_field(expression, part, low, high):
     values = [int(f"{hashed(expression, key)[0]:{part}}") for key in KEYS]
@@ -572,6 +573,7 @@ def test_h_is_one_value_and_stays():
         assert len(dates) == 1
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 @pytest.mark.parametrize(
     ("expression", "low", "high", "step"),
     [

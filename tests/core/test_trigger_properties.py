@@ -237,6 +237,7 @@ ALL_YEAR = [
 ]
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 @pytest.mark.parametrize(("zone", "expression", "year"), ALL_YEAR)
 def test_a_whole_year_day_by_day(zone, expression, year):
     after, until = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)

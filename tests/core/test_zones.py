@@ -81,6 +81,7 @@ def test_every_change_of_every_zone_is_seen_to_the_second(part):
             assert walked_changes(name, *window) == listed_changes(name, *window), name
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 @pytest.mark.parametrize("part", range(PARTS))
 def test_offsets_are_those_of_zoneinfo(part):
     """Asked out of order: whatever is remembered between questions must not show."""
@@ -170,6 +171,7 @@ def test_a_zone_shows_the_wall_clock():
     assert load_zone("Asia/Kathmandu").local(0).isoformat() == "1970-01-01T05:30:00+05:30"
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 @pytest.mark.parametrize(("first_year", "last_year"), [(1850, 1970), (1970, 2090), (2090, 2130)])
 def test_no_zone_keeps_an_offset_for_less_than_a_probe(first_year, last_year):
     # What the sampling relies on: two changes between two samples would go unseen.

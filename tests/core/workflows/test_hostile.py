@@ -74,6 +74,7 @@ def test_what_is_not_too_deep_is_read():
     assert defined(step("a"), inputs=inputs).inputs["x"].default == inputs["x"]
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 def test_lists_that_share_their_members_are_refused_by_what_they_are_worth():
     value = ["x"]
     for _ in range(40):
@@ -98,6 +99,7 @@ def dense(number, *, first=()):
     }
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 def test_a_thousand_steps_with_a_hundred_dependencies_each_are_read():
     needs = dense(1_000)
     definition = defined(*(step(name, *upstream) for name, upstream in needs.items()))
@@ -105,6 +107,7 @@ def test_a_thousand_steps_with_a_hundred_dependencies_each_are_read():
     assert definition.order[-1].id == "s999"
 
 
+@pytest.mark.no_cover  # slow when it is traced; tables show what it passes through
 def test_a_cycle_through_all_of_them_is_named_first():
     ((field, message),) = problems_of(
         workflow(*(step(name, *upstream) for name, upstream in dense(1_000, first=["s999"]).items()))
