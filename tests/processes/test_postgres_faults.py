@@ -54,7 +54,7 @@ def test_commits_whose_outcome_is_unknown_lose_and_double_nothing(fleet, figure,
             fleet.node(3 * LEASE, store=database.through(proxy))
         proxy.drop_replies(0.05, statements=True)
         often, once = (
-            declare(fleet, count=8 * SCALE, schedules=4, delivery=delivery)
+            declare(fleet, count=8 * SCALE, schedules=6, delivery=delivery)
             for delivery in ("at_least_once", "at_most_once")
         )
         fleet.completed([*often, *once])
