@@ -1,26 +1,22 @@
 """What every test session needs before the first test module is imported."""
 
-import compileall
 import gc
 import itertools
 import os
 import signal
-import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
-from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
-from pytest_rerunfailures import StatusDB
-from xdist.scheduler import LoadScopeScheduling
 
 from tests.rows import joined
 from tests.servers.postgres import QUICK, Database, running
 from tests.soak import examples
+from tests.workers import Workers
 
 # The suite ships in the package; pytest explains its assertions only when it is told to, before any import of it.
 pytest.register_assert_rewrite("noonmark.testing.conformance")
@@ -50,8 +46,6 @@ SLOW_FOLDERS = {
 STARTERS = ("subprocess", "multiprocessing", "in_pipe", "NOONMARK")
 """Names that a test file imports when it starts processes."""
 TIER_OF = {folder: tier for tier, folders in SLOW_FOLDERS.items() for folder in folders}
-EXPLAINED = ("test_*.py", "conftest.py", "testing/conformance/*.py")
-"""Files whose assertions pytest explains."""
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 ROOM = 2**31
 """Bytes that all files of a session may take."""
@@ -65,6 +59,11 @@ def is_fit(folder):
         return False
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC
+
+
+def pytest_addoption(parser):
+    # The usual name of this option. `addoption` refuses short ones in lower case.
+    parser.getgroup("workers")._addoption("-n", dest="workers", type=int, default=0, help="run tests in n processes")
 
 
 def pytest_configure(config):
@@ -82,16 +81,8 @@ def pytest_configure(config):
         folder = tempfile.TemporaryDirectory(prefix="noonmark-")
         os.environ["XDG_RUNTIME_DIR"] = folder.name
         config.add_cleanup(folder.cleanup)
-
-
-def pytest_sessionstart(session):
-    """Do not tell the main process how often each test has failed.
-
-    It would count the crashes of workers by that, which our scheduling does not repeat, and reads it byte by byte.
-    """
-    if hasattr(session.config, "workerinput"):
-        session.config.failures_db.sock.close()
-        session.config.failures_db = StatusDB()
+    if config.option.workers:
+        config.pluginmanager.register(Workers(config, config.option.workers, batch_of))
 
 
 def pytest_collection(session):
@@ -105,35 +96,11 @@ def pytest_collection(session):
         core = import_module("noonmark.core")
         for module in walk_packages(core.__path__, f"{core.__name__}."):
             import_module(module.name)
-    compile_share(session.config)
 
 
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
-
-
-def compile_share(config):
-    """Compile a share of the code, if this is a worker: in a fresh clone each of them would compile all of it."""
-    worker = getattr(config, "workerinput", None)
-    if worker is None or sys.dont_write_bytecode:
-        return
-    files = sorted((*TESTS.rglob("*.py"), *(TESTS.parent / "src").rglob("*.py")))
-    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
-        if any(file.match(pattern) for pattern in EXPLAINED):
-            compile_with_explained_assertions(file, config)
-        else:
-            compileall.compile_file(file, quiet=2)
-
-
-def compile_with_explained_assertions(file, config):
-    """Write what pytest reads instead of the file."""
-    compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-    if not compiled.exists():
-        rewrite.try_makedirs(compiled.parent)
-        with suppress(SyntaxError):  # pytest says it when it imports the file
-            source_stat, code = rewrite._rewrite_test(file, config)
-            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source_stat, compiled)
 
 
 def folder_of(path):
@@ -152,7 +119,7 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_pycollect_makeitem(collector):
     """Make one test of the rows of a table; tests that go alone stay apart."""
     made = yield
-    is_shared = hasattr(collector.config, "workerinput") and not collector.nodeid.startswith(ALONE)
+    is_shared = collector.config.option.workers and not collector.nodeid.startswith(ALONE)
     if is_shared and isinstance(made, list) and made and isinstance(made[0], pytest.Function):
         return joined(made)
     return made
@@ -224,16 +191,9 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: max(position.get(mark.name, 0) for mark in item.iter_markers()))
 
 
-class Scheduling(LoadScopeScheduling):
-    """Hands out whole files, in order; a long test goes alone."""
-
-    def _split_scope(self, nodeid):
-        return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
-
-
-def pytest_xdist_make_scheduler(config, log):
-    config.option.loadscopereorder = False
-    return Scheduling(config, log)
+def batch_of(nodeid):
+    """Which tests a worker runs in a row: those of a file; a long test goes alone."""
+    return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
 
 
 def pytest_make_parametrize_id(val):
