@@ -210,20 +210,6 @@ def test_the_last_attempt_undoes_what_completed(rig):
     assert rig.phases() == {"a": "compensated", "b": "compensated", "c": "failed"}
 
 
-def test_an_event_that_undoes_one_is_an_event_of_its_own(rig):
-    rig.failing = {"b": 9}
-    rig.start(
-        rig.step(
-            "a",
-            target={"target_kind": "event", "event_type": "booked"},
-            compensate={"target_kind": "event", "event_type": "cancelled"},
-        ),
-        rig.step("b", "a"),
-    )
-    rig.pass_time(seconds=1)
-    assert [event.event_type for event in rig.store.events(OWNER.tenant, 10)] == ["cancelled", "booked"]
-
-
 @pytest.mark.parametrize("is_undone", [False, True])
 def test_a_redrive_keeps_completed_steps_unless_they_were_undone(rig, is_undone):
     rig.failing = {"b": 1}

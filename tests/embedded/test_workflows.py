@@ -262,6 +262,18 @@ class TestFailures:
             made.run(day="b", broken=True)
         assert UNDONE == [{"day": "b"}]
 
+    def test_an_event_that_undoes_one_is_an_event_of_its_own(self, keeper):
+        book = {"target_kind": "event", "event_type": "booked"}
+        undo = {"target_kind": "event", "event_type": "cancelled"}
+        break_off = {"target_kind": "function", "function": "fail"}
+        keeper.register_function("fail", fail)
+        steps = [{"id": "book", "target": book, "compensate": undo}, {"id": "stop", "target": break_off}]
+        steps[1]["depends_on"] = ["book"]
+        keeper.create_workflow({"workflow_id": "trip", "steps": steps})
+        with pytest.raises(RunFailed):
+            keeper.run_workflow("trip")
+        assert [event.event_type for event in keeper.events()] == ["cancelled", "booked"]
+
     def test_a_step_that_nobody_can_do_is_refused_where_nothing_is_started(self, keeper):
         target = {"target_kind": "function", "function": "elsewhere"}
         keeper.create_workflow({"workflow_id": "far", "steps": [{"id": "a", "target": target}]})
