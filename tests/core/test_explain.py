@@ -173,7 +173,7 @@ def test_numbers_of_an_earlier_attempt_are_not_told_of_this_one():
     one = scheduled(**TRIES)
     earlier = {"reason": Reason.RETRY_SCHEDULED, "facts": {"attempt": 1, "max_attempts": 3}}
     occurrence = row(one, phase=Phase.DISPATCHING, attempt=2, started=20, node="n2", **earlier)
-    explanation = explain_occurrence(one, occurrence, [run(occurrence, outcome=Outcome.FAILED)], now=NOW)
+    explanation = explain_occurrence(one, occurrence, [run(occurrence, outcome=Outcome.FAILED)], now=at(99))
     assert explanation.summary == "It is running: node `n2` started attempt 2 of 3 at 2026-11-15 12:00:20 UTC."
     assert step(explanation, "runs").facts["attempt"] == 2
 
@@ -194,7 +194,7 @@ def test_numbers_of_an_earlier_attempt_are_not_told_of_this_one():
 def test_what_runs_is_shown_with_who_runs_it(fields, said):
     one = scheduled()
     occurrence = row(one, phase=Phase.DISPATCHING, attempt=1, **fields)
-    explanation = explain_occurrence(one, occurrence, now=NOW)
+    explanation = explain_occurrence(one, occurrence, now=at(99))
     assert explanation.summary == said
     assert step(explanation, "runs").facts.get("asked_to_stop") == fields.get("stop")
 
@@ -472,7 +472,7 @@ def test_what_goes_on_or_has_ended_is_not_suspended(declared, fields):
 def test_a_start_that_was_committed_early_is_shown_as_of_its_due_time():
     one = scheduled()
     early = row(one, phase=Phase.DISPATCHING, attempt=1, node="n1", started=-0.015)
-    explanation = explain_occurrence(one, early, now=NOW)
+    explanation = explain_occurrence(one, early, now=at(99))
     assert explanation.summary == "It is running: node `n1` started attempt 1 of 1 at 2026-11-15 12:00:00 UTC."
     assert step(explanation, "misfire").facts["late_by_seconds"] == 0
 
@@ -503,3 +503,32 @@ def test_a_request_that_is_not_retried_says_why(runs, why):
     failed = row(one, phase=Phase.FAILED, reason=Reason.FAILED, attempt=1, facts={"is_final": True})
     tried = [run(failed, outcome=Outcome.FAILED, **fields) for fields in runs]
     assert explain_occurrence(one, failed, tried, now=NOW).summary.endswith(f"(attempt 1 of 3); {why}.")
+
+
+LONG = "longer than its interval of 1 minute 40 seconds."
+
+
+@pytest.mark.parametrize(
+    ("declared", "fields", "times", "now", "said"),
+    [
+        ({}, {"started": 1}, None, 101, None),
+        ({}, {"started": 1}, None, 102, f"; it has run for 1 minute 41 seconds, {LONG}"),
+        ({}, {"started": 1, "phase": Phase.AWAITING_COMPLETION}, None, 201, f"for 3 minutes 20 seconds, {LONG}"),
+        ({}, {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED}, (1, 101), 900, None),
+        ({}, {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED}, (1, 101.5), 900, f"1 minute 40 seconds, {LONG}"),
+        ({}, {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED}, None, 900, None),
+        ({}, {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED, "route": "ping"}, (1, 300), 900, None),
+        ({}, {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED, "revision": 7}, (1, 300), 900, None),
+        ({}, {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED, "origin": ids.manual("k")}, (1, 300), 900, None),
+        ({"trigger": every(100, end=0)}, {"started": 1}, None, 900, None),
+        (WINDOWS, {"started": 1}, None, 250, None),
+    ],
+)  # fmt: skip
+def test_a_run_longer_than_its_interval_is_named(declared, fields, times, now, said):
+    one = scheduled(**declared)
+    occurrence = row(one, **{"phase": Phase.DISPATCHING, "attempt": 1, "node": "n1", **fields})
+    runs = [] if times is None else [run(occurrence, *times)]
+    explanation = explain_occurrence(one, occurrence, runs, now=at(now))
+    assert ("interval" in explanation.summary) is (said is not None)
+    assert explanation.summary.endswith(said or ".")
+    assert step(explanation, "runs").facts.get("longer_than_interval_seconds") == (100 if said else None)

@@ -15,6 +15,7 @@ from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import BY_ITSELF
+from noonmark.core.targets import AGENT_KINDS
 from noonmark.core.targets.command import end_of_program
 
 if TYPE_CHECKING:
@@ -75,8 +76,12 @@ def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Mi
 
 
 def alert_at(declared: Declaration, started: Micros) -> Micros | None:
-    """When a run that began then takes longer than expected."""
-    return None if declared.expected is None else started + declared.expected
+    """When a run that began then takes longer than expected: an agent's, if nothing is, at the next fire."""
+    if declared.expected is not None:
+        return started + declared.expected
+    if declared.target.kind not in AGENT_KINDS or declared.trigger is None:
+        return None
+    return declared.trigger.next_micros(started)
 
 
 class Delivery(Protocol):

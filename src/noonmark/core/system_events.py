@@ -48,7 +48,7 @@ class SystemEvent(Explained):
     DELIVERY_FAILED = "occurrence.delivery_failed", "The target was out of reach, or it is not known how it ended."
     RETRYING = "occurrence.retrying", "An attempt failed, and another one follows."
     STARTED_LATE = "occurrence.late", "It first started more than a second after its due time."
-    OVERDUE = "occurrence.overdue", "It is still running after `expected_seconds`."
+    OVERDUE = "occurrence.overdue", "It is still running after `expected_seconds`, or, as an agent, at the next fire."
     SCHEDULE_CREATED = "schedule.created", "A schedule is new."
     SCHEDULE_UPDATED = "schedule.updated", "Something about a schedule was declared anew."
     SCHEDULE_PAUSED = "schedule.paused", "A caller paused a schedule, or it failed as often as `pause_on_failure` says."

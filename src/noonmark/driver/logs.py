@@ -145,8 +145,10 @@ def leader(node: str, leads: str | None, term: int) -> None:
 def overdue(schedule: Schedule, row: Occurrence) -> None:
     """A run takes longer than expected."""
     expected = schedule.declaration.expected
-    limit = "expected" if expected is None else f"the expected {micros_to_seconds(expected):g} s"
-    logger.warning("%s is still running after more than %s", log_name(schedule), limit, extra=_ids(row))
+    limit = (
+        "at its next fire" if expected is None else f"after more than the expected {micros_to_seconds(expected):g} s"
+    )
+    logger.warning("%s is still running %s", log_name(schedule), limit, extra=_ids(row))
 
 
 def rate(schedule: Schedule, alert: RateAlert) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
+from noonmark.core.interruption import PINGED
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import CONTINUED, backfill_pause, kept_facts
 from noonmark.core.policies.misfire import judge
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.schedule import Declaration, Schedule
 
+IN_FLIGHT = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
 OWN = frozenset({OriginKind.TRIGGER, OriginKind.EVENT})
 """Origins that a pause holds back."""
 
@@ -165,6 +167,23 @@ class Case:
         return Suspended(since=spell.since, until=spell.until)
 
     @property
+    def overrun(self) -> Overrun | None:
+        """How long its run takes, or its last one took, if that is longer than the time until the next fire."""
+        row, declared = self.occurrence, self.declaration
+        pauses = declared.window is not None and declared.window.end_action is EndAction.PAUSE
+        if self.kind is not OriginKind.TRIGGER or not self.is_in_force or row.route == PINGED or pauses:
+            return None
+        following = None if declared.trigger is None else declared.trigger.next_micros(row.nominal)
+        is_going, run = row.phase in IN_FLIGHT, self.runs[-1] if self.runs else None
+        if is_going:
+            began, ended = row.started, self.now
+        else:
+            began, ended = (None, self.now) if run is None or run.ended is None else (run.started, run.ended)
+        if began is None or following is None or ended - began <= following - row.nominal:
+            return None
+        return Overrun(length=ended - began, interval=following - row.nominal, is_going=is_going)
+
+    @property
     def detail(self) -> Facts:
         """The numbers that were stored with the reason."""
         facts = kept_facts(self.occurrence)
@@ -182,6 +201,15 @@ class Suspended:
 
     since: Micros
     until: Micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrun:
+    """A run that is longer than the time between its fire and the next one."""
+
+    length: Micros
+    interval: Micros
+    is_going: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

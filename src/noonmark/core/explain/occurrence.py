@@ -6,12 +6,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from noonmark.core.describe.words import instant_words, words
+from noonmark.core.describe.words import duration_words, instant_words, words
 from noonmark.core.explain.clauses import CLAUSES, attempts, listed, node, pause_words, plain, rate_words
 from noonmark.core.explain.deciding_rule import Case, standing
 from noonmark.core.explain.explanation import Explanation, Rule
 from noonmark.core.explain.steps import chain
 from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.instants import SECOND
 from noonmark.core.interruption import PINGED, is_begun, is_unpinged
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.occurrence import in_force
@@ -64,7 +65,16 @@ def sentence(case: Case, at: Standing) -> str:
     if (still := case.suspended) is not None:
         since, until = instant_words(still.since), instant_words(still.until)
         lead = f"It has been suspended since {since}, when its window closed; it goes on at {until}"
-    return f"{lead}: {_clause(case, at)}."
+    return f"{lead}: {_clause(case, at)}{_overrun(case)}."
+
+
+def _overrun(case: Case) -> str:
+    """That its run is longer than its interval."""
+    if (overrun := case.overrun) is None:
+        return ""
+    length = overrun.length // SECOND * SECOND or overrun.length
+    lead = "it has run" if overrun.is_going else "it ran"
+    return f"; {lead} for {duration_words(length)}, longer than its interval of {duration_words(overrun.interval)}"
 
 
 def _clause(case: Case, at: Standing) -> str:

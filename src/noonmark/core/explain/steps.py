@@ -291,13 +291,14 @@ def _claim(case: Case) -> Step:
 
 
 def _runs(case: Case) -> Step:
-    row, declaration = case.occurrence, case.declaration
+    row, declaration, overrun = case.occurrence, case.declaration, case.overrun
     facts = known(
         attempt=row.attempt,
         max_attempts=declaration.retry_policy.max_attempts,
         timeout_seconds=None if declaration.timeout is None else micros_to_seconds(declaration.timeout),
         deadline=instant(real_deadline(row)),
         asked_to_stop=None if row.stop is None else str(row.stop),
+        longer_than_interval_seconds=None if overrun is None else micros_to_seconds(overrun.interval),
         runs=[run_facts(run, target_kind=declaration.target.kind) for run in case.runs[-MAX_RUNS_SHOWN:]],
         earlier_runs=max(0, len(case.runs) - MAX_RUNS_SHOWN) or None,
     )

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     """Each has a `kind`, the `route` that a node must serve to deliver it, and `to_document()`."""
 
 __all__ = [
+    "AGENT_KINDS",
     "BundleTarget",
     "CommandTarget",
     "EventTarget",
@@ -78,6 +79,10 @@ class TargetKind(StrEnum):
     MOB = "mob"
     TASK = "task"
     PING = "ping"
+
+
+AGENT_KINDS = frozenset({TargetKind.SESSION, TargetKind.MOB, TargetKind.TASK})
+"""The kinds of targets that call models."""
 
 
 _KINDS = named(TargetKind)
