@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.reported import total
 from noonmark.core.frozen import construct
 from noonmark.core.ids import stored_id
 from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
@@ -161,6 +162,10 @@ class Settlement:
     """What a log says of a failure that Noonmark decided on itself."""
     suspended: Suspended | None = None
     """Its workflow waits: it is pending, at `retry_at` if that is set, and not before that while all these are open."""
+    user: str = ""
+    """The owner of the schedule, whose usage is reported."""
+    reported: tuple[Usage, ...] = ()
+    """What the run reports to have used, for each model: it is recorded under the id of the run."""
 
     @property
     def is_failure(self) -> bool:
@@ -169,9 +174,29 @@ class Settlement:
 
 
 def settle(
+    occurrence: Occurrence,
+    schedule: Schedule,
+    delivered: Delivered | Accepted | Suspended,
+    *,
+    node: str,
+    reported: tuple[Usage, ...] = (),
+) -> Settlement:
+    """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come.
+
+    `reported` is what the run says it has used, for each model.
+    """
+    settlement = _settle(occurrence, schedule, delivered, node=node)
+    if not reported:
+        return settlement
+    before = settlement.run.usage
+    usage = total(reported if before is None else (before, *reported))
+    run = replace(settlement.run, usage=usage)
+    return replace(settlement, run=run, user=schedule.owner.user, reported=reported)
+
+
+def _settle(
     occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Accepted | Suspended, *, node: str
 ) -> Settlement:
-    """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come."""
     if isinstance(delivered, Suspended):
         return _suspend(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
     if isinstance(delivered, Accepted):

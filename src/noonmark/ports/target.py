@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from noonmark.core.budgets.spend import Usage
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
@@ -28,6 +29,14 @@ class Signal(Protocol):
 
     def set(self) -> None:
         """Ask it to end."""
+
+
+class ReportedUsage(Protocol):
+    """What a run has reported to have used."""
+
+    @property
+    def all(self) -> tuple[Usage, ...]:
+        """The usage of each model so far."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +74,8 @@ class Assignment:
     """Takes its reports instead of the node: it is a step of a workflow that the node delivers."""
     step_errors: dict[tuple[str, int | None], BaseException] | None = None
     """The exceptions of the steps of a workflow, for a caller in the same process."""
+    usage: ReportedUsage | None = None
+    """What the run reports to have used; None if it has nothing to report."""
 
     @property
     def traceparent(self) -> str:

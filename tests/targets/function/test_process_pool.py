@@ -417,7 +417,7 @@ class TestResults:
     def test_too_large_result_is_not_returned(self, monkeypatch):
         monkeypatch.setattr(process_worker, "MAX_ANSWER", 1_000)
         call = {"args": ["big"], "kwargs": {}, "context": None}
-        answer = process_worker._call(worker_functions.returns, call, None, print)
+        answer = process_worker._call(worker_functions.returns, call, None, print, print)
         assert answer == {"result": "null", "note": "the result was not stored: its JSON has 1,000,002 bytes"}
 
     def test_large_arguments_arrive(self):

@@ -285,3 +285,13 @@ def says_progress(path, context):
     context.progress(0.5, "half")
     while not Path(path).exists():
         context.cancelled.wait(MOMENT)
+
+
+def reports_usage(context):
+    context.report_usage(model="small", provider="acme", input_tokens=10, output_tokens=5, cost_usd="0.001")
+    context.report_usage(model="small", provider="acme", input_tokens=1, cost_usd=0.002)
+    context.report_usage(model="large")
+    try:
+        context.report_usage(input_tokens=-1)
+    except ValueError as error:
+        return str(error)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from noonmark.core.documents import present
-
 NANOS = 1_000_000_000
 """Nano-dollars in a dollar."""
 
@@ -69,15 +67,13 @@ class Usage:
 
     def to_document(self) -> dict[str, Any]:
         """The usage as JSON shows it; `cost_usd` is null while a price is unknown."""
-        cached = present(
-            cache_read_tokens=self.cache_read_tokens or None, cache_write_tokens=self.cache_write_tokens or None
-        )
         return {
             "model": self.model,
             "provider": self.provider,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
-            **cached,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
             "total_tokens": self.total_tokens,
             "model_calls": self.model_calls,
             "tool_calls": self.tool_calls,

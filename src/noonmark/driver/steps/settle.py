@@ -86,7 +86,14 @@ async def settle_once(node: Node) -> SettleReport:
 async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     was_full = node.room <= 0
     settlements = [
-        settle(assignment.occurrence, assignment.schedule, delivered, node=node.id) for assignment, delivered in batch
+        settle(
+            assignment.occurrence,
+            assignment.schedule,
+            delivered,
+            node=node.id,
+            reported=() if assignment.usage is None else assignment.usage.all,
+        )
+        for assignment, delivered in batch
     ]
     written = await node.executor.call(node.store.settle, settlements, priority=Priority.URGENT)
     driver_events: list[DriverEvent] = []

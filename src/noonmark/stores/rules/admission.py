@@ -12,8 +12,9 @@ from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
+from noonmark.ports.budgets import UsageRecord
 from noonmark.ports.records import Admitted, LeaseLost
-from noonmark.stores.rules import bundles, completion, plan_writes, rate_windows, slots, step_ends
+from noonmark.stores.rules import budgets, bundles, completion, plan_writes, rate_windows, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
 from noonmark.stores.rules.unit_of_work import Fact
@@ -171,6 +172,8 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
         return _report_overdue(uow, row, settlement)
     if settlement.reason not in RESOURCE_WAITS:  # a node that could not start it has nothing to record but why
         uow.add_run(row, settlement.run)
+    if settlement.reported:
+        _record_usage(uow, settlement)
     row.attempt = settlement.attempt
     if settlement.suspended is not None:
         step_ends.suspend(uow, row, settlement.reason, to_detail(settlement.facts), settlement.suspended)
@@ -190,6 +193,24 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     completion.complete_if_done(uow, state)
     plan_writes.pause_if_failing(uow, state, settlement.pause_after)
     return True
+
+
+def _record_usage(uow: UnitOfWork, settlement: Settlement) -> None:
+    """Record what a run reports to have used, under its id: what was recorded of it before is not counted again."""
+    run, occurrence = settlement.run, settlement.occurrence
+    records = [
+        UsageRecord(
+            call_id=f"{run.id}/{number}",
+            tenant=settlement.tenant,
+            user=settlement.user,
+            usage=usage,
+            schedule_id=occurrence.schedule_id,
+            occurrence_id=occurrence.id,
+            at=uow.now() if run.ended is None else run.ended,
+        )
+        for number, usage in enumerate(settlement.reported)
+    ]
+    budgets.record_all(uow, records)
 
 
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:

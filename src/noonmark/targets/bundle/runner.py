@@ -178,11 +178,11 @@ class BundleRunner(CommandRunner):
             secrets = self._resolver.variables(bundle.tenant, manifest.secret_env, f"bundle:{bundle.bundle_id}")
         except (InvalidBundle, ValueError) as error:
             raise LookupError(f"the bundle {bundle.bundle_id!r} was not started: {error}") from None
-        dispatch = scratch / "dispatch.json"
+        dispatch, usage_file = scratch / "dispatch.json", scratch / "usage.json"
         document = _dispatch(assignment, job)
         dispatch.write_text(json.dumps(document, ensure_ascii=False, indent=2), encoding="utf-8")
         variables = {
-            **self._run_variables(assignment),
+            **self._run_variables(assignment, str(usage_file)),
             "NOONMARK_REASON": document["reason"],
             "NOONMARK_BUNDLE_ID": bundle.bundle_id,
             "NOONMARK_BUNDLE_DIGEST": bundle.digest,
@@ -197,6 +197,7 @@ class BundleRunner(CommandRunner):
             limits={},
             stdin=json.dumps(document["payload"], ensure_ascii=False).encode(),
             redactor=Redactor(secrets.values()) if secrets else None,
+            usage_file=str(usage_file),
         )
 
 

@@ -44,6 +44,8 @@ class CommandRequest:
     """Device and inode that the directory must have."""
     redactor: Redactor | None = None
     """Masks the secrets that it was given in what it puts out."""
+    usage_file: str | None = None
+    """Where it may write what it has used."""
 
     def encode(self) -> bytes:
         """Return the request as the supervisor reads it."""

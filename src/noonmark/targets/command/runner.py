@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.reported import masked
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
@@ -22,7 +24,9 @@ from noonmark.targets.command.process import CommandProcess
 from noonmark.targets.command.programs import environment
 from noonmark.targets.command.run_directories import RunDirectories
 from noonmark.targets.command.supervisor import PROGRESS_FD, RUN_VARIABLE
+from noonmark.targets.command.usage_file import USAGE_VARIABLE, read_usage_file
 from noonmark.targets.outcomes import not_started, undeliverable
+from noonmark.targets.usage import usage_reports
 from noonmark.targets.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ logger = logging.getLogger("noonmark.jobs")
 
 MAX_COMMANDS = 64
 """How many commands run at a time on one node; the others are queued."""
+USAGE_FILE = ".noonmark-usage.json"
 START_ATTEMPTS = 3
 """How often a program is passed to a supervisor that is lost before it was told to start it."""
 
@@ -108,8 +113,7 @@ class CommandRunner:
             self._orphans.reap(self._now)
         except (NoonmarkError, OSError):
             logger.warning("orphaned processes of an earlier node could not be killed", exc_info=True)
-        if self._programs.is_open:
-            self._directories.remove_stale()
+        self._directories.remove_stale()
 
     def _deliver_one(self, assignment: Assignment) -> Delivered | Suspended | None:
         """Run what an assignment names, in a thread of the pool."""
@@ -130,7 +134,7 @@ class CommandRunner:
                 except OSError as error:
                     return undeliverable(f"no process could be started: {error}", now=self._now())
                 if (delivered := self._wait(channel, assignment, request)) is not None:
-                    return delivered
+                    return _with_usage(delivered, assignment, request)
         why = f"the supervisor process was lost {START_ATTEMPTS} times before it started the command"
         return undeliverable(why, now=self._now())
 
@@ -165,24 +169,27 @@ class CommandRunner:
             raise LookupError(f"a {target.kind} target is not a command")
         program = self._programs.find(assignment.schedule, target)
         home, cwd_identity = None, None
+        own = cleanup.enter_context(self._directories.create())
         if assignment.schedule.source == TRUSTED:
             cwd = str(Path.cwd() / (target.cwd or ""))
         else:
             if target.cwd is not None:
                 cwd, cwd_identity = self._programs.directory(target.cwd)
-            home = cleanup.enter_context(self._directories.create())
+            home = own
             cwd = home if target.cwd is None else cwd
+        usage_file = f"{own}/{USAGE_FILE}"
         secrets = self._secret_variables(assignment.schedule.owner.tenant, target)
         return CommandRequest(
             program=program.path,
             argv=target.argv,
-            env={**environment(target, self._run_variables(assignment), home), **secrets},
+            env={**environment(target, self._run_variables(assignment, usage_file), home), **secrets},
             cwd=cwd,
             limits=target.limits.to_document(),
             stdin=_stdin(occurrence, target),
             identity=program.identity,
             cwd_identity=cwd_identity,
             redactor=Redactor(secrets.values()) if secrets else None,
+            usage_file=usage_file,
         )
 
     def _secret_variables(self, tenant: str, target: CommandTarget) -> dict[str, str]:
@@ -196,10 +203,11 @@ class CommandRunner:
         except ValueError as error:
             raise LookupError(str(error)) from None
 
-    def _run_variables(self, assignment: Assignment) -> dict[str, str]:
+    def _run_variables(self, assignment: Assignment, usage_file: str) -> dict[str, str]:
         """Return the environment variables that describe a run and its node."""
         return {
             **_occurrence_variables(assignment.occurrence),
+            USAGE_VARIABLE: usage_file,
             **self._chain(assignment),
             NODE_VARIABLE: self._node,
             "TRACEPARENT": assignment.traceparent,
@@ -210,6 +218,23 @@ class CommandRunner:
         tenant, occurrence_id = assignment.schedule.owner.tenant, assignment.occurrence.id
         proof = None if self._secrets is None else self._secrets.chain(tenant, occurrence_id)
         return {} if proof is None else {"NOONMARK_CHAIN": proof}
+
+
+def _with_usage(delivered: Delivered, assignment: Assignment, request: CommandRequest) -> Delivered:
+    """The end of a command that may have written what it has used; what cannot be read is noted in its result."""
+    if request.usage_file is None:
+        return delivered
+    mask = str if request.redactor is None else request.redactor.text
+    try:
+        reports = read_usage_file(request.usage_file)
+    except FileNotFoundError:
+        return delivered
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else mask(str(error))
+        result = delivered.result if isinstance(delivered.result, dict) else {}
+        return replace(delivered, result={**result, "usage_note": f"its usage was not recorded: {why}"})
+    usage_reports(assignment).add(*(masked(usage, mask) for usage in reports))
+    return delivered
 
 
 def _occurrence_variables(occurrence: Occurrence) -> dict[str, str]:

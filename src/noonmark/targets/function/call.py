@@ -10,6 +10,7 @@ from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets import FunctionTarget
 from noonmark.targets.function.context import CancelEvent, make_context
 from noonmark.targets.function.registry import import_reference, process_problem
+from noonmark.targets.usage import usage_reports
 
 if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
@@ -30,7 +31,9 @@ def prepare_call(
     assignment.signal = cancelled
     if assignment.stop_reason is not None:  # the stop request came before the signal existed
         cancelled.set()
-    context = make_context(_context_fields(assignment, target), cancelled, assignment.progress or _ignore)
+    context = make_context(
+        _context_fields(assignment, target), cancelled, assignment.progress or _ignore, usage_reports(assignment).add
+    )
     return function, args, {**kwargs, "context": context}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.reported import usage_of
 from noonmark.core.instants import from_micros
 from noonmark.core.json_values import number_value, storable
 from noonmark.core.run import MAX_MESSAGE
@@ -18,6 +19,9 @@ from noonmark.core.run import MAX_MESSAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
+    from decimal import Decimal
+
+    from noonmark.core.budgets.spend import Usage
 
 logger = logging.getLogger("noonmark.jobs")
 
@@ -88,6 +92,7 @@ class Context:
     logger: logging.LoggerAdapter[logging.Logger]
     """Adds the ids of the occurrence and of the job to each record."""
     _send: Callable[[dict[str, Any]], None] = field(repr=False, compare=False)
+    _send_usage: Callable[[Usage], None] = field(repr=False, compare=False)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the run has come, from 0 to 1, with a short text. Shown while it runs; the newest is stored.
@@ -100,9 +105,45 @@ class Context:
             raise ValueError(f"the fraction {error}") from None
         self._send({"fraction": done, "message": storable(message)[:MAX_MESSAGE]})
 
+    def report_usage(  # noqa: PLR0913 - what a call of a model uses
+        self,
+        *,
+        model: str | None = None,
+        provider: str | None = None,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        cost_usd: float | Decimal | str | None = None,
+        model_calls: int = 1,
+        tool_calls: int = 0,
+    ) -> None:
+        """Report what a call of a model has used. It is stored with the run, and counts against budgets.
 
-def make_context(fields: dict[str, Any], cancelled: CancelEvent, send: Callable[[dict[str, Any]], None]) -> Context:
-    """Create the context of a run from its JSON fields; `send` takes its progress."""
+        Call it after each call, from any thread: the run adds them up. A cost that you leave out is unknown, not 0.
+        ValueError says what is wrong.
+        """
+        usage = usage_of(
+            model=model,
+            provider=provider,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cache_read_tokens=cache_read_tokens,
+            cache_write_tokens=cache_write_tokens,
+            cost_usd=cost_usd,
+            model_calls=model_calls,
+            tool_calls=tool_calls,
+        )
+        self._send_usage(usage)
+
+
+def make_context(
+    fields: dict[str, Any],
+    cancelled: CancelEvent,
+    send: Callable[[dict[str, Any]], None],
+    send_usage: Callable[[Usage], None],
+) -> Context:
+    """Create the context of a run from its JSON fields; `send` takes its progress, `send_usage` its usage."""
     ids = {"occurrence_id": fields["occurrence_id"], "schedule_id": fields["schedule_id"]}
     return Context(
         **ids,
@@ -115,4 +156,5 @@ def make_context(fields: dict[str, Any], cancelled: CancelEvent, send: Callable[
         cancelled=cancelled,
         logger=logging.LoggerAdapter(logger, ids),
         _send=send,
+        _send_usage=send_usage,
     )

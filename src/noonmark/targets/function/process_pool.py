@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.reported import from_fields
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.reasons import Reason
 from noonmark.targets.function.call import prepare_remote_call
@@ -31,6 +32,7 @@ from noonmark.targets.function.registry import main_origin
 from noonmark.targets.outcomes import cut_off, failed, not_started, stopped, succeeded, undeliverable
 from noonmark.targets.process_control import StopSignal, is_killed, is_process_hidden, stop_grace
 from noonmark.targets.serialization import error_from_document
+from noonmark.targets.usage import usage_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,6 +265,9 @@ class _ProcessCall:
         if "progress" in message:
             if self._assignment.progress is not None:
                 self._assignment.progress(message["progress"])
+            return None
+        if "usage" in message:
+            usage_reports(self._assignment).add(from_fields(message["usage"]))
             return None
         if "loaded" in message:
             return self._begin()

@@ -2,7 +2,8 @@
 
 The parent speaks to it over a pipe, in JSON. It sends a `call`, and `cancel` to stop it. The worker answers `loaded` or
 `unloadable`. It calls a loaded function only when the parent says `go`, so a parent that has not said it knows that
-nothing has started. Then the worker sends `log` records and `progress`, and at the end the `result` or the `error`.
+nothing has started. Then the worker sends `log` records, `progress` and `usage`, and at the end the `result` or the
+`error`.
 When the pipe is closed the worker ends. A function that still runs then gets SIGTERM as SystemExit, and a short time to
 clean up.
 
@@ -31,6 +32,7 @@ from threading import Event, Lock, Thread, main_thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.reported import to_fields
 from noonmark.core.errors import Conflict
 from noonmark.targets.function.context import CancelEvent, make_context
 from noonmark.targets.function.registry import MAIN, import_function
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
     from types import FrameType
+
+    from noonmark.core.budgets.spend import Usage
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Limit for a result passed between processes, in bytes of JSON."""
@@ -144,7 +148,9 @@ class _Worker:
         else:
             self._send({"loaded": True})
             self._go.wait()  # if the parent is gone instead, SIGTERM ends this
-            answer = _call(function, call, cancelled, partial(self._send_progress, cancelled))
+            answer = _call(
+                function, call, cancelled, partial(self._send_progress, cancelled), partial(self._send_usage, cancelled)
+            )
         self._is_busy = False
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
@@ -171,6 +177,11 @@ class _Worker:
         """Send the progress of a call; what a thread of an earlier one says is not for the present one."""
         if self._is_busy and call is self._cancelled:
             self._send({"progress": progress})
+
+    def _send_usage(self, call: CancelEvent, usage: Usage) -> None:
+        """Send what a call has used; like its progress."""
+        if self._is_busy and call is self._cancelled:
+            self._send({"usage": to_fields(usage)})
 
     def forward(self, record: logging.LogRecord) -> None:
         """Send a log record to the parent, which reads the pipe only while a function is called."""
@@ -239,11 +250,12 @@ def _call(
     call: dict[str, Any],
     cancelled: CancelEvent,
     send: Callable[[dict[str, Any]], None],
+    send_usage: Callable[[Usage], None],
 ) -> dict[str, Any]:
     """Return the result of a function, or what it raises."""
     kwargs = call["kwargs"]
     if call["context"] is not None:
-        kwargs["context"] = make_context(call["context"], cancelled, send)
+        kwargs["context"] = make_context(call["context"], cancelled, send, send_usage)
     try:
         result = function(*call["args"], **kwargs)
         if inspect.iscoroutine(result):  # an async function behind a decorator

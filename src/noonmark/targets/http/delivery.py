@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore2
 
+from noonmark.core.budgets.reported import masked, read_reports
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.json_values import shown
@@ -28,6 +30,7 @@ from noonmark.targets.http.request import SigningKeys, make_request, signing_key
 from noonmark.targets.http.response import retry_after, status_text
 from noonmark.targets.log_filter import silence_this_thread
 from noonmark.targets.outcomes import cut_off, undeliverable
+from noonmark.targets.usage import usage_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 
 ACCEPTED_VALUES = ("accepted", "true", "1", "yes")
 """Values of the callback header by which a receiver accepts the work; it may also repeat the callback URL."""
+USAGE_HEADER = "noonmark-usage"
+"""The header of a response that says what the work has used: a JSON object, or an array of them."""
 SECRET_THREADS = 4
 """Threads that read secrets and keys from the store."""
 REDACTION_THREADS = 2
@@ -145,6 +150,8 @@ class HttpDelivery:
         if is_accepted:
             accepted, limit = self._now(), target.completion_timeout
             return Accepted(started=started, accepted=accepted, deadline=None if limit is None else accepted + limit)
+        if (text := response.headers.get(USAGE_HEADER)) is not None:
+            document |= _note_usage(assignment, text, Redactor([*secrets, *request.confidential]))
         return self._completed(target, assignment, response, document)
 
     async def _redact(self, response: Response, secrets: tuple[str, ...], confidential: list[str]) -> dict[str, Any]:
@@ -187,6 +194,18 @@ class HttpDelivery:
         now = self._now()
         started = now if assignment.started is None else assignment.started
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why)
+
+
+def _note_usage(assignment: Assignment, text: str, redactor: Redactor) -> dict[str, str]:
+    """Take what the receiver says it has used; or say in the result why that was not possible."""
+    try:
+        reports = read_reports(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        is_json = not isinstance(error, json.JSONDecodeError | RecursionError)
+        why = redactor.text(str(error)) if is_json else "it is not JSON"
+        return {"usage_note": f"its usage was not recorded: {why}"}
+    usage_reports(assignment).add(*(masked(usage, redactor.text) for usage in reports))
+    return {}
 
 
 def _document(response: Response, secrets: tuple[str, ...], confidential: list[str]) -> dict[str, Any]:

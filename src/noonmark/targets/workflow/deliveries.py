@@ -23,6 +23,7 @@ from noonmark.core.targets.http import HttpTarget
 from noonmark.core.workflows.hidden import hidden_schedule, steps_id
 from noonmark.core.workflows.progress import compensation_policy
 from noonmark.ports.target import Assignment
+from noonmark.targets.usage import usage_reports
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -78,7 +79,7 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
         phase=Phase.DISPATCHING,
     )
     schedule = evolve(parent.schedule, declaration=declaration, source=source)
-    return Assignment(occurrence, schedule, now, traces=parent.traces, report_to=report)
+    return Assignment(occurrence, schedule, now, traces=parent.traces, report_to=report, usage=usage_reports(parent))
 
 
 def child_occurrence(  # noqa: PLR0913 - likewise

@@ -372,6 +372,27 @@ def reported_usage_counts_once_and_refuses_nothing(bench: Bench) -> None:
 
 
 @case
+def what_a_run_reports_is_recorded_with_its_end(bench: Bench) -> None:
+    bench.store.put_budget(_budget(scope=BudgetScope.SCHEDULE, scope_id="sch-1"))
+    schedule = bench.create_quiet(schedule_id="sch-1")
+    occurrence = bench.run(schedule, "one")
+    settlement = bench.settlement(occurrence)
+    reported = (replace(USED, model="a"), replace(USED, model="b", cost=None))
+    run = replace(settlement.run, usage=reported[0].plus(reported[1]))
+    end = replace(settlement, run=run, user="ada", reported=reported)
+    lost = replace(end, occurrence=replace(occurrence, fence=occurrence.fence + 1))
+    assert bench.store.settle([lost, end]) == [False, True]
+    assert bench.store.settle([end]) == [False]
+    assert _spent(_standing(bench)) == (80, 400, 0, 0)
+    assert bench.store.run_usage(occurrence.id) == run.usage
+    [stored] = bench.store.occurrence_runs(occurrence.id)
+    assert stored.usage == run.usage
+    groups = bench.store.usage("acme", UsageBy.USER, since=0, until=bench.now + 1, limit=9, schedule_id="sch-1")
+    assert [(one.key, one.usage.cost, one.unpriced_calls) for one in groups] == [("ada", 400, 1)]
+    assert bench.store.costs_of_runs(schedule.uid, 9) == [None]
+
+
+@case
 def usage_is_reported_in_groups(bench: Bench) -> None:
     callers = (("ada", "s-1", "talk"), ("ada", "s-2", None), ("bob", None, None))
     for number, (user, schedule, session) in enumerate(callers):

@@ -1,11 +1,20 @@
 """Usage that somebody reports: what is read, what is refused, and how reports add up."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from noonmark.core.budgets.reported import combine, from_fields, masked, read_reports, to_fields, total, usage_of
 from noonmark.core.budgets.spend import Usage
+from noonmark.core.instants import SECOND
+from noonmark.core.interruption import alert_at
+from noonmark.core.lifecycle import Phase
+from noonmark.core.planner import occurrence
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import Delivered, settle
+from noonmark.core.targets import TaskTarget
+from tests.core.scheduled import after_noon, at, every, scheduled
 
 CENT = 10_000_000
 
@@ -66,3 +75,30 @@ def test_reports_add_up():
     assert total(reports) == Usage(model="a", input_tokens=3, model_calls=3, cost=None)
     assert read_reports({"tokens": 7}) == [Usage(input_tokens=7, model_calls=1, cost=None)]
     assert total([]) is None
+
+
+def test_what_a_run_reports_is_in_its_run_and_beside_it():
+    schedule = scheduled()
+    row = replace(occurrence(schedule, at(0), at(0)), phase=Phase.DISPATCHING, attempt=1)
+    delivered = Delivered(outcome=Outcome.COMPLETED, started=at(1), ended=at(2))
+    reported = (Usage(model="a", input_tokens=3, model_calls=1, cost=5), Usage(model="b", cost=None))
+    settled = settle(row, schedule, delivered, node="n1", reported=reported)
+    assert settled.run.usage == Usage(model="b", input_tokens=3, model_calls=1, cost=None)
+    plain = settle(row, schedule, delivered, node="n1")
+    assert settled == replace(plain, run=settled.run, user="u", reported=reported)
+    counted = replace(delivered, usage=Usage(model="c", output_tokens=1, cost=7))
+    both = settle(row, schedule, counted, node="n1", reported=reported[:1])
+    assert both.run.usage == Usage(model="a", input_tokens=3, output_tokens=1, model_calls=1, cost=12)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "fields", "alert"),
+    [
+        (every(100), {"target": TaskTarget(query="what is new")}, 100),
+        (every(100), {"target": TaskTarget(query="what is new"), "expected": 250 * SECOND}, 251),
+        (every(100, end=0), {"target": TaskTarget(query="what is new")}, None),
+        (every(100), {}, None),
+    ],
+)
+def test_a_run_of_an_agent_is_overdue_at_the_next_fire(trigger, fields, alert):
+    assert after_noon(alert_at(scheduled(trigger, **fields).declaration, at(1))) == alert
