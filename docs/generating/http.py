@@ -24,6 +24,8 @@ TITLES = {
     "workflow": "Workflows",
     "workflow_run": "Workflow runs",
     "approval": "Approvals",
+    "budget": "Budgets",
+    "usage": "Usage",
     "upload": "Uploads",
     "bundle": "Bundles",
     "secret": "Secrets",

@@ -269,6 +269,7 @@ class TestShape:
             "workflow/create",
             "approval/approve",
             "approval/deny",
+            "budget/set",
             "secret/set",
             "key/revoke",
             "worker/start",

@@ -120,6 +120,24 @@ class Stage:
         intake.drop()
         return made["bundle_id"]
 
+    def budget(self):
+        """The id of a schedule with a budget."""
+        made = self.schedule()
+        self.do("budget/set", scope="schedule", id=made, period="month", max_cost_usd=1)
+        return made
+
+    @cached_property
+    def kept_budget(self):
+        """The id of a schedule with a budget that is only read."""
+        return self.budget()
+
+    @cached_property
+    def kept_usage(self):
+        """The id of a schedule with usage."""
+        made = self.schedule(name="spender")
+        self.do("usage/record", idempotency_key=made, schedule_id=made, model="m", tokens=1_000, cost_usd=0.25)
+        return made
+
     @cached_property
     def kept_bundle(self):
         """A bundle that is only read."""
@@ -284,6 +302,12 @@ LOOKS = (
         lambda _: ("workflow", "runs", "--phase", "dispatching", "--limit", "1000")),
     Row("approval/list", lambda at: {"state": "pending", "limit": 1_000} if at.kept_run else {},
         _on("approval", "list", state="--state", limit="--limit")),
+    Row("budget/list", lambda at: {"scope": "schedule", "id": at.kept_budget, "limit": 10},
+        lambda asked: ("budget", "list", "--scope", "schedule", "--id", asked["id"], "--limit", "10")),
+    Row("usage/report", lambda at: at.kept_usage and {"by": "schedule", "from": "2026-01-01T00:00:00Z", "to": LATER,
+                                                       "user": "local", "limit": 100},
+        lambda asked: ("usage", "--by", "schedule", "--since", asked["from"], "--until", LATER, "--user", "local")),
+    Row("usage/forecast", lambda at: {"schedule_id": at.kept_usage}, _on("usage", "forecast")),
     Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
         _on("event", "list", event_type="--event", limit="--limit")),
     Row("ping/url", lambda at: {"schedule_id": at.pinged}, _on("schedule", "ping-url")),
@@ -361,6 +385,17 @@ CHANGES = (
         _on("workflow", "cancel", reason="--reason")),
     *(Row(f"approval/{verb}", lambda at: {"approval_id": at.approval(), "comment": "as agreed"},
           _on("approval", verb, comment="--comment")) for verb in ("approve", "deny")),
+    Row("budget/set", lambda at: {"scope": "schedule", "id": at.schedule(), "period": "day", "max_cost_usd": 2.5,
+                                  "max_tokens": 9, "warning_threshold": 0.5, "when_exhausted": "pause"},
+        lambda asked: ("budget", "set", "schedule", asked["id"], "--period", "day", "--max-cost", "2.5",
+                       "--max-tokens", "9", "--warn-at", "0.5", "--when-exhausted", "pause")),
+    Row("budget/set", lambda at: {"scope": "user", "id": at.name(), "period": "month", "max_tokens": 9,
+                                  "require_approval": True, "hard": False},
+        lambda asked: ("budget", "set", "user", asked["id"], "--max-tokens", "9", "--require-approval", "--soft")),
+    Row("budget/delete", lambda at: {"scope": "schedule", "id": at.budget(), "period": "month"},
+        lambda asked: ("budget", "delete", "schedule", asked["id"], "--period", "month")),
+    Row("usage/record", lambda at: {"idempotency_key": at.name(), "schedule_id": at.schedule(), "model": "m",
+                                    "provider": "p", "input_tokens": 3, "output_tokens": 2, "cost_usd": 0.001}),
     Row("ping/rotate", lambda at: {"schedule_id": at.schedule(target=PINGED)},
         _on("schedule", "ping-url", "--rotate"), audited=2),
     Row("secret/set", lambda at: {"name": at.name(), **SEALED, "programs": ["curl", "bundle:eval"]}, _set_secret),
@@ -522,6 +557,25 @@ WRONG = (
     _wrong("approval/list", {"state": "asleep"}, _on("approval", "list", state="--state"), "invalid_request", "state"),
     *(_wrong(f"approval/{verb}", {"approval_id": "nowhere"}, _on("approval", verb), field="approval_id")
       for verb in ("approve", "deny")),
+    _wrong("budget/set", {"scope": "schedule", "id": "nowhere", "period": "day", "max_tokens": 1},
+           lambda _: ("budget", "set", "schedule", "nowhere", "--period", "day", "--max-tokens", "1"), field="id"),
+    _wrong("budget/set", {"scope": "user", "id": "ada", "period": "week", "max_tokens": 1},
+           lambda _: ("budget", "set", "user", "ada", "--period", "week", "--max-tokens", "1"),
+           "invalid_request", "period"),
+    _wrong("budget/set", {"scope": "user", "id": "ada", "period": "day"},
+           lambda _: ("budget", "set", "user", "ada", "--period", "day"), "invalid_request", "max_cost_usd"),
+    _wrong("budget/set", {"scope": "run", "id": "x", "period": "day", "max_tokens": 1}, None,
+           "invalid_request", "scope"),
+    _wrong("budget/set", {"scope": "tenant", "id": "other", "period": "day", "max_tokens": 1}, None, field="id"),
+    _wrong("budget/list", {"scope": "nobody"}, lambda _: ("budget", "list", "--scope", "nobody"),
+           "invalid_request", "scope"),
+    _wrong("budget/delete", {"scope": "user", "id": "nobody"}, lambda _: ("budget", "delete", "user", "nobody"),
+           field="id"),
+    _wrong("usage/report", {"by": "colour"}, lambda _: ("usage", "report", "--by", "colour"), "invalid_request", "by"),
+    _wrong("usage/record", {"idempotency_key": "k", "tokens": 1, "output_tokens": 1}, None, "invalid_request", "tokens",
+           is_typed=False),
+    _wrong("usage/record", {"idempotency_key": "k", **GONE}),
+    _wrong("usage/forecast", GONE, _on("usage", "forecast")),
     _wrong("event/emit", {"event_type": "no spaces"}, lambda _: ("event", "emit", "no spaces"),
            "invalid_request", "event_type"),
     _wrong("event/match", {"event_type": "no spaces"}, lambda _: ("event", "match", "no spaces"),

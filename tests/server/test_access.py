@@ -76,6 +76,8 @@ class Tenant:
         workflow = stage.workflow(workflow_id=f"flow-of-{self.name}", description=self.mark)
         approval = stage.approval()
         [asked] = [one for one in stage.do("approval/list")["approvals"] if one["approval_id"] == approval]
+        self._do("PUT", f"/budgets/schedule/{plain}", period="month", max_cost_usd=1)
+        self._do("POST", "/usage", idempotency_key=f"usage-of-{self.name}", model=self.mark, schedule_id=plain)
         manifest = {"name": f"bundle-of-{self.name}", "command": [self.mark]}
         bundle = self.http.post("/bundles", content=packed(manifest)).json()
         return {
@@ -141,6 +143,8 @@ BODIES = {
     "event/match": {"event_type": "quiet"},
     "secret/set": {**SEALED},
     "key/create": {"scopes": "read"},
+    "budget/set": {"period": "day", "max_tokens": 1},
+    "usage/record": {"idempotency_key": "k", "tokens": 1},
 }
 ID_OF = {"ping/url": "ping_id", "ping/rotate": "ping_id"}
 """The id that takes the place of a plain schedule."""
@@ -151,6 +155,7 @@ OF_ANOTHER = {"secret/set": "makes the caller's own secret of that name"}
 def path_of(operation, path, ids):
     """A path with the ids of a tenant."""
     ids = {**ids, "schedule_id": ids[ID_OF.get(operation, "schedule_id")], "token": "t", "action": "fail"}
+    ids |= {"scope": "schedule", "id": ids["schedule_id"]}
     if "backfill_id" in path:
         ids["schedule_id"] = ids["past_id"]
     if path.startswith("/api/v1"):
@@ -241,6 +246,8 @@ LISTS = (
     "/workflows",
     "/workflow-runs",
     "/approvals",
+    "/budgets",
+    "/usage?by=schedule&to=2036-01-01T00:00:00Z",
     "/events",
     "/secrets",
     "/uploads",

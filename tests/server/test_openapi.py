@@ -82,7 +82,8 @@ def test_every_example_is_answered_as_described(served, one, name):
         schedule_id = served.create(target=GREET)["schedule_id"]
     occurrence = served.client.post(f"/schedules/{schedule_id}/run").json()["occurrence_id"]
     key_id = new_key(served.service).rpartition("_")[0]
-    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence, name="token", key_id=key_id)
+    owner = {"scope": "schedule", "id": schedule_id}
+    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence, name="token", key_id=key_id, **owner)
     answer = served.client.request(one.method, path, json=one.examples[name])
     # Nothing awaits its completion here: only the state is wrong.
     is_early = one.path.endswith(("/complete", "/fail"))

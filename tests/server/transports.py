@@ -177,6 +177,12 @@ METHODS = {
     "approval/list": Method("approvals", (), "approvals"),
     "approval/approve": Method("approve", ("approval_id",)),
     "approval/deny": Method("deny", ("approval_id",)),
+    "budget/set": Method("set_budget", ("scope", "id")),
+    "budget/list": Method("budgets", (), "budgets"),
+    "budget/delete": Method("delete_budget", ("scope", "id"), "deleted"),
+    "usage/report": Method("usage", ("by", "from", "to")),
+    "usage/record": Method("record_usage"),
+    "usage/forecast": Method("forecast_usage", ("schedule_id",)),
     "upload/list": Method("uploads", (), "uploads"),
     "upload/delete": Method("delete_upload", ("upload_id",)),
     "key/create": Method("create_key"),
@@ -194,7 +200,7 @@ METHODS = {
     "worker/confirm-time": Method("worker_confirm_time"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("checks", "backfills", "nodes", "secrets", "event_id", "count", "signing_key")
+NOT_PAGED = ("deleted", "checks", "backfills", "nodes", "secrets", "event_id", "count", "signing_key")
 
 
 class ClientMethods:

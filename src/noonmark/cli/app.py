@@ -126,11 +126,26 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
     "approval": (
-        "Decide about steps of workflows that wait for an approval.",
+        "Decide about what waits for an approval.",
         {
             "list": ("approval:list_approvals", "List what waits for a decision."),
-            "approve": ("approval:approve", "Approve; the workflow goes on."),
-            "deny": ("approval:deny", "Deny; the step fails."),
+            "approve": ("approval:approve", "Approve; what waits goes on."),
+            "deny": ("approval:deny", "Deny; the step fails, or the occurrence is skipped."),
+        },
+    ),
+    "budget": (
+        "Limit what is spent on models.",
+        {
+            "set": ("budget:set_budget", "Set a budget, or top it up."),
+            "list": ("budget:list_budgets", "List budgets and what is spent of them."),
+            "delete": ("budget:delete_budget", "Delete a budget."),
+        },
+    ),
+    "usage": (
+        "Show what models were used for, and its cost.",
+        {
+            "report": ("usage:report", "Report usage; noonmark usage does the same."),
+            "forecast": ("usage:forecast", "Forecast what schedules will cost this month."),
         },
     ),
     "upload": (
@@ -262,7 +277,7 @@ def run(arguments: Sequence[str]) -> int:
         from noonmark.cli.commands.completion import print_completions  # noqa: PLC0415 - only a shell asks for it
 
         return print_completions(app, instruction)
-    words, rest = _split_at_dashes(_expand_upload(_options_last(arguments)))
+    words, rest = _split_at_dashes(_expand_group(_options_last(arguments)))
     as_json = "--json" in words
     try:
         parsed = [*_join_negative_durations(words), *_program_arguments(words, rest)]
@@ -314,11 +329,16 @@ def _usage_text(error: click.UsageError) -> str:
     return error.format_message()
 
 
-def _expand_upload(arguments: Sequence[str]) -> list[str]:
-    """Expand `upload FILE` to `upload add FILE`."""
+def _expand_group(arguments: Sequence[str]) -> list[str]:
+    """Expand `upload FILE` to `upload add FILE`, and `usage` with or without options to `usage report`."""
     words = list(arguments)
-    if words[:1] == ["upload"] and len(words) > 1 and words[1] not in (*GROUPS["upload"][1], "--help", "-h"):
+    group, following = (words[0], words[1:2]) if words else ("", [])
+    if following and following[0] in (*GROUPS.get(group, ("", {}))[1], "--help", "-h"):
+        return words
+    if group == "upload" and following:
         words.insert(1, "add")
+    if group == "usage" and (not following or following[0].startswith("-")):
+        words.insert(1, "report")
     return words
 
 

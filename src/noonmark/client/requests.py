@@ -23,6 +23,7 @@ from noonmark.operations.models.answers import (
     AuditEntry,
     Backfill,
     BackfillStatus,
+    Budget,
     Bundle,
     BundleDetails,
     CheckedSchedule,
@@ -40,12 +41,15 @@ from noonmark.operations.models.answers import (
     Occurrence,
     PingUrl,
     Preview,
+    RecordedUsage,
     Redrive,
     Run,
     Schedule,
     Secret,
     Selected,
     Upload,
+    UsageForecast,
+    UsageSummary,
     WorkerStatus,
     Workflow,
     WorkflowRun,
@@ -646,13 +650,125 @@ def approvals(*, state: str | None = None, page_size: int | None = None) -> List
 
 
 def approve(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
-    """Approve: the step completes, and what depends on it starts. The same decision again changes nothing."""
+    """Approve: the occurrence starts, or the step completes and what depends on it starts.
+
+    The same decision again changes nothing.
+    """
     return rest_request("approval/approve", _one(Approval), to_arguments(approval_id=approval_id, comment=comment))
 
 
 def deny(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
-    """Deny: the step fails. The same decision again changes nothing."""
+    """Deny: the occurrence is skipped, or the step fails. The same decision again changes nothing."""
     return rest_request("approval/deny", _one(Approval), to_arguments(approval_id=approval_id, comment=comment))
+
+
+def set_budget(  # noqa: PLR0913 - as the operation
+    scope: str,
+    id: str,  # noqa: A002 - as the operation
+    *,
+    period: str,
+    max_cost_usd: float | None = None,
+    max_tokens: int | None = None,
+    hard: bool | None = None,
+    warning_threshold: float | None = None,
+    require_approval: bool | None = None,
+    when_exhausted: str | None = None,
+) -> Request[Budget]:
+    """Set a budget. The one of the same period is replaced, and what is spent stays spent: so it is topped up.
+
+    `scope` is tenant, user, schedule or session; `period` is day, month or total.
+    """
+    arguments = to_arguments(
+        scope=scope,
+        id=id,
+        period=period,
+        max_cost_usd=max_cost_usd,
+        max_tokens=max_tokens,
+        hard=hard,
+        warning_threshold=warning_threshold,
+        require_approval=require_approval,
+        when_exhausted=when_exhausted,
+    )
+    return rest_request("budget/set", _one(Budget), arguments)
+
+
+def budgets(*, scope: str | None = None, id: str | None = None, page_size: int | None = None) -> Listing[Budget]:  # noqa: A002 - as the operation
+    """List budgets by scope, id and period, each with what is spent of it."""
+    return _listing("budget/list", "budgets", Budget, to_arguments(scope=scope, id=id, limit=page_size))
+
+
+def delete_budget(scope: str, id: str, *, period: str | None = None) -> Request[list[Budget]]:  # noqa: A002 - as the operation
+    """Delete the budget of a period, or all budgets of an owner. What was spent stays in the reports."""
+    return rest_request("budget/delete", _all("deleted", Budget), to_arguments(scope=scope, id=id, period=period))
+
+
+def usage(
+    by: str | None = None,
+    first: datetime | str | None = None,
+    last: datetime | str | None = None,
+    *,
+    user: str | None = None,
+    schedule_id: str | None = None,
+    limit: int | None = None,
+) -> Request[UsageSummary]:
+    """Report usage by user, schedule, session, model or day, the most expensive first; by default of this UTC month.
+
+    It is that from `first` on and before `last`.
+    """
+    arguments = to_arguments(by=by, to=last, user=user, schedule_id=schedule_id, limit=limit, **{"from": first})
+    return rest_request("usage/report", _one(UsageSummary), arguments)
+
+
+def record_usage(  # noqa: PLR0913 - as the operation
+    *,
+    idempotency_key: str | None = None,
+    model: str | None = None,
+    provider: str | None = None,
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+    cache_read_tokens: int | None = None,
+    cache_write_tokens: int | None = None,
+    tokens: int | None = None,
+    model_calls: int | None = None,
+    tool_calls: int | None = None,
+    cost_usd: float | None = None,
+    user: str | None = None,
+    schedule_id: str | None = None,
+    session_id: str | None = None,
+    occurrence_id: str | None = None,
+    at: datetime | str | None = None,
+) -> Request[RecordedUsage]:
+    """Record usage of work that runs elsewhere. The same idempotency key again changes nothing.
+
+    A cost that is left out is unknown, not 0.
+    """
+    arguments = to_arguments(
+        idempotency_key=idempotency_key,
+        model=model,
+        provider=provider,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=cache_read_tokens,
+        cache_write_tokens=cache_write_tokens,
+        tokens=tokens,
+        model_calls=model_calls,
+        tool_calls=tool_calls,
+        cost_usd=cost_usd,
+        user=user,
+        schedule_id=schedule_id,
+        session_id=session_id,
+        occurrence_id=occurrence_id,
+        at=at,
+    )
+    return rest_request("usage/record", _one(RecordedUsage), arguments)
+
+
+def forecast_usage(schedule_id: str | None = None, *, limit: int | None = None) -> Request[UsageForecast]:
+    """Forecast what schedules will have cost at the end of the UTC month, from their last runs and the fires left.
+
+    Without an id, it is about the schedules with usage within the last 31 days, the most expensive first.
+    """
+    return rest_request("usage/forecast", _one(UsageForecast), to_arguments(schedule_id=schedule_id, limit=limit))
 
 
 def bundles(*, page_size: int | None = None) -> Listing[Bundle]:

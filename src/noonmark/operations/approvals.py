@@ -1,10 +1,11 @@
-"""Approvals: the steps of workflows that wait for somebody's decision."""
+"""Approvals: steps of workflows, and occurrences beyond a budget, that wait for somebody's decision."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotAllowed, NotFound
+from noonmark.core.ids import is_hidden
 from noonmark.core.occurrence import in_force
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations.history import ScheduleReader
@@ -51,12 +52,15 @@ def _place(approval: Approval) -> tuple[int, str]:
 
 
 def approve(service: Service, caller: Caller, arguments: Decision) -> dict[str, Any]:
-    """Approve: the step completes, and what depends on it starts. The same decision again changes nothing."""
+    """Approve: the occurrence starts, or the step completes and what depends on it starts.
+
+    The same decision again changes nothing.
+    """
     return _decide(service, caller, arguments, approved=True)
 
 
 def deny(service: Service, caller: Caller, arguments: Decision) -> dict[str, Any]:
-    """Deny: the step fails. The same decision again changes nothing."""
+    """Deny: the occurrence is skipped, or the step fails. The same decision again changes nothing."""
     return _decide(service, caller, arguments, approved=False)
 
 
@@ -74,13 +78,14 @@ def _decide(service: Service, caller: Caller, arguments: Decision, *, approved: 
         raise Conflict(f"it is {known.state if decided is None else decided.state} already", field="approval_id")
     if known.state is ApprovalState.PENDING:
         service.wake(None)
-        about = f"approval {approval_id} of step {decided.step_id}, run {decided.occurrence_id}"
+        of_step = f"step {decided.step_id}, run {decided.occurrence_id}"
+        about = f"approval {approval_id} of {of_step if decided.step_id else decided.occurrence_id}"
         record_audit_entry(service, caller, about if arguments.comment is None else f"{about}: {arguments.comment}")
     return runs.document(decided)
 
 
 class _Runs:
-    """The workflow runs of approvals, and their schedules; each is read once."""
+    """The occurrences of approvals, and their schedules; each is read once."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -88,17 +93,22 @@ class _Runs:
         self._known: dict[str, tuple[Schedule | None, str | None]] = {}
 
     def are_seen(self, caller: Caller, approval: Approval) -> bool:
-        """Whether the caller sees the run of an approval."""
+        """Whether the caller sees the occurrence of an approval."""
         schedule, _ = self._of(approval)
         return schedule is not None and caller.sees(schedule)
 
     def document(self, approval: Approval) -> dict[str, Any]:
         """An approval."""
+        schedule, workflow_id = self._of(approval)
+        named = None if schedule is None or is_hidden(schedule.schedule_id) else schedule
         return {
             "approval_id": approval.approval_id,
-            "workflow_run_id": approval.occurrence_id,
-            "workflow_id": self._of(approval)[1],
-            "step_id": approval.step_id,
+            "occurrence_id": approval.occurrence_id,
+            "schedule_id": None if named is None else named.schedule_id,
+            "schedule_name": None if named is None else named.declaration.name,
+            "workflow_run_id": approval.occurrence_id if approval.step_id else None,
+            "workflow_id": workflow_id,
+            "step_id": approval.step_id or None,
             "message": approval.message,
             "state": str(approval.state),
             "requested_at_utc": text(approval.requested),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.budgets.spend import Usage, to_nanos
+from noonmark.core.budgets.reported import masked
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
 from noonmark.core.ids import backfill as backfill_origin
 from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
@@ -18,6 +20,7 @@ from noonmark.core.quotas import Resource
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, began, settle
 from noonmark.core.signatures import check_token, token_keys
+from noonmark.core.targets import AGENT_KINDS
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.arguments import MAX_BACKFILL
@@ -270,15 +273,36 @@ def _end(  # noqa: PLR0913 - what a caller may report
         ended=now,
         result=redact(result, redactor),
         error=redact(error, redactor),
-        usage=None if usage is None else Usage(input_tokens=usage.tokens, cost=to_nanos(usage.cost_usd)),
     )
-    ended = settle(occurrence, schedule, delivered, node=occurrence.node or "")
+    reported = () if usage is None else (masked(usage_of_report(usage), partial(redact, redactor=redactor)),)
+    if reported and occurrence.route in AGENT_KINDS:
+        # The host of the agent has reserved what it may use, and settles that.
+        delivered, reported = replace(delivered, usage=reported[0]), ()
+    ended = settle(occurrence, schedule, delivered, node=occurrence.node or "", reported=reported)
     if not (service.store.settle([ended]))[0]:
         raise Conflict("another caller has ended it a moment ago")
     service.report_end(schedule, ended, source="callback")
     record_audit_entry(service, caller, schedule=schedule)
     service.wake(None)
     return _document(service, caller, occurrence_id)
+
+
+def usage_of_report(report: UsageReport) -> Usage:
+    """The usage that a caller reports; InvalidRequest if its tokens are both told apart and not."""
+    apart = report.input_tokens + report.output_tokens + report.cache_read_tokens + report.cache_write_tokens
+    if report.tokens and apart:
+        raise InvalidRequest("is for tokens that are not told apart; leave it out beside the others", field="tokens")
+    return Usage(
+        model=report.model,
+        provider=report.provider,
+        input_tokens=report.input_tokens + report.tokens,
+        output_tokens=report.output_tokens,
+        cache_read_tokens=report.cache_read_tokens,
+        cache_write_tokens=report.cache_write_tokens,
+        model_calls=report.model_calls,
+        tool_calls=report.tool_calls,
+        cost=report.cost_usd,
+    )
 
 
 def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str, Any]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.forecast import forecast, month_of
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import from_micros, to_micros, to_text
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import plan
-from noonmark.core.targets import parse_target
+from noonmark.core.targets import AGENT_KINDS, parse_target
 from noonmark.core.triggers import EventTrigger, fires, parse_trigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.target_policy import target_warnings
+from noonmark.operations.usage import fires_until, schedule_forecast
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,9 +75,12 @@ def preview(service: Service, caller: Caller, arguments: PreviewRequest) -> dict
     now = service.store.clock()
     if schedule_id is None:
         trigger: Trigger | None = parse_trigger(document, now=from_micros(now), key=arguments.key)
-        warned = []
+        warned, expected = [], None
         if arguments.target is not None:
-            warned = target_warnings(service, caller.owner.tenant, parse_target(arguments.target))
+            target = parse_target(arguments.target)
+            warned = target_warnings(service, caller.owner.tenant, target)
+            if target.kind in AGENT_KINDS:
+                expected = forecast([], fires=fires_until(trigger, now, month_of(now)[1]), now=now).to_document()
         times = fires_of(trigger, arguments.count, after=after, now=now)
     else:
         stored = schedule_edits.find_for(caller, service.store, schedule_id)
@@ -84,10 +89,12 @@ def preview(service: Service, caller: Caller, arguments: PreviewRequest) -> dict
             service, caller.owner.tenant, stored.schedule.declaration.target, stored.schedule.source
         )
         times = fires_of_schedule(service.store, stored, arguments.count, after=after, now=now)
+        expected = schedule_forecast(service.store, stored, now=now)
     described = None if trigger is None else describe(trigger, now=from_micros(now if after is None else after))
     about_times = [] if described is None else list(described.warnings)
     return {
         "fires": [to_text(to_micros(time)) for time in times],
         "description": "when the schedules it depends on have completed" if described is None else described.text,
         "warnings": about_times + warned,
+        "forecast": expected,
     }

@@ -16,7 +16,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
-from noonmark.core.targets import WorkflowTarget
+from noonmark.core.targets import AGENT_KINDS, WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.doctor import unreadable_schedules
 from noonmark.operations.errors import MAX_PROBLEMS
@@ -36,6 +36,7 @@ from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import read_page, schedule_document
 from noonmark.operations.service import schedule_quotas
 from noonmark.operations.target_policy import check_declaration, schedule_warnings, with_bundle_needs
+from noonmark.operations.usage import schedule_forecast
 from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ READ_ONLY = frozenset(
         "updated_at_utc",
         "deleted_at_utc",
         "ping_url",
+        "forecast",
     }
 )
 """Fields of a schedule document that callers cannot set."""
@@ -428,7 +430,11 @@ def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
     if stored is None:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(stored.next_due)
-    return _document(service, stored, now=service.store.clock())
+    now = service.store.clock()
+    document = _document(service, stored, now=now)
+    if stored.schedule.declaration.target.kind not in AGENT_KINDS or stored.schedule.phase is SchedulePhase.DELETED:
+        return document
+    return document | {"forecast": schedule_forecast(service.store, stored, now=now)}
 
 
 def _document(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:

@@ -92,6 +92,7 @@ SETS_SECRET = "secret/set"  # noqa: S105 - a name
 """Errors about a call of it repeat nothing of its arguments: the secret may be in the wrong place."""
 _SCHEDULE, _OCCURRENCE = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
 _WORKFLOW, _WORKFLOW_RUN = "/workflows/{workflow_id}", "/workflow-runs/{workflow_run_id}"
+_BUDGET = "/budgets/{scope}/{id}"
 _BACKFILL = "/schedules/{schedule_id}/backfills/{backfill_id}"
 
 _ROWS = (
@@ -362,6 +363,34 @@ _ROWS = (
         for verb in ("approve", "deny")
     ),
     Operation(
+        "budget/set",
+        "budgets.set_budget",
+        WRITE,
+        f"PUT {_BUDGET}",
+        takes.NewBudget,
+        answers.Budget,
+        body=Body.REQUIRED,
+    ),
+    Operation(
+        "budget/delete",
+        "budgets.delete_budget",
+        WRITE,
+        f"DELETE {_BUDGET}",
+        takes.BudgetDeletion,
+        answers.DeletedBudgets,
+        is_repeatable=False,
+    ),
+    Operation(
+        "usage/record",
+        "usage.record_usage",
+        RUN,
+        "POST /usage",
+        takes.NewUsage,
+        answers.RecordedUsage,
+        body=Body.REQUIRED,
+        key="idempotency_key",
+    ),
+    Operation(
         "bundle/delete",
         "bundles.delete_bundle",
         WRITE,
@@ -561,6 +590,16 @@ _ROWS = (
     ),
     Operation(
         "approval/list", "approvals.list_approvals", READ, "GET /approvals", takes.ApprovalQuery, answers.ApprovalPage
+    ),
+    Operation("budget/list", "budgets.list_budgets", READ, "GET /budgets", takes.BudgetQuery, answers.BudgetPage),
+    Operation("usage/report", "usage.report_usage", READ, "GET /usage", takes.UsageQuery, answers.UsageSummary),
+    Operation(
+        "usage/forecast",
+        "usage.forecast_usage",
+        READ,
+        "GET /usage/forecast",
+        takes.ForecastQuery,
+        answers.UsageForecast,
     ),
     Operation("event/list", "events.list_events", READ, "GET /events", takes.EventQuery, answers.EventPage),
     Operation("secret/list", "secrets.list_secrets", READ, "GET /secrets", takes.NoArguments, answers.SecretList),

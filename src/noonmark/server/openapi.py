@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 
 NOON = {"type": "cron", "expression": "0 12 * * *", "timezone": "Europe/Stockholm"}
+USED = {
+    "model": "gpt-5-mini",
+    "provider": "openai",
+    "input_tokens": 1_200,
+    "output_tokens": 300,
+    "cost_usd": 0.0009,
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
     "schedule/create": {
         "a function every day at noon": {
@@ -72,9 +79,19 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "how much it would be": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-08T00:00:00Z", "dry_run": True}
     },
     "schedule/preview": {"three times": {"trigger": NOON, "count": 3, "after": "2030-03-30T00:00:00Z"}},
-    "occurrence/complete": {"with a result": {"result": {"rows": 12}, "usage": {"tokens": 900, "cost_usd": 0.01}}},
+    "occurrence/complete": {"with a result": {"result": {"rows": 12}, "usage": USED}},
     "occurrence/fail": {"with an error": {"error": "the file was empty"}},
     "occurrence/cancel": {"with a reason": {"reason": "not today"}},
+    "budget/set": {
+        "ten dollars a month": {"period": "month", "max_cost_usd": 10, "warning_threshold": 0.8},
+        "beyond a million tokens somebody must approve": {
+            "period": "day",
+            "max_tokens": 1_000_000,
+            "hard": False,
+            "require_approval": True,
+        },
+    },
+    "usage/record": {"a call": {"idempotency_key": "batch-17", **USED}},
     "key/create": {
         "for a program that starts work": {
             "tenant": "acme",

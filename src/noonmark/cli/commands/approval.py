@@ -1,4 +1,4 @@
-"""`noonmark approval`: list, approve and deny what steps of workflows wait for."""
+"""`noonmark approval`: list, approve and deny what steps of workflows, and occurrences beyond a budget, wait for."""
 
 from __future__ import annotations
 
@@ -33,17 +33,20 @@ def list_approvals(
 
 
 def approve(approval_id: ApprovalId, /, *, comment: Comment = None, connection: Connection = Connection()) -> None:
-    """Approve: the step completes, and what depends on it starts."""
+    """Approve: the occurrence starts, or the step completes and what depends on it starts."""
     _decide("approve", "Approved", approval_id, comment, connection)
 
 
 def deny(approval_id: ApprovalId, /, *, comment: Comment = None, connection: Connection = Connection()) -> None:
-    """Deny: the step fails."""
+    """Deny: the occurrence is skipped, or the step fails."""
     _decide("deny", "Denied", approval_id, comment, connection)
 
 
 def _decide(verb: str, word: str, approval_id: str, comment: str | None, connection: Connection) -> None:
     with connect(connection) as remote:
         answer = remote.call(f"approval/{verb}", present(approval_id=approval_id, comment=comment))
-    sentence = f"{word} step {answer['step_id']} of {answer['workflow_run_id']}."
+    what = f"occurrence {answer['occurrence_id']} of {answer['schedule_name'] or answer['schedule_id']}"
+    if answer["step_id"] is not None:
+        what = f"step {answer['step_id']} of {answer['workflow_run_id']}"
+    sentence = f"{word} {what}."
     print_answer(answer, sentence, as_json=connection.as_json)

@@ -18,6 +18,7 @@ from noonmark.cli.render.tables import (
     trigger_summary,
 )
 from noonmark.cli.render.times import Times, local_times
+from noonmark.cli.render.usage import forecast_sentence
 from noonmark.core.describe import describe
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, parse_instant
@@ -85,6 +86,8 @@ def _facts(document: dict[str, Any], declaration: Declaration | None, upcoming: 
         facts |= {label: value for label, value in summarize(declaration).items() if label != "Enabled"}
     if document.get("ping_url"):
         facts["Ping URL"] = document["ping_url"]
+    if document.get("forecast"):
+        facts["Cost"] = forecast_sentence(document["forecast"])
     if document["labels"]:
         facts["Labels"] = ", ".join(f"{name}={value}" for name, value in document["labels"].items())
     if any(counters.values()):
@@ -122,6 +125,10 @@ def show_preview(answer: dict[str, Any], trigger: dict[str, Any] | None, *, afte
         zone=(trigger or {}).get("timezone") or times.zone,
     )
     show_upcoming(upcoming, now=times.now)
+    if answer.get("forecast"):
+        with open_console(PIPE_WIDTH) as console:
+            console.print()
+            console.print(forecast_sentence(answer["forecast"]))
 
 
 def show_explanation(summary: str, steps: Sequence[dict[str, Any]]) -> None:

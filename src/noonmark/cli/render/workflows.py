@@ -97,14 +97,14 @@ def show_approvals(approvals: Sequence[dict[str, Any]], more: str) -> None:
         [
             one["approval_id"],
             one["state"],
-            one["workflow_id"] or "-",
-            one["step_id"],
+            one["schedule_name"] or one["schedule_id"] or one["workflow_id"] or "-",
+            one["occurrence_id"] if one["step_id"] is None else f"step {one['step_id']}",
             times.relative(one["expires_at_utc"]) if one["state"] == "pending" else one["by"] or "-",
             one["message"] or "-",
         ]
         for one in approvals
     ]
-    titles = ["Approval", "State", "Workflow", "Step", "Expires or by", "Message"]
+    titles = ["Approval", "State", "Of", "What waits", "Expires or by", "Message"]
     show_table(titles, rows, _count(approvals, "approval") + more)
 
 

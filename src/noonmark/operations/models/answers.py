@@ -103,6 +103,8 @@ class Schedule:
     """How many runs go on; in the answer of delete."""
     ping_url: str | None = None
     """The URL that the job calls, if the target is a ping and this is the answer to its creation."""
+    forecast: Forecast | None = None
+    """What it will cost this month, if it calls models and this is the answer to its creation or an edit."""
     document: Document = field(metadata={"is_whole": True})
     """The whole document, as JSON."""
 
@@ -191,18 +193,20 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a run has used; `cost_usd` is null while a price is unknown."""
+    """What a run, a session or a call of a model has used."""
 
     model: str | None
+    """The last one, where there were several."""
     provider: str | None
     input_tokens: int
     output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     total_tokens: int
     model_calls: int
     tool_calls: int
     cost_usd: float | None
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
+    """Null if a price is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,12 +242,42 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What a schedule has cost this UTC month, and what it will have cost at the end of it. Null is unknown."""
+
+    month_start_utc: datetime
+    month_end_utc: datetime
+    spent_usd: float
+    """What is spent so far, as far as prices are known."""
+    runs: int
+    """How many of the last runs have a known cost; the figures are made from those."""
+    unpriced_runs: int
+    fires_left: int | None
+    """Null if no trigger says how often it fires."""
+    run_p50_usd: float | None
+    """What half of the runs cost at most."""
+    run_p90_usd: float | None
+    """What nine of ten runs cost at most."""
+    p50_usd: float | None
+    """What the month will have cost, if each fire that is left costs as much as half of the runs at most."""
+    p90_usd: float | None
+    at_most_usd: float | None
+    """What it can cost at most by the `max_cost_usd` of its runs."""
+    is_rough: bool
+    """Whether it is made from fewer than five runs."""
+    unknown: str | None
+    """Why the figures of the month are unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """The next fires of a trigger, with the trigger in words."""
 
     fires: list[datetime]
     description: str
     warnings: list[str]
+    forecast: Forecast | None = None
+    """What it will cost this month, if it calls models or has reported usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -822,12 +856,17 @@ class WorkflowRunPage(_Page):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A step of a workflow that waits, or waited, for somebody's decision."""
+    """An occurrence, or a step of a workflow, that waits, or waited, for somebody's decision."""
 
     approval_id: str
-    workflow_run_id: str
+    occurrence_id: str
+    schedule_id: str | None
+    """Null for the run of a workflow that a caller started."""
+    schedule_name: str | None
+    workflow_run_id: str | None
+    """Null if the occurrence itself waits, as one that goes beyond a budget does."""
     workflow_id: str | None
-    step_id: str
+    step_id: str | None
     message: str
     state: Literal["pending", "approved", "denied", "expired", "cancelled"]
     requested_at_utc: datetime
@@ -843,6 +882,125 @@ class ApprovalPage(_Page):
     """A page of approvals, latest request first."""
 
     approvals: list[Approval]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A budget, and what is spent of it in its current period."""
+
+    scope: Literal["tenant", "user", "schedule", "session"]
+    id: str
+    period: Literal["day", "month", "total"]
+    max_cost_usd: float | None
+    max_tokens: int | None
+    hard: bool
+    warning_threshold: float | None
+    require_approval: bool
+    when_exhausted: Literal["skip", "pause", "pause_until_next_period"]
+    spent_usd: float | None
+    """What is spent, as far as prices are known."""
+    spent_tokens: int
+    reserved_usd: float | None
+    """What is reserved for calls that have not ended, or whose answer was lost."""
+    reserved_tokens: int
+    period_start_utc: datetime | None
+    """Null in all."""
+    period_end_utc: datetime | None
+    """When it begins anew."""
+    updated_at_utc: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPage(_Page):
+    """A page of budgets, by scope, id and period."""
+
+    budgets: list[Budget]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedBudgets:
+    """The budgets that were deleted."""
+
+    deleted: list[Budget]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageTotal:
+    """What some calls of models have used."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    total_tokens: int
+    model_calls: int
+    tool_calls: int
+    cost_usd: float | None
+    """The cost of the calls whose price is known; null if none is."""
+    unpriced_calls: int
+    """How many calls have an unknown price."""
+    reserved_tokens: int
+    """What is reserved, and not settled."""
+    reserved_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageGroup(UsageTotal):
+    """The usage of one user, schedule, session, model or day."""
+
+    key: str | None
+    """Null for calls without one."""
+    name: str | None
+    """The name of the schedule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSummary:
+    """Usage in groups, the most expensive first, or day after day."""
+
+    by: Literal["user", "schedule", "session", "model", "day"]
+    from_utc: datetime
+    to_utc: datetime
+    groups: list[UsageGroup]
+    total: UsageTotal
+    """Of all groups, also of those that are not listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedUsage:
+    """Usage that was recorded."""
+
+    idempotency_key: str
+    recorded: bool
+    """False if its key was recorded before; then nothing was changed."""
+    user: str
+    schedule_id: str | None
+    session_id: str | None
+    occurrence_id: str | None
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleForecast(Forecast):
+    """The forecast of a schedule."""
+
+    schedule_id: str
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageForecast:
+    """What schedules will have cost at the end of the UTC month, the most expensive first."""
+
+    month_start_utc: datetime
+    month_end_utc: datetime
+    spent_usd: float
+    p50_usd: float
+    """Of all whose cost is known."""
+    p90_usd: float
+    unknown: int
+    """How many have an unknown cost."""
+    schedules: list[ScheduleForecast]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from noonmark.core.api_key import MAX_NAME, Scope, scopes_of, tenant_or_all
+from noonmark.core.budgets.budget import BudgetScope, Period, WhenExhausted
+from noonmark.core.budgets.reported import MAX_CALLS, MAX_TOKENS, MAX_USD, dollars
 from noonmark.core.documents import named, one_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason as OccurrenceReason
@@ -36,6 +38,7 @@ from noonmark.operations.models.fields import (
     several,
     text,
 )
+from noonmark.ports.budgets import UsageBy
 from noonmark.ports.workflows import ApprovalState
 
 USUAL_PAGE = 100
@@ -97,6 +100,24 @@ Version = Annotated[int, integer(1)]
 ApprovalStateName = Annotated[
     ApprovalState, Kind(partial(one_of, allowed=named(ApprovalState)), {"enum": list(ApprovalState)})
 ]
+BUDGETED = {str(scope): scope for scope in BudgetScope if scope is not BudgetScope.RUN}
+"""The scopes of stored budgets; the budget of a run is declared by its schedule."""
+BudgetScopeName = Annotated[
+    BudgetScope, Kind(partial(one_of, allowed=BUDGETED), {"type": "string", "enum": list(BUDGETED)})
+]
+PeriodName = Annotated[Period, Kind(partial(one_of, allowed=named(Period)), {"type": "string", "enum": list(Period)})]
+WhenExhaustedName = Annotated[
+    WhenExhausted,
+    Kind(partial(one_of, allowed=named(WhenExhausted)), {"type": "string", "enum": list(WhenExhausted)}),
+]
+UsageByName = Annotated[
+    UsageBy, Kind(partial(one_of, allowed=named(UsageBy)), {"type": "string", "enum": list(UsageBy)})
+]
+Dollars = Annotated[int, Kind(dollars, {"type": "number", "minimum": 0, "maximum": MAX_USD})]
+"""Read as nano-dollars."""
+Tokens = Annotated[int, integer(0, MAX_TOKENS)]
+Calls = Annotated[int, integer(0, MAX_CALLS)]
+BudgetCursor = Annotated[tuple[str, str, str], cursor(str, str, str)]
 TriggerKinds = Annotated[list[str], several({name: name for name in KINDS})]
 
 
@@ -423,10 +444,19 @@ class OneOccurrence(Arguments):
 
 
 class UsageReport(Arguments):
-    """What a run has used."""
+    """What a run has used. A cost that is missing is unknown."""
 
-    tokens: Annotated[int, integer(0, 2**53)] = 0
-    cost_usd: Annotated[float, number(0, 1e9)] = 0
+    model: Name | None = None
+    provider: Name | None = None
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    cache_read_tokens: Tokens = 0
+    cache_write_tokens: Tokens = 0
+    tokens: Tokens = 0
+    """Tokens that are not told apart, instead of the others."""
+    model_calls: Calls = 1
+    tool_calls: Calls = 0
+    cost_usd: Dollars | None = None
 
 
 class Completion(OneOccurrence):
@@ -662,6 +692,87 @@ class Decision(Arguments):
     approval_id: Id
     comment: Reason | None = None
     """Stored with the decision."""
+
+
+class OneBudget(Arguments):
+    """Whose budget it is."""
+
+    scope: BudgetScopeName
+    """tenant, user, schedule or session."""
+    id_: Name
+    """The id of the schedule or the session, or the name of the user or the tenant."""
+
+
+class NewBudget(OneBudget):
+    """What a user, a schedule, a session or the tenant may spend in a period."""
+
+    period: PeriodName
+    """day or month, those of UTC, or total."""
+    max_cost_usd: Dollars | None = None
+    max_tokens: Tokens | None = None
+    """There must be a limit on the cost, on tokens, or on both."""
+    hard: Boolean | None = None
+    """Whether nothing goes beyond it; by default true, unless `require_approval` is."""
+    warning_threshold: Annotated[float, number(0.01, 1)] = 0.8
+    """The share of it at which the event `budget.threshold` is emitted."""
+    require_approval: Boolean = False
+    """Whether a run that would go beyond a soft limit waits until somebody approves it."""
+    when_exhausted: WhenExhaustedName = WhenExhausted.SKIP
+    """What happens to a schedule that finds a hard budget used up: skip its occurrence, pause the schedule, or
+    pause_until_next_period."""
+
+
+class BudgetDeletion(OneBudget):
+    """The budget to delete."""
+
+    period: PeriodName | None = None
+    """Default: the budgets of all periods."""
+
+
+class BudgetQuery(Arguments):
+    """The budgets to list."""
+
+    scope: BudgetScopeName | None = None
+    id_: Name | None = None
+    limit: PageSize = USUAL_PAGE
+    cursor: BudgetCursor | None = None
+
+
+class UsageQuery(Arguments):
+    """The usage to report."""
+
+    by: UsageByName = UsageBy.USER
+    """user, schedule, session, model or day."""
+    from_: Instant | None = None
+    """Default: the beginning of the UTC month."""
+    to: Instant | None = None
+    """Default: now."""
+    user: Name | None = None
+    schedule_id: Id | None = None
+    limit: PageSize = USUAL_PAGE
+    """How many groups are reported; the total is of all."""
+
+
+class NewUsage(UsageReport):
+    """Usage to record."""
+
+    idempotency_key: Name
+    """The same key again is the same usage."""
+    user: Name | None = None
+    """By default the owner of the schedule or the session, or else the caller; an administrator may name another."""
+    schedule_id: Id | None = None
+    session_id: Id | None = None
+    occurrence_id: Id | None = None
+    at: Instant | None = None
+    """When it was used; default: now."""
+
+
+class ForecastQuery(Arguments):
+    """The schedules whose cost is wanted."""
+
+    schedule_id: Id | None = None
+    """Default: those with usage within the last 31 days."""
+    limit: PageSize = USUAL_PAGE
 
 
 class PageQuery(Arguments):

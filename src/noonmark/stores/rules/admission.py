@@ -172,8 +172,7 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
         return _report_overdue(uow, row, settlement)
     if settlement.reason not in RESOURCE_WAITS:  # a node that could not start it has nothing to record but why
         uow.add_run(row, settlement.run)
-    if settlement.reported:
-        _record_usage(uow, settlement)
+    _record_usage(uow, settlement)
     row.attempt = settlement.attempt
     if settlement.suspended is not None:
         step_ends.suspend(uow, row, settlement.reason, to_detail(settlement.facts), settlement.suspended)
@@ -210,7 +209,8 @@ def _record_usage(uow: UnitOfWork, settlement: Settlement) -> None:
         )
         for number, usage in enumerate(settlement.reported)
     ]
-    budgets.record_all(uow, records)
+    if records:
+        budgets.record_all(uow, records)
 
 
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:
