@@ -179,7 +179,7 @@ FULL_SCHEDULE = {
     "concurrency_key": "warehouse",
     "concurrency_limit": 2,
     "depends_on": [{"schedule_id": "load", "require_success": False}],
-    "budget": {"max_cost_usd": 1.5, "max_tokens": 10_000},
+    "budget": {"max_cost_usd": 1.5, "max_tokens": 10_000, "max_model_calls": 20, "max_tool_calls": 60},
     "max_runs": 100,
     "accepts_payload": True,
     "planning_horizon_days": 7,

@@ -6,6 +6,7 @@ import pytest
 
 from noonmark.core import ids
 from noonmark.core.admission import (
+    APPROVAL_WAIT,
     Busy,
     Claim,
     End,
@@ -20,6 +21,8 @@ from noonmark.core.admission import (
     unknown_workflow,
     unserved,
 )
+from noonmark.core.budgets.budget import BudgetScope, Refused, WhenExhausted
+from noonmark.core.budgets.refusals import refusal_text
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.occurrence import Overrides, PinnedBundle
@@ -31,6 +34,7 @@ from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
 from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import BY_ITSELF, Pause
 from noonmark.core.targets import BundleTarget, WorkflowTarget
 from noonmark.core.targets.session import PromptAction, SessionTarget, SessionType
 from noonmark.core.triggers import EventTrigger, OnceTrigger
@@ -544,6 +548,87 @@ def test_when_the_runs_are_used_up_it_is_skipped():
     assert refused(claim, Busy(place=Place.MAX_RUNS)) == End(
         claim=claim, phase=Phase.SKIPPED, reason=Reason.MAX_RUNS_REACHED, facts={"max_runs": 3}
     )
+
+
+COST = Refused(
+    scope=BudgetScope.USER,
+    scope_id="ada",
+    what="cost",
+    limit=2_000_000_000,
+    settled=1_500_000_000,
+    reserved=300_000_000,
+    requested=250_000_000,
+    resets_at=at(900),
+)
+TOKENS = Refused(scope=BudgetScope.SESSION, scope_id="talk", what="tokens", limit=100, settled=90, requested=20)
+
+
+def beyond(refusal, *, asked_until=None, now=500, **changes):
+    claim = claimed(**changes)
+    busy = Busy(
+        place=Place.BUDGET,
+        refused=refusal,
+        asked_until=None if asked_until is None else at(asked_until),
+        at=at(now),
+    )
+    return claim, refused(claim, busy)
+
+
+def test_without_room_in_a_budget_it_is_skipped_with_the_figures():
+    _, end = beyond(COST)
+    assert told(end) == "skipped/budget_exceeded"
+    assert end.reason in ENDINGS[end.phase]
+    assert end.facts == {
+        "scope": "user",
+        "scope_id": "ada",
+        "what": "cost",
+        "limit_usd": 2,
+        "settled_usd": 1.5,
+        "reserved_usd": 0.3,
+        "requested_usd": 0.25,
+        "resets_at": "2026-11-15T12:15:00Z",
+        "why": refusal_text(COST),
+    }
+    assert end.pause is None
+    _, end = beyond(TOKENS)
+    figures = {"limit": 100, "settled": 90, "reserved": 0, "requested": 20}
+    assert end.facts == {
+        "scope": "session",
+        "scope_id": "talk",
+        "what": "tokens",
+        **figures,
+        "why": refusal_text(TOKENS),
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "until"), [(WhenExhausted.PAUSE, None), (WhenExhausted.PAUSE_UNTIL_NEXT_PERIOD, at(900))]
+)
+def test_a_used_up_budget_may_pause_the_schedule(policy, until):
+    _, end = beyond(replace(COST, when_exhausted=policy))
+    assert end.pause == Pause(at=at(500), by=BY_ITSELF, reason=refusal_text(COST), until=until)
+
+
+def test_beyond_a_soft_budget_somebody_is_asked_once():
+    soft = replace(TOKENS, needs_approval=True, when_exhausted=WhenExhausted.PAUSE)
+    claim, wait = beyond(soft)
+    assert (wait.waiting_for, wait.until, wait.takes_slot) == (Reason.APPROVAL, at(500) + APPROVAL_WAIT, True)
+    assert wait.asks == f"occurrence {claim.occurrence.id} goes beyond its budget: {refusal_text(soft)}"
+    assert wait.facts["limit"] == 100
+    _, again = beyond(soft, asked_until=600)
+    assert (again.waiting_for, again.until) == (Reason.APPROVAL, at(600))
+    _, late = beyond(soft, asked_until=500)
+    assert told(late) == "skipped/approval_expired"
+    assert late.reason in ENDINGS[late.phase]
+
+
+def test_somebody_is_asked_until_the_window_closes():
+    soft = replace(TOKENS, needs_approval=True)
+    window = Window(duration=3_600 * SECOND)
+    _, wait = beyond(soft, policies={"window": window})
+    assert wait.until == window.closes_at(at(100))
+    assert not beyond(soft, policies={"overlap_policy": Allow()})[1].takes_slot
+    assert not beyond(soft, holds_slot=True)[1].takes_slot
 
 
 def test_at_most_once_holds_when_the_node_that_took_over_is_lost_as_well():

@@ -223,6 +223,12 @@ TOLD = {
             [Outcome.SUSPENDED],
             "It has not ended yet: it waits for somebody's approval.",
         ),
+        (
+            {},
+            {"waiting_for": Reason.APPROVAL, "facts": {"why": "the budget of user ada is $1"}},
+            [],
+            "It has not run yet: it waits for somebody's approval, since the budget of user ada is $1.",
+        ),
     ],
     Reason.OVERLAP: [
         (
@@ -353,6 +359,66 @@ TOLD = {
             "It did not run: the schedule may run 3 times, and had done so.",
         ),
         ({}, {"phase": Phase.SKIPPED}, [], "It did not run: the schedule had run as often as it may."),
+    ],
+    Reason.BUDGET_EXCEEDED: [
+        (
+            {},
+            {"phase": Phase.SKIPPED, "facts": {"why": "the budget of user ada is $1"}},
+            [],
+            "It did not run: the budget of user ada is $1.",
+        ),
+        (
+            {},
+            {"phase": Phase.SKIPPED},
+            [],
+            "It did not run: a budget has no room for the next call of a model.",
+        ),
+        (
+            {},
+            {"phase": Phase.FAILED, "attempt": 1},
+            [Outcome.FAILED],
+            (
+                "It ran and failed: a budget has no room for the next call of a model, with `ValueError: no disk` "
+                "(attempt 1 of 1)."
+            ),
+        ),
+    ],
+    Reason.TOOL_LOOP: [
+        (
+            {},
+            {"phase": Phase.FAILED, "attempt": 1},
+            [Outcome.FAILED],
+            (
+                "It ran and failed: the agent called the same tool again and again, without getting further, with "
+                "`ValueError: no disk` (attempt 1 of 1)."
+            ),
+        ),
+    ],
+    Reason.APPROVAL_DENIED: [
+        (
+            {},
+            {"phase": Phase.SKIPPED, "facts": {"by": "eve", "comment": "too much"}},
+            [],
+            "It did not run: `eve` denied that it goes beyond its budget (too much).",
+        ),
+        ({}, {"phase": Phase.SKIPPED}, [], "It did not run: somebody denied that it goes beyond its budget."),
+    ],
+    Reason.APPROVAL_EXPIRED: [
+        (
+            {},
+            {"phase": Phase.SKIPPED, "facts": {"why": "the budget of user ada is $1"}},
+            [],
+            (
+                "It did not run: nobody decided in time whether it may go beyond its budget: the budget of user ada is "
+                "$1."
+            ),
+        ),
+        (
+            {},
+            {"phase": Phase.SKIPPED},
+            [],
+            "It did not run: nobody decided in time whether it may go beyond its budget.",
+        ),
     ],
     Reason.EDITED: [
         (

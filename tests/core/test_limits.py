@@ -94,6 +94,7 @@ def test_concurrency_refuses(document, expected):
         ({"max_cost_usd": 2.5}, Budget(max_cost_usd=2.5, max_tokens=None)),
         ({"max_tokens": 10_000}, Budget(max_cost_usd=None, max_tokens=10_000)),
         ({"max_cost_usd": 1, "max_tokens": 0}, Budget(max_cost_usd=1, max_tokens=0)),
+        ({"max_model_calls": 5, "max_tool_calls": 0}, Budget(max_model_calls=5, max_tool_calls=0)),
     ],
 )
 def test_budget(written, expected):
@@ -109,7 +110,9 @@ def test_budget(written, expected):
             {
                 "budget.max_cost_usd": "must be a number from 0 to 1,000,000, not -1",
                 "budget.max_tokens": "must be a whole number from 0 to 1,000,000,000,000, not 1.5",
-                "budget.max_time": "unknown field; allowed are max_cost_usd, max_tokens",
+                "budget.max_time": (
+                    "unknown field; allowed are max_cost_usd, max_model_calls, max_tokens, max_tool_calls"
+                ),
             },
         ),
         (

@@ -162,7 +162,9 @@ class Record:
 class Rig:
     """One node, with everything within reach. Several may share a world and a store."""
 
-    def __init__(self, other=None, *, node="node-a", ahead=0, routes=(), make_store=MemoryStore, **timing):
+    def __init__(
+        self, other=None, *, node="node-a", ahead=0, routes=(), make_store=MemoryStore, first_call=None, **timing
+    ):
         self.world = World() if other is None else other.world
         self.store = Wrapped(make_store(lambda: self.world.now)) if other is None else other.store
         self.target = HandTarget(*routes)
@@ -176,6 +178,7 @@ class Rig:
                 target=self.target,
                 sink=self.sink,
                 timing=self.timing,
+                first_call=first_call,
             )
         )
         self.node = self.driver.node

@@ -134,6 +134,8 @@ WISHES = {
     Reason.DEPENDENCY_TIMED_OUT,
     Reason.PAUSED,
     Reason.MAX_RUNS_REACHED,
+    Reason.APPROVAL_DENIED,
+    Reason.APPROVAL_EXPIRED,
     Reason.LATE,
     Reason.NEWER_FIRE,
     Reason.CATCH_UP_LIMIT,

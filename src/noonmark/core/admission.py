@@ -1,9 +1,9 @@
 """Admission: what happens to a claimed occurrence at its due time.
 
-Window, misfire, dependencies, overlap and limits are decided here, in that order, and never at the claim. The decision
-is a value; the store carries it out on condition that the claim still holds, and takes the places it needs (the
-schedule's slot, a place under a concurrency key, one of its `max_runs`) in the same transaction. When a place is taken,
-`refused` decides what that means.
+Window, misfire, dependencies, overlap, limits and budgets are decided here, in that order, and never at the claim. The
+decision is a value; the store carries it out on condition that the claim still holds, and takes the places it needs
+(the schedule's slot, a place under a concurrency key, one of its `max_runs`, room in its budgets) in the same
+transaction. When a place is taken, `refused` decides what that means.
 """
 
 from __future__ import annotations
@@ -13,19 +13,24 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.agents.turns import turn_limits
+from noonmark.core.budgets.budget import Refused, WhenExhausted
+from noonmark.core.budgets.refusals import refusal_text
+from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
-from noonmark.core.instants import to_text
+from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import in_force
 from noonmark.core.policies import dependencies, misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason, no_facts
+from noonmark.core.schedule import BY_ITSELF, Pause
 from noonmark.core.triggers import OnceTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.core.budgets.budget import Reservation
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.dependencies import Standings
@@ -37,6 +42,9 @@ MAX_LOSSES = 5
 """An occurrence whose lease was lost more often than this is taken for the cause."""
 MAX_LOSSES_OF_ENDS = 2 * MAX_LOSSES
 """A workflow that is to end is given up after so many: to undo its steps may be the cause as well."""
+APPROVAL_WAIT: Micros = DAY_SECONDS * SECOND
+"""So long somebody may decide whether an occurrence goes beyond its budget."""
+NOT_REFUSED = Refused(scope=None)
 _ONE_WAITS = (overlap.QueueOne, overlap.CancelRunning, overlap.Terminate)
 """The policies under which a newer one replaces the one that waits."""
 
@@ -60,6 +68,8 @@ class Place(StrEnum):
     SLOT = "slot"
     CONCURRENCY = "concurrency"
     MAX_RUNS = "max_runs"
+    BUDGET = "budget"
+    """Room for its first call of a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,8 @@ class Start:
     keys: tuple[KeyLimit, ...] = ()
     """The keys that it needs besides. It gets all of them or none."""
     max_runs: int | None = None
+    reservation: Reservation | None = None
+    """The most that its first call of a model can use, if it calls one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +100,8 @@ class End:
     """Pause the schedule after this many consecutive failures."""
     was_begun: bool = False
     """Its lost delivery is its last attempt, and counts."""
+    pause: Pause | None = None
+    """Pause the schedule: its budget is used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +124,11 @@ class Wait:
     """The news of its upstreams that were known when this was decided; if there are more by now, it does not wait."""
     after: Micros | None = None
     """Of its upstreams' ends, it waits for those of times after this one and up to its own; None is for any end."""
+    takes_slot: bool = False
+    """It holds the slot while it waits."""
+    asks: str | None = None
+    """What somebody is asked to approve, until `until`."""
+    facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
 
     @property
     def cancels(self) -> bool:
@@ -138,6 +157,12 @@ class Busy:
     """How many occurrences of the schedule wait for the slot already."""
     holder: str | None = field(default=None, compare=False)
     """The id of the occurrence in the slot, for explanations."""
+    refused: Refused = NOT_REFUSED
+    """Which budget has no room, if that is it."""
+    asked_until: Micros | None = None
+    """Until when somebody may approve that it goes beyond that budget, if that was asked before."""
+    at: Micros = field(default=0, compare=False)
+    """When the store saw it."""
 
 
 def admit(claim: Claim, *, now: Micros, lease: Micros, keys: tuple[KeyLimit, ...] = ()) -> Admission:
@@ -240,14 +265,60 @@ def refused(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...] = ()) -> Admiss
             return Wait(claim=claim, waiting_for=reason, keys=keys)
         case Place.SLOT:
             return _overlapping(claim, busy, keys)
+        case Place.BUDGET:
+            return _beyond_budget(claim, busy)
     assert_never(busy.place)
+
+
+def _beyond_budget(claim: Claim, busy: Busy) -> End | Wait:
+    """It is skipped, and its schedule paused if the budget says so; or somebody is asked to approve it."""
+    facts, until = _figures(busy.refused), busy.asked_until
+    if not busy.refused.needs_approval:
+        pause = _pause_of(busy.refused, busy.at)
+        return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.BUDGET_EXCEEDED, facts=facts, pause=pause)
+    if until is not None and busy.at >= until:
+        return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.APPROVAL_EXPIRED, facts=facts)
+    if until is None:
+        occurrence, rule = claim.occurrence, claim.schedule.declaration.window
+        limit = busy.at + APPROVAL_WAIT
+        until = limit if rule is None else min(limit, rule.closes_at(occurrence.first_due))
+    return Wait(
+        claim=claim,
+        waiting_for=Reason.APPROVAL,
+        until=until,
+        takes_slot=_takes_slot(claim),
+        asks=f"occurrence {claim.occurrence.id} goes beyond its budget: {refusal_text(busy.refused)}",
+        facts=facts,
+    )
+
+
+def _figures(exceeded: Refused) -> Mapping[str, int | float | str]:
+    """What is stored with a refusal: whose limit it is, and the figures; those of a cost in dollars."""
+    is_cost = exceeded.what == "cost"
+    names = ("limit", "settled", "reserved", "requested")
+    figures = {name: getattr(exceeded, name) for name in names}
+    shown = {f"{name}_usd": to_dollars(value) for name, value in figures.items()} if is_cost else figures
+    resets = {} if exceeded.resets_at is None else {"resets_at": to_text(exceeded.resets_at)}
+    scope = {"scope": str(exceeded.scope), "scope_id": exceeded.scope_id, "what": exceeded.what}
+    return {**scope, **shown, **resets, "why": refusal_text(exceeded)}
+
+
+def _pause_of(exceeded: Refused, now: Micros) -> Pause | None:
+    match exceeded.when_exhausted:
+        case WhenExhausted.SKIP:
+            return None
+        case WhenExhausted.PAUSE:
+            until = None
+        case WhenExhausted.PAUSE_UNTIL_NEXT_PERIOD:
+            until = exceeded.resets_at
+    return Pause(at=now, by=BY_ITSELF, reason=refusal_text(exceeded), until=until)
 
 
 def _start(claim: Claim, keys: tuple[KeyLimit, ...]) -> Start:
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
     limit = declaration.max_runs
     is_counted = limit is not None and _is_regular(occurrence) and not occurrence.has_begun
-    takes_slot = not isinstance(declaration.overlap_policy, overlap.Allow) and not occurrence.holds_slot
+    takes_slot = _takes_slot(claim)
     return Start(
         claim=claim,
         takes_slot=takes_slot,
@@ -256,6 +327,11 @@ def _start(claim: Claim, keys: tuple[KeyLimit, ...]) -> Start:
         keys=keys,
         max_runs=limit if is_counted else None,
     )
+
+
+def _takes_slot(claim: Claim) -> bool:
+    may_overlap = isinstance(claim.schedule.declaration.overlap_policy, overlap.Allow)
+    return not may_overlap and not claim.occurrence.holds_slot
 
 
 def _may_have_fires_before(claim: Claim) -> bool:

@@ -126,6 +126,9 @@ ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.TARGET_MISSING,
                 Reason.TARGET_BUSY,
                 Reason.MAX_RUNS_REACHED,
+                Reason.BUDGET_EXCEEDED,
+                Reason.APPROVAL_DENIED,
+                Reason.APPROVAL_EXPIRED,
             }
         ),
         Phase.MISFIRED: frozenset({Reason.LATE, Reason.NEWER_FIRE, Reason.CATCH_UP_LIMIT, Reason.TARGET_MISSING}),

@@ -68,6 +68,8 @@ class Reason(Explained):
     PAUSED = "paused", "The schedule was paused at that time."
     TARGET_MISSING = "target_missing", "No live node could serve its target."
     MAX_RUNS_REACHED = "max_runs_reached", "The schedule had run as often as it may."
+    APPROVAL_DENIED = "approval_denied", "Somebody denied that it goes beyond its budget."
+    APPROVAL_EXPIRED = "approval_expired", "Nobody decided in time whether it may go beyond its budget."
     EDITED = "edited", "The schedule was edited, and its new rule does not name this time."
     DELETED = "deleted", "The schedule was deleted."
 

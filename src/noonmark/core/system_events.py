@@ -59,6 +59,7 @@ class SystemEvent(Explained):
     TOO_RARE = "schedule.too_rare", "A window ended with fewer successes of a schedule than `expected_rate` says."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
     PING_UNEXPECTED = "ping.unexpected", "A ping came that no occurrence expected: too early, too late, or once more."
+    APPROVAL_REQUESTED = "approval.requested", "An occurrence goes beyond a soft budget, and waits for an approval."
     BUDGET_THRESHOLD = "budget.threshold", "A budget is used as far as its `warning_threshold`, once in each period."
     NODE_LOST = "node.lost", "A node sent no heartbeat for two leases, without having stopped."
 

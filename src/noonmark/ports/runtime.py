@@ -61,6 +61,8 @@ class Timing:
     """Older messages of sessions are deleted."""
     session_bytes: int = 16 * 1024 * 1024
     """The size of the messages stored per session; the oldest ones go first."""
+    keep_usage_for: Micros = 400 * DAY_SECONDS * SECOND
+    """Older settled calls of models are deleted; budgets keep what they have counted."""
     prune_every: Micros = 60 * SECOND
 
 

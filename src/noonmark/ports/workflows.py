@@ -41,6 +41,10 @@ class UsedKind(StrEnum):
     MOB = "mob"
 
 
+OF_OCCURRENCE = ""
+"""The step id of an approval that an occurrence waits for, which is no workflow run."""
+
+
 class ApprovalState(StrEnum):
     """Whether somebody has decided."""
 
@@ -98,8 +102,9 @@ class Approval:
     approval_id: str
     tenant: str
     occurrence_id: str
-    """The workflow run."""
+    """The workflow run, or the occurrence that goes beyond a budget."""
     step_id: str
+    """`OF_OCCURRENCE` if it is not of a workflow run."""
     message: str
     requested: Micros
     expires: Micros
@@ -212,6 +217,8 @@ class WorkflowStore(Protocol):
         self, tenant: str, approval_id: str, *, approved: bool, by: str, comment: str | None = None
     ) -> Approval | None:
         """Decide a pending approval, end its step and wake its run; returns the approval as it is then.
+
+        An occurrence that waits for it can start if it is approved, and else ends as skipped/approval_denied.
 
         One that has been decided, has expired, or whose step does not wait any more, is not changed by the decision.
         None if it is unknown.

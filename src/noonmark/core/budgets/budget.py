@@ -119,6 +119,11 @@ class Reservation:
     """The priority tier of the user: the limits of budgets of users count that many times."""
 
 
+def approval_id(occurrence_id: str) -> str:
+    """The id of the approval of an occurrence that goes beyond a soft budget."""
+    return f"{occurrence_id}::budget"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
     """The call may be made."""

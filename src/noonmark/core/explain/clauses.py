@@ -313,6 +313,29 @@ def _max_runs(case: Case) -> str:
     return plain(Reason.MAX_RUNS_REACHED) if limit is None else f"the schedule may run {times(limit)}, and had done so"
 
 
+def _approval(case: Case) -> str:
+    why = case.detail.get("why")
+    return plain(Reason.APPROVAL) + ("" if why is None or case.has_begun else f", since {why}")
+
+
+def _budget_exceeded(case: Case) -> str:
+    if case.has_begun:
+        return _failed(Reason.BUDGET_EXCEEDED)(case)
+    why = case.detail.get("why")
+    return plain(Reason.BUDGET_EXCEEDED) if why is None else str(why)
+
+
+def _approval_denied(case: Case) -> str:
+    by, why = case.detail.get("by"), case.detail.get("comment")
+    who = "somebody" if by is None else f"`{by}`"
+    return f"{who} denied that it goes beyond its budget{'' if why is None else f' ({why})'}"
+
+
+def _approval_expired(case: Case) -> str:
+    why = case.detail.get("why")
+    return plain(Reason.APPROVAL_EXPIRED) + ("" if why is None else f": {why}")
+
+
 def _deleted(case: Case) -> str:
     deleted = case.schedule.deleted
     when = "" if deleted is None else f" at {instant_words(deleted)}"
@@ -445,7 +468,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.RESOURCES_SHORT: _short(Reason.RESOURCES_SHORT),
         Reason.SERVICE_UNAVAILABLE: _short(Reason.SERVICE_UNAVAILABLE),
         Reason.STEP_PENDING: _alone(Reason.STEP_PENDING),
-        Reason.APPROVAL: _alone(Reason.APPROVAL),
+        Reason.APPROVAL: _approval,
         Reason.OVERLAP: _overlap,
         Reason.QUEUE_FULL: _queue_full,
         Reason.REPLACED: _replaced,
@@ -456,6 +479,8 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.PAUSED: _paused,
         Reason.TARGET_MISSING: _target_missing,
         Reason.MAX_RUNS_REACHED: _max_runs,
+        Reason.APPROVAL_DENIED: _approval_denied,
+        Reason.APPROVAL_EXPIRED: _approval_expired,
         Reason.EDITED: _alone(Reason.EDITED),
         Reason.DELETED: _deleted,
         Reason.ACCEPTED: _accepted,
@@ -468,7 +493,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.RETRY_SCHEDULED: _retry,
         Reason.ATTEMPTS_EXHAUSTED: _failed(Reason.ATTEMPTS_EXHAUSTED),
         Reason.NOT_RETRIED: _not_retried,
-        Reason.BUDGET_EXCEEDED: _failed(Reason.BUDGET_EXCEEDED),
+        Reason.BUDGET_EXCEEDED: _budget_exceeded,
         Reason.TOOL_LOOP: _failed(Reason.TOOL_LOOP),
         Reason.LEASE_LOST: _lease_lost,
         Reason.SUSPENDED: _suspended,

@@ -59,6 +59,8 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.PAUSED: Rule.PAUSE,
         Reason.TARGET_MISSING: Rule.CLAIM,
         Reason.MAX_RUNS_REACHED: Rule.LIMITS,
+        Reason.APPROVAL_DENIED: Rule.LIMITS,
+        Reason.APPROVAL_EXPIRED: Rule.LIMITS,
         Reason.EDITED: Rule.TRIGGER,
         Reason.DELETED: Rule.BOUNDS,
         Reason.ACCEPTED: Rule.RUNS,
@@ -71,7 +73,7 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.RETRY_SCHEDULED: Rule.RUNS,
         Reason.ATTEMPTS_EXHAUSTED: Rule.RUNS,
         Reason.NOT_RETRIED: Rule.RUNS,
-        Reason.BUDGET_EXCEEDED: Rule.RUNS,
+        Reason.BUDGET_EXCEEDED: Rule.LIMITS,
         Reason.TOOL_LOOP: Rule.RUNS,
         Reason.LEASE_LOST: Rule.RUNS,
         Reason.SUSPENDED: Rule.RUNS,
@@ -258,6 +260,8 @@ def _pending(case: Case) -> Standing:
     row = case.occurrence
     if case.is_held or case.backfill_pause is not None:
         return Standing(rule=Rule.PAUSE, decision="held", reason=Reason.PAUSED)
+    if row.waiting_for is Reason.APPROVAL and not case.has_begun:
+        return Standing(rule=Rule.LIMITS, decision=str(row.waiting_for), reason=row.waiting_for)
     if row.waiting_for is not None:
         return _at(row.waiting_for)
     if case.has_begun:

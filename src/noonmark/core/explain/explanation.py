@@ -39,7 +39,7 @@ class Rule(StrEnum):
     OVERLAP = "overlap"
     """Whether an earlier occurrence was in its way."""
     LIMITS = "limits"
-    """Whether a place under the concurrency key, and one of its `max_runs`, were free."""
+    """Whether a place under the concurrency key, one of its `max_runs`, and room in its budgets were free."""
     CLAIM = "claim"
     """Whether a node took it."""
     RUNS = "runs"

@@ -20,6 +20,7 @@ MAX_NAME = 200
 """Of a schedule; its id is shorter."""
 MAX_COST_USD = 1_000_000
 MAX_TOKENS = 1_000_000_000_000
+MAX_CALLS = 1_000_000
 MAX_DEPENDENCIES = 100
 MAX_HORIZON_DAYS = 366
 MAX_HORIZON_OCCURRENCES = 64
@@ -55,14 +56,24 @@ class KeyLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one run may spend: dollars (up to a million), tokens (up to 10^12), or both; None is not limited."""
+    """What one run may spend, all attempts together; None is not limited.
+
+    Dollars (up to a million), tokens (up to 10^12), and calls of models and of tools (up to a million each).
+    """
 
     max_cost_usd: float | None = None
     max_tokens: int | None = None
+    max_model_calls: int | None = None
+    max_tool_calls: int | None = None
 
     def to_document(self) -> dict[str, Any]:
         """Only what is limited."""
-        limits = {"max_cost_usd": self.max_cost_usd, "max_tokens": self.max_tokens}
+        limits = {
+            "max_cost_usd": self.max_cost_usd,
+            "max_tokens": self.max_tokens,
+            "max_model_calls": self.max_model_calls,
+            "max_tool_calls": self.max_tool_calls,
+        }
         return {name: limit for name, limit in limits.items() if limit is not None}
 
 
@@ -123,6 +134,8 @@ def read_budget(reader: Reader, field: str) -> Budget | None:
     budget = Budget(
         max_cost_usd=limits.number("max_cost_usd", None, high=MAX_COST_USD),
         max_tokens=limits.integer("max_tokens", None, high=MAX_TOKENS),
+        max_model_calls=limits.integer("max_model_calls", None, high=MAX_CALLS),
+        max_tool_calls=limits.integer("max_tool_calls", None, high=MAX_CALLS),
     )
     limits.close()
     return None if budget == Budget() else budget

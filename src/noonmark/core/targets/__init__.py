@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGENT_KINDS",
+    "AGENT_ROUTES",
     "BundleTarget",
     "CommandTarget",
     "EventTarget",
@@ -83,8 +84,7 @@ class TargetKind(StrEnum):
 
 AGENT_KINDS = frozenset({TargetKind.SESSION, TargetKind.MOB, TargetKind.TASK})
 """The kinds of targets that call models."""
-
-
+AGENT_ROUTES = frozenset(str(kind) for kind in AGENT_KINDS)
 _KINDS = named(TargetKind)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import (
@@ -34,7 +35,7 @@ from noonmark.core.quotas import UNLIMITED, inflight_keys
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.system_events import is_late
-from noonmark.core.targets import FunctionTarget, WorkflowTarget
+from noonmark.core.targets import AGENT_ROUTES, FunctionTarget, WorkflowTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
@@ -45,10 +46,11 @@ from noonmark.ports.records import Admitted, Lease, LeaseLost
 from noonmark.ports.target import Assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from noonmark.core.admission import Admission
     from noonmark.core.agents.turns import AgentTarget
+    from noonmark.core.budgets.budget import Reservation
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.limits import Dependency
@@ -146,6 +148,7 @@ async def admit_once(node: Node) -> AdmitReport:
     try:
         decisions = await _look_up_workflows(node, await _look_upstream(node, decisions))
         decisions = await _look_up_agents(node, decisions)
+        decisions = await _with_first_calls(node, decisions)
         decisions = _in_time(node, decisions, counts)
         results = await _upstream_results(node, decisions)
     except Exception:
@@ -260,6 +263,44 @@ def _missing_agents(store: Store, asking: Sequence[tuple[Claim, AgentTarget]]) -
         if facts is not None:
             ends[claim.occurrence.id] = missing_agent(claim, facts)
     return ends
+
+
+async def _with_first_calls(node: Node, decisions: list[Admission]) -> list[Admission]:
+    """Let the first start of an agent reserve the first call of its model."""
+    if node.runtime.first_call is None:
+        return decisions
+    asking = [
+        one.claim
+        for one in decisions
+        if isinstance(one, Start) and one.claim.occurrence.route in AGENT_ROUTES and not one.claim.occurrence.has_begun
+    ]
+    if not asking:
+        return decisions
+    calls = await node.executor.call(_first_calls, node.runtime.first_call, asking, priority=Priority.URGENT)
+    return [
+        replace(one, reservation=calls[one.claim.occurrence.id])
+        if isinstance(one, Start) and one.claim.occurrence.id in calls
+        else one
+        for one in decisions
+    ]
+
+
+def _first_calls(
+    first_call: Callable[[Schedule, Occurrence], Reservation | None], claims: Sequence[Claim]
+) -> dict[str, Reservation]:
+    """What to reserve for each claim. Without it, a run starts, and its host reserves the call before it makes it."""
+    calls = {}
+    for claim in claims:
+        try:
+            call = first_call(claim.schedule, claim.occurrence)
+        except NoonmarkError:
+            raise
+        except Exception:
+            logger.exception("could not tell what the first call of occurrence %s may use", claim.occurrence.id)
+            continue
+        if call is not None:
+            calls[claim.occurrence.id] = call
+    return calls
 
 
 async def _upstream_results(node: Node, decisions: Sequence[Admission]) -> UpstreamResults:

@@ -100,6 +100,7 @@ async def prune_once(node: Node) -> PruneReport:
         max_bytes=timing.session_bytes,
         limit=limit,
     )
+    calls = await node.executor.call(node.store.prune_usage, before=node.now - timing.keep_usage_for, limit=limit)
     counts = (forgotten, events, notes, keys)
     if any(counts):
         node.report([Pruned(*counts)])
@@ -108,7 +109,7 @@ async def prune_once(node: Node) -> PruneReport:
         events=events,
         notes=notes,
         keys=keys,
-        more=limit in (*counts, messages) or bundles == MAX_PRUNED_BUNDLES,
+        more=limit in (*counts, messages, calls) or bundles == MAX_PRUNED_BUNDLES,
     )
 
 

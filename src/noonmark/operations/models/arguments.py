@@ -158,7 +158,7 @@ class ScheduleFields(Arguments):
     concurrency_limit: Annotated[int, integer(1, 100_000)] | None = None
     depends_on: Annotated[Any, raw({"type": "array", "items": OBJECT, "maxItems": 100})] | None = None
     budget: Object | None = None
-    """`max_cost_usd` and `max_tokens` of one run."""
+    """`max_cost_usd`, `max_tokens`, `max_model_calls` and `max_tool_calls` of one run."""
     max_runs: Count | None = None
     ping_urls: Object | None = None
     """URLs that are called when an occurrence starts (`start`), succeeds (`success`) and fails (`failure`)."""

@@ -82,7 +82,7 @@ def atomic(verb: Callable[Concatenate[MemoryStore, P], T]) -> Callable[Concatena
         with self._lock:
             answer = verb(self, *args, **kwargs)
             self._uow.write()
-            if self._uow.facts:
+            if self._uow.facts or self._uow.crossed:
                 system_events.publish(self._uow)
             return answer
 

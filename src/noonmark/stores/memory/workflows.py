@@ -76,7 +76,7 @@ class WorkflowRecords(rules.WorkflowRecords):
         if self._runs.pop(row.key, None) is not None:
             self._drop(row, None)
             self._steps.pop(row.key, None)
-            self._approvals = {name: one for name, one in self._approvals.items() if one[0] != row.key}
+        self._approvals = {name: one for name, one in self._approvals.items() if one[0] != row.key}
 
     def run(self, row: Row) -> tuple[WorkflowRun, list[StepRecord]] | None:
         """A run with its steps."""

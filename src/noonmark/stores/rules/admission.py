@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from noonmark.core.admission import Busy, End, Replan, Start, Wait
+from noonmark.core.admission import Busy, End, Place, Replan, Start, Wait
+from noonmark.core.budgets.budget import Reserved, approval_id
 from noonmark.core.interruption import alert_at, real_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import RESOURCE_WAITS
@@ -14,6 +15,7 @@ from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.budgets import UsageRecord
 from noonmark.ports.records import Admitted, LeaseLost
+from noonmark.ports.workflows import OF_OCCURRENCE, Approval
 from noonmark.stores.rules import budgets, bundles, completion, plan_writes, rate_windows, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
@@ -134,24 +136,31 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
         return LeaseLost(occurrence_id=claimed.id)
     match admission:
         case Start():
-            busy = slots.take(uow, row, admission)
+            busy = slots.busy(uow, row, admission) or _reserve(uow, row, admission)
             if busy is not None:
                 return busy
+            slots.take(uow, row, admission)
             alert = _start(uow, row, admission, now=now, lease=lease)
             return replace(_admitted(uow, row, claimed), alert=alert)
         case End():
-            state = uow.state_of(row)
-            row.attempt += admission.was_begun
-            completion.end(uow, row, admission.phase, admission.reason, to_detail(admission.facts))
-            completion.complete_if_done(uow, state)
-            plan_writes.pause_if_failing(uow, state, admission.pause_after)
+            _end(uow, row, admission)
         case Wait():
-            _wait(uow, row, admission, now=now)
+            return _wait(uow, row, admission, now=now) or _admitted(uow, row, claimed)
         case Replan():
             _replan(uow, row, now=now)
         case _:
             assert_never(admission)
     return _admitted(uow, row, claimed)
+
+
+def _end(uow: UnitOfWork, row: Row, decided: End) -> None:
+    state = uow.state_of(row)
+    row.attempt += decided.was_begun
+    completion.end(uow, row, decided.phase, decided.reason, to_detail(decided.facts))
+    completion.complete_if_done(uow, state)
+    plan_writes.pause_if_failing(uow, state, decided.pause_after)
+    if decided.pause is not None:
+        plan_writes.pause_itself(uow, state, decided.pause)
 
 
 def _admitted(uow: UnitOfWork, row: Row, claimed: Occurrence) -> Admitted:
@@ -220,6 +229,9 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
     if is_first and is_late(row.first_due, now):
         waited_for = REASONS[row.waiting_for]
         uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=state, row=row, waited_for=waited_for))
+    if is_first and row.waiting_for == Reason.APPROVAL:
+        uow.workflows.drop(row, [OF_OCCURRENCE])
+        row.detail = ""
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
     row.attempt += 1
     row.started, row.lease_end = now, uow.lease_end(now, lease)
@@ -235,8 +247,45 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
     return rate_windows.count_start(uow, state, schedule, at=max(now, row.due)) if is_first else None
 
 
-def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
+def _reserve(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
+    """Reserve the first call of a start; what is in the way, if a budget has no room for it."""
+    if start.reservation is None:
+        return None
+    answer = budgets.reserve(uow, start.reservation)
+    if isinstance(answer, Reserved):
+        return None
+    approval = uow.workflows.approval(start.reservation.tenant, approval_id(row.id))
+    until = None if approval is None else approval.expires
+    return Busy(place=Place.BUDGET, refused=answer, asked_until=until, at=uow.now())
+
+
+def _ask(uow: UnitOfWork, row: Row, decided: Wait, message: str, until: Micros) -> None:
+    """Ask somebody to approve a start, unless that was done before."""
+    tenant, now = decided.claim.schedule.owner.tenant, uow.now()
+    row.detail = to_detail(decided.facts)
+    if uow.workflows.approval(tenant, approval_id(row.id)) is not None:
+        return
+    approval = Approval(
+        approval_id=approval_id(row.id),
+        tenant=tenant,
+        occurrence_id=row.id,
+        step_id=OF_OCCURRENCE,
+        message=message,
+        requested=now,
+        expires=until,
+    )
+    uow.workflows.add_approvals(row, [approval])
+    uow.facts.append(Fact(event=SystemEvent.APPROVAL_REQUESTED, state=uow.state_of(row), row=row))
+
+
+def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> Busy | None:
+    """Put a row in line; what is in the way, if it cannot have the slot that it holds while it waits."""
     state = uow.state_of(row)
+    if decided.takes_slot:
+        holder = slots.slot_holder(uow, state)
+        if holder is not None and holder is not row:
+            return Busy(place=Place.SLOT, waiting=state.queued, holder=holder.id)
+        slots.give_slot(uow, state, row)
     if decided.replaces:
         # Only what the schedule started by itself gives way. Manual rows, rows that have begun and rows that were
         # caught up go on waiting.
@@ -246,12 +295,15 @@ def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
                 completion.end(uow, rival, Phase.SKIPPED, Reason.REPLACED)
         if any(rival.turn > row.turn for rival in rivals):
             completion.end(uow, row, Phase.SKIPPED, Reason.REPLACED)
-            return
+            return None
     if decided.joins_line and row.caught_up is None:
         row.caught_up = now
     if decided.cancel_grace is not None and (holder := slots.slot_holder(uow, state)) is not None:
         _stop(uow, holder, by=now + decided.cancel_grace)
+    if decided.asks is not None and decided.until is not None:
+        _ask(uow, row, decided, decided.asks, decided.until)
     slots.wait(uow, row, decided)
+    return None
 
 
 def _gives_way(row: Row) -> bool:

@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.budgets.breaker import Breaker
-from noonmark.core.budgets.budget import BudgetScope, Refused, Reserved
+from noonmark.core.budgets.budget import BudgetScope, Refused, Reserved, approval_id
 from noonmark.core.budgets.reservation import RunSpend, decide, is_beyond_threshold
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.ids import stored_id
-from noonmark.core.system_events import SystemEvent, of_budget
-from noonmark.stores.rules import events
+from noonmark.ports.workflows import ApprovalState
 from noonmark.stores.rules.budget_records import Call
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def reserve(uow: UnitOfWork, reservation: Reservation) -> Reserved | Refused:
         _count(uow, known, give_back=known.amount)
     counters = records.counters(tenant, call.owners, now)
     answer = decide(reservation, [one.standing for one in counters], run)
+    if isinstance(answer, Refused) and answer.needs_approval and _is_approved(uow, tenant, occurrence_id):
+        answer = decide(replace(reservation, is_approved=True), [one.standing for one in counters], run)
     if isinstance(answer, Refused):
         if known is not None:
             _count(uow, known, reserve=known.amount)
@@ -136,6 +137,12 @@ def provider_failed(uow: UnitOfWork, tenant: str, user: str) -> None:
     """Count a failure of a provider for the breaker of a user."""
     breaker = uow.budgets.breaker(tenant, user) or Breaker()
     uow.budgets.put_breaker(tenant, user, breaker.failed(uow.now()))
+
+
+def _is_approved(uow: UnitOfWork, tenant: str, occurrence_id: str) -> bool:
+    """Whether somebody has approved that an occurrence goes beyond its soft budgets."""
+    approval = uow.workflows.approval(tenant, approval_id(stored_id(occurrence_id)))
+    return approval is not None and approval.state is ApprovalState.APPROVED
 
 
 def _settle(uow: UnitOfWork, settled: Settled) -> bool:
@@ -220,15 +227,11 @@ def _count(
 
 
 def _warn(uow: UnitOfWork, counters: Sequence[Counter]) -> tuple[Standing, ...]:
-    """Tell listeners of the thresholds that were not crossed before; returns these budgets."""
+    """Note the thresholds that were not crossed before in their periods; returns these budgets."""
     crossed = [one for one in counters if not one.is_warned]
     for counter in crossed:
         counter.is_warned = True
         uow.budgets.changed_counter(counter)
     standings = tuple(one.standing for one in crossed)
-    for standing in standings:
-        tenant = standing.budget.tenant
-        if uow.subscribed({(tenant, str(SystemEvent.BUDGET_THRESHOLD))}):
-            events.emit(uow, tenant, [of_budget(standing)])
-            uow.wakes_nodes = True
+    uow.crossed += standings
     return standings

@@ -9,7 +9,9 @@ from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import ENDS, SystemEvent
-from noonmark.stores.rules import dependencies, rate_windows, slots, step_ends
+from noonmark.core.targets import AGENT_ROUTES
+from noonmark.ports.workflows import OF_OCCURRENCE
+from noonmark.stores.rules import budgets, dependencies, rate_windows, slots, step_ends
 from noonmark.stores.rules.records import PHASES, Unreadable
 from noonmark.stores.rules.unit_of_work import Fact
 
@@ -76,6 +78,10 @@ def archive(uow: UnitOfWork, row: Row, run: Run | None = None) -> None:
     dependencies.note_end(uow, state, row)
     if uow.is_workflow_run(row):
         uow.workflows.close(row)
+    if row.route in AGENT_ROUTES:
+        tenant = uow.tenants_of([row.schedule]).get(row.schedule, "")
+        budgets.give_back_unused(uow, tenant, row.id)
+        uow.workflows.drop(row, [OF_OCCURRENCE])
     if row.own is not None:
         step_ends.end_child(uow, row, run)
 

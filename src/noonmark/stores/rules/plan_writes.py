@@ -251,22 +251,36 @@ def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -
             schedule = uow.schedule_of(state)
         except Unreadable:
             return  # it is not planned any more
-        [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
-        now, failures = uow.now(), state.failures_in_row
+        failures = state.failures_in_row
         reason = f"pause_on_failure is {limit}, and {failures} in a row did not complete"
-        plan = edits.pause(snapshot, now=now, why=Pause(at=now, by=BY_ITSELF, reason=reason))
-        note = AuditEntry(
-            at=now,
-            caller=BY_ITSELF,
-            operation="schedule/pause",
-            schedule_id=schedule.schedule_id,
-            uid=schedule.uid,
-            revision_before=schedule.revision,
-            revision_after=schedule.revision,
-            reason=reason,
-        )
-        _write(uow, state, plan, schedule, plan.schedule or schedule, failures=failures)
-        uow.add_audit_entry(schedule.owner.tenant, note)
+        _pause(uow, state, schedule, Pause(at=uow.now(), by=BY_ITSELF, reason=reason), failures=failures)
+
+
+def pause_itself(uow: UnitOfWork, state: ScheduleState, why: Pause) -> None:
+    """Pause an active schedule that may not go on for now."""
+    if state.phase == SchedulePhase.ACTIVE:
+        try:
+            schedule = uow.schedule_of(state)
+        except Unreadable:
+            return  # likewise
+        _pause(uow, state, schedule, why)
+
+
+def _pause(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, why: Pause, *, failures: int = 0) -> None:
+    [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
+    note = AuditEntry(
+        at=why.at,
+        caller=BY_ITSELF,
+        operation="schedule/pause",
+        schedule_id=schedule.schedule_id,
+        uid=schedule.uid,
+        revision_before=schedule.revision,
+        revision_after=schedule.revision,
+        reason=why.reason,
+    )
+    plan = replace(edits.pause(snapshot, now=uow.now(), why=why), note=None if failures else note)
+    _write(uow, state, plan, schedule, plan.schedule or schedule, failures=failures)
+    uow.add_audit_entry(schedule.owner.tenant, note)
 
 
 def _new_state(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:

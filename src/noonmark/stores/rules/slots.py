@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.unit_of_work import UnitOfWork
 
 
-def take(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
-    """Take everything that a start needs, or nothing of it and return what is taken."""
+def busy(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
+    """What a start needs and cannot have; None if all of it is free."""
     state = uow.state_of(row)
     if start.max_runs is not None and state.admitted >= start.max_runs:
         return Busy(place=Place.MAX_RUNS)
@@ -35,15 +35,18 @@ def take(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
         return Busy(place=Place.TURN, waiting=state.queued, holder=before.id)
     if start.takes_slot and (holder := slot_holder(uow, state)) is not None and holder is not row:
         return Busy(place=Place.SLOT, waiting=state.queued, holder=holder.id)
-    if start.concurrency is not None or start.keys or row.place is not None:
-        busy = _take_keys(uow, row, start)
-        if busy is not None:
-            return busy
+    return _busy_key(uow, row, start) if _needs_keys(row, start) else None
+
+
+def take(uow: UnitOfWork, row: Row, start: Start) -> None:
+    """Take everything that a start needs, which is free."""
+    state = uow.state_of(row)
+    if _needs_keys(row, start):
+        _take_keys(uow, row, start)
     if start.takes_slot:
-        _give_slot(uow, state, row)
+        give_slot(uow, state, row)
     if row.is_own and not row.has_begun:
         state.admitted += 1
-    return None
 
 
 def slot_holder(uow: UnitOfWork, state: ScheduleState) -> Row | None:
@@ -138,7 +141,7 @@ def hand_over_slot(uow: UnitOfWork, state: ScheduleState) -> None:
     """Give a free slot to the first in line whose turn has come."""
     if state.holder is None and state.queued and (row := _first_for_slot(uow, state)) is not None:
         wake(uow, row)
-        _give_slot(uow, state, row)
+        give_slot(uow, state, row)
 
 
 def hand_over_keys(uow: UnitOfWork, keys: Iterable[int | None]) -> None:
@@ -198,21 +201,30 @@ def _first_for_key(uow: UnitOfWork, key: ConcurrencyKey) -> Row | None:
     return uow.first_for_key(key) if key.waiting else None
 
 
-def _take_keys(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
-    """Take every concurrency key that a start needs, or none and return which one is taken; release any other."""
+def _needs_keys(row: Row, start: Start) -> bool:
+    return start.concurrency is not None or bool(start.keys) or row.place is not None
+
+
+def _busy_key(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:
+    """The first concurrency key that a start needs and that has no free place."""
     held = _held(uow, row)
-    needed = _needed(uow, start.claim.schedule, start.concurrency, start.keys)
-    for one in needed:
+    for one in _needed(uow, start.claim.schedule, start.concurrency, start.keys):
         if one.key not in held and _is_full(uow, one):
             limit = next((limit for limit in start.keys if limit.reason == one.reason), None)
             return Busy(place=Place.CONCURRENCY, key=limit)
+    return None
+
+
+def _take_keys(uow: UnitOfWork, row: Row, start: Start) -> None:
+    """Take every concurrency key that a start needs; release any other."""
+    held = _held(uow, row)
+    needed = _needed(uow, start.claim.schedule, start.concurrency, start.keys)
     numbers = [one.key for one in needed]
     row.place = row.other_keys = None
     uow.changed(row)
     _give_keys(uow, row, needed, held)
     # Last: what is handed over now must not be what this row needs.
     _free(uow, [number for number in held if number not in numbers])
-    return None
 
 
 def _needed(
@@ -261,7 +273,8 @@ def _is_full(uow: UnitOfWork, needed: OtherKey) -> bool:
     return key is not None and (key.taken >= needed.limit or _first_for_key(uow, key) is not None)
 
 
-def _give_slot(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
+def give_slot(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
+    """Give the slot, which is free, to a row."""
     state.holder = row.key
     row.holds_slot = 1
     uow.changed(row)

@@ -24,6 +24,8 @@ logger = logging.getLogger("noonmark.store")
 
 def publish(uow: UnitOfWork) -> None:
     """Emit the facts of a transaction, in their order, after everything else was written."""
+    if uow.crossed:
+        _publish_thresholds(uow)
     if not uow.facts:
         return
     facts, uow.facts = uow.facts, []
@@ -39,6 +41,16 @@ def publish(uow: UnitOfWork) -> None:
     for tenant, emitted in published.items():
         events.emit(uow, tenant, emitted)
         uow.wakes_nodes = True
+
+
+def _publish_thresholds(uow: UnitOfWork) -> None:
+    crossed, uow.crossed = uow.crossed, []
+    topic = str(system_events.SystemEvent.BUDGET_THRESHOLD)
+    subscribed = uow.subscribed({(standing.budget.tenant, topic) for standing in crossed})
+    for standing in crossed:
+        if (standing.budget.tenant, topic) in subscribed:
+            events.emit(uow, standing.budget.tenant, [system_events.of_budget(standing)])
+            uow.wakes_nodes = True
 
 
 def publish_lost_node(uow: UnitOfWork, node: str, seen: Micros, event: Event, tenants: Iterable[str]) -> bool:

@@ -17,6 +17,7 @@ from noonmark.stores.rules.records import UNSTARTED, Unreadable, new_row, to_occ
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from noonmark.core.budgets.budget import Standing
     from noonmark.core.event import Event
     from noonmark.core.filters.index import Discriminator
     from noonmark.core.instants import Micros
@@ -93,6 +94,8 @@ class UnitOfWork(ABC):
         self.now = now
         self.facts: list[Fact] = []
         """What happened in this transaction; published at its end."""
+        self.crossed: list[Standing] = []
+        """Budgets whose thresholds were crossed; likewise."""
         self.tenants: dict[int, str] = {}
         """The tenants of schedules, as far as they are known."""
         self.wakes_nodes = False

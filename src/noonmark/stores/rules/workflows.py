@@ -9,9 +9,11 @@ from noonmark.core.errors import Conflict
 from noonmark.core.filters.index import NONE, discriminator
 from noonmark.core.filters.match import filter_problems
 from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
 from noonmark.core.workflows.run import StepPhase
-from noonmark.ports.workflows import Approval, ApprovalState, UsedKind
-from noonmark.stores.rules import plan_writes, step_ends
+from noonmark.ports.workflows import OF_OCCURRENCE, Approval, ApprovalState, UsedKind
+from noonmark.stores.rules import completion, plan_writes, slots, step_ends
+from noonmark.stores.rules.records import UNSTARTED
 from noonmark.stores.rules.workflow_records import StepWait
 
 if TYPE_CHECKING:
@@ -97,6 +99,8 @@ def decide_approval(
     if approval is None or approval.state is not ApprovalState.PENDING:
         return approval
     row, now = uow.row(approval.occurrence_id), uow.now()
+    if approval.step_id == OF_OCCURRENCE:
+        return _decide_start(uow, row, approval, approved=approved, by=by, comment=comment)
     state, ended = (ApprovalState.APPROVED if approved else ApprovalState.DENIED), False
     if row is not None and now < approval.expires:
         place = (row.key, approval.step_id, None)
@@ -112,6 +116,29 @@ def decide_approval(
     else:
         is_expired = now >= approval.expires
         decided = replace(approval, state=ApprovalState.EXPIRED if is_expired else ApprovalState.CANCELLED, decided=now)
+    uow.workflows.put_approval(decided)
+    return decided
+
+
+def _decide_start(
+    uow: UnitOfWork, row: Row | None, approval: Approval, *, approved: bool, by: str, comment: str | None
+) -> Approval:
+    """Decide whether an occurrence may go beyond its budget; too late if it waits no longer."""
+    now = uow.now()
+    waits = row is not None and row.phase in UNSTARTED and row.waiting_for == Reason.APPROVAL and not row.has_begun
+    if row is None or not waits or now >= approval.expires:
+        state = ApprovalState.EXPIRED if now >= approval.expires else ApprovalState.CANCELLED
+        decided = replace(approval, state=state, decided=now)
+    elif approved:
+        decided = replace(approval, state=ApprovalState.APPROVED, by=by, comment=comment, decided=now)
+        if row.phase == Phase.PENDING:
+            slots.wake(uow, row)
+    else:
+        decided = replace(approval, state=ApprovalState.DENIED, by=by, comment=comment, decided=now)
+        facts = {"by": by} if comment is None else {"by": by, "comment": comment}
+        row.fence += 1
+        completion.end(uow, row, Phase.SKIPPED, Reason.APPROVAL_DENIED, completion.to_detail(facts))
+        completion.complete_if_done(uow, uow.state_of(row))
     uow.workflows.put_approval(decided)
     return decided
 

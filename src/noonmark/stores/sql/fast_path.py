@@ -18,7 +18,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import ENDS
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
-from noonmark.core.targets import AGENT_KINDS, BundleTarget, WorkflowTarget
+from noonmark.core.targets import AGENT_KINDS, AGENT_ROUTES, BundleTarget, WorkflowTarget
 from noonmark.stores.rules.completion import FAILURES, to_detail
 from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions, workflows
@@ -126,7 +126,7 @@ def _is_plain(start: Start) -> bool:
     declaration = start.claim.schedule.declaration
     is_expected = declaration.expected is not None or declaration.expected_rate is not None
     is_expected = is_expected or declaration.target.kind in AGENT_KINDS  # no longer than until the next fire
-    takes_more = start.concurrency is not None or start.keys or start.max_runs is not None
+    takes_more = start.concurrency is not None or start.keys or start.max_runs is not None or start.reservation
     is_bundle = isinstance(declaration.target, BundleTarget)
     return not (takes_more or is_expected or start.is_in_line or is_bundle)
 
@@ -139,7 +139,11 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
     groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
     for settlement in settlements:
         phase, occurrence = settlement.phase, settlement.occurrence
-        if phase not in _ENDS or (subscribed and (settlement.tenant, ENDED_AS[phase]) in subscribed):
+        if (
+            phase not in _ENDS
+            or occurrence.route in AGENT_ROUTES
+            or (subscribed and (settlement.tenant, ENDED_AS[phase]) in subscribed)
+        ):
             continue
         is_alone = occurrence.uid not in repeated and not settlement.reported
         if settlement.pause_after is None and not occurrence.missed_count and is_alone:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.misfire import PUNCTUAL
+from noonmark.core.reasons import Reason
 from noonmark.ports.records import NODE_LISTED
 from noonmark.stores.rules import unit_of_work as rules
 from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
@@ -248,6 +249,8 @@ class UnitOfWork(rules.UnitOfWork):
         self._changed_rows.pop(row.key, None)
         if row.stored is not None:
             self._removed.append(row.key)
+        if row.waiting_for == Reason.APPROVAL:
+            self.workflows.withdraw(row)
 
     def add_run(self, row: Row, run: Run) -> None:
         self._runs.append(run_values(row.key, row.schedule, run, to_json(run.result)))

@@ -233,6 +233,10 @@ class WorkflowRecords(rules.WorkflowRecords):
             self.write()  # they are written after what is dropped
         self._dropped += [(row.key, one) for one in step_ids]
 
+    def withdraw(self, row: Row) -> None:
+        """Delete the approvals of a row that is removed."""
+        self._session.delete("approvals", "occurrence", [row.key])
+
     def approval(self, tenant: str, approval_id: str) -> Approval | None:
         query = APPROVAL.format(more="approval_id = ?")
         return next(iter(to_approvals(self._session.query(query, tenant, approval_id), self._report)), None)
