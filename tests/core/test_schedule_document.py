@@ -682,3 +682,21 @@ def test_what_was_kept_before_can_be_read_and_declared_again_until_its_target_ch
     assert declare_again(old, schedule, now=NOW) == kept
     with pytest.raises(InvalidSchedule, match=r"target\.body"):
         declare_again(http(MINIMAL_SCHEDULE["trigger"], body="{{payload.a"), schedule, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "after"),
+    [
+        (HEALTH_CHECK["target"], {}, 5),
+        (HEALTH_CHECK["target"], {"pause_on_failure": None}, 5),
+        (HEALTH_CHECK["target"], {"pause_on_failure": 0}, 0),
+        (HEALTH_CHECK["target"], {"pause_on_failure": 3}, 3),
+        ({"target_kind": "task", "query": "Why?"}, {}, 5),
+        ({"target_kind": "event", "event_type": "due"}, {}, None),
+    ],
+)
+def test_a_schedule_of_an_agent_is_paused_after_five_failures_unless_it_says_otherwise(target, given, after):
+    declared = parse(minimal(target=target, **given))
+    assert declared.pause_on_failure == after
+    assert restore_schedule(declared.to_document()) == declared
+    assert restore_schedule(declared.to_document() | {"pause_on_failure": None}).pause_on_failure is None

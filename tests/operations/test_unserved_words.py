@@ -19,7 +19,8 @@ SERVED = ("event", "function:nightly", "function:weekly", "function:yearly")
         ),
         ("function:x", ("event",), "a process on this store has to register it"),
         ("command", SERVED, "a server runs commands with --allow-commands"),
-        ("mob", SERVED, "none of them delivers this kind of target"),
+        ("mob", SERVED, "a server runs agents with --agents embedded, which needs noonmark[agents]"),
+        ("other", SERVED, "none of them delivers this kind of target"),
     ],
 )
 def test_it_says_what_would_help(route, served, hint):

@@ -244,7 +244,7 @@ def missing_agent(claim: Claim, facts: Mapping[str, str]) -> End:
 def _missing(claim: Claim, facts: Mapping[str, int | float | str]) -> End:
     declaration = claim.schedule.declaration
     if claim.occurrence.has_begun:
-        phase, pause_after = Phase.DELIVERY_FAILED, declaration.pause_on_failure
+        phase, pause_after = Phase.DELIVERY_FAILED, declaration.pause_on_failure or None
     else:
         phase, pause_after = declaration.missing_target_policy.phase, None
     return End(claim=claim, phase=phase, reason=Reason.TARGET_MISSING, facts=facts, pause_after=pause_after)
@@ -408,7 +408,7 @@ def _after_loss(claim: Claim) -> End | None:
         phase=Phase.DELIVERY_FAILED,
         reason=reason,
         facts={"losses": losses, "max_losses": MAX_LOSSES},
-        pause_after=declaration.pause_on_failure,
+        pause_after=declaration.pause_on_failure or None,
         was_begun=True,
     )
 

@@ -32,7 +32,7 @@ from noonmark.core.policies.misfire import PUNCTUAL, MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
-from noonmark.core.targets import FunctionTarget, note_unfillable, read_target
+from noonmark.core.targets import FunctionTarget, TargetKind, note_unfillable, read_target
 from noonmark.core.targets.ping import PingTarget, PingUrls, read_ping_urls
 from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse_trigger
 
@@ -69,6 +69,9 @@ MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
 """A leap year."""
+AGENT_KINDS = frozenset({TargetKind.SESSION, TargetKind.MOB, TargetKind.TASK})
+AGENT_FAILURES = 5
+"""So many failures in a row pause a schedule of an agent: each of them may have cost as much as a success."""
 RESERVED_IDS = (".", "..", "count", "preview", "upsert")
 """Ids that mean something else in the path of a request."""
 TRUSTED = "embedded"
@@ -99,6 +102,7 @@ class Declaration:
     budget: Budget | None = None
     depends_on: tuple[Dependency, ...] = ()
     pause_on_failure: int | None = None
+    """0 is never, where the target has another default."""
     max_runs: int | None = None
     ping_urls: PingUrls | None = None
     schedule_id: str | None = None
@@ -281,7 +285,7 @@ def _read(
         "expected_rate": read_expected_rate(reader, "expected_rate"),
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),
-        "pause_on_failure": reader.integer("pause_on_failure", None, low=1),
+        "pause_on_failure": _read_pause(reader, target, is_stored=judged_at is None and known is None),
         "concurrency": read_concurrency(reader),
         "depends_on": _read_upstreams(reader, schedule_id),
         "budget": read_budget(reader, "budget"),
@@ -305,6 +309,13 @@ def _read(
         misfire_policy=misfire_policy,
         **others,
     )
+
+
+def _read_pause(reader: Reader, target: Target | None, *, is_stored: bool) -> int | None:
+    """After how many failures in a row a schedule is paused. One of an agent is, unless its document says 0."""
+    is_agent = target is not None and target.kind in AGENT_KINDS
+    failures: int | None = reader.integer("pause_on_failure", None, low=0 if is_agent else 1)
+    return AGENT_FAILURES if failures is None and is_agent and not is_stored else failures
 
 
 def _read_trigger(reader: Reader, *, now: datetime, key: str) -> Trigger | None:

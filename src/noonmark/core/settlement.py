@@ -344,7 +344,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
         raised=TIMEOUT if delivered.outcome is Outcome.TIMED_OUT else delivered.raised,
     )
     facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
-    end = replace(end, pause_after=declaration.pause_on_failure, facts=facts, own_words=delivered.own_words)
+    end = replace(end, pause_after=declaration.pause_on_failure or None, facts=facts, own_words=delivered.own_words)
     if delivered.is_unknown and declaration.delivery is Delivery.AT_MOST_ONCE:
         phase = step(occurrence.phase, Phase.DELIVERY_FAILED)
         return replace(end, phase=phase, reason=Reason.OUTCOME_UNKNOWN)
@@ -375,7 +375,7 @@ def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered,
     declared = schedule.declaration
     if declared.delivery is Delivery.AT_MOST_ONCE and not isinstance(declared.target, WorkflowTarget):
         unknown = _to(Phase.DELIVERY_FAILED, occurrence, schedule, run, Reason.OUTCOME_UNKNOWN)
-        return replace(unknown, pause_after=declared.pause_on_failure)
+        return replace(unknown, pause_after=declared.pause_on_failure or None)
     back = _to(Phase.PENDING, occurrence, schedule, run, Reason.LEASE_LOST)
     return replace(back, retry_at=delivered.ended, attempt=occurrence.attempt - 1)
 

@@ -148,6 +148,8 @@ class Service:
     """Records requests and operations; None if that is off."""
     bundle_limits: BundleLimits | None = None
     """How large bundles may be; None if none may be pushed here."""
+    has_agent_model: bool = True
+    """Whether the agents of this process have a model for tasks that name none, as far as it is known."""
     instructions: Instructions | None = None
     """The instructions that tasks may name, as far as this process knows."""
     uploads: Uploads | None = None

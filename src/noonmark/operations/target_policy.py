@@ -53,6 +53,8 @@ def target_warnings(service: Service, tenant: str, target: Target, source: str =
     A schedule from a trusted source may start any program. A workflow must exist when it is due.
     """
     missing = missing_workflow(service.store, tenant, target) if isinstance(target, WorkflowTarget) else None
+    if isinstance(target, TaskTarget) and not service.has_agent_model and not target.context.get("model"):
+        missing = "the task names no model, and this server has none for that: set --agent-model, or context.model"
     return [*_route_warnings(service, tenant, target, source), *([] if missing is None else [missing])]
 
 

@@ -75,6 +75,7 @@ SecretName = Annotated[str, raw({"type": "string", "pattern": "^[A-Za-z0-9_-][A-
 Flag = Annotated[Any, raw({"type": "boolean"})]
 Key = Annotated[Any, raw({"type": "string", "minLength": 1, "maxLength": MAX_KEY})]
 Seconds = Annotated[Any, raw({"type": "number", "minimum": 0.001, "maximum": 3_155_760_000})]
+Failures = Annotated[Any, raw({"type": "integer", "minimum": 0, "maximum": MAX_INTEGER})]
 Count = Annotated[Any, raw({"type": "integer", "minimum": 1, "maximum": MAX_INTEGER})]
 SchedulePhases = Annotated[list[SchedulePhase], several(named(SchedulePhase))]
 Phases = Annotated[list[Phase], several(named(Phase))]
@@ -153,7 +154,7 @@ class ScheduleFields(Arguments):
     window: Object | None = None
     delivery: Text | None = None
     """at_least_once or at_most_once."""
-    pause_on_failure: Count | None = None
+    pause_on_failure: Failures | None = None
     concurrency_key: Name | None = None
     concurrency_limit: Annotated[int, integer(1, 100_000)] | None = None
     depends_on: Annotated[Any, raw({"type": "array", "items": OBJECT, "maxItems": 100})] | None = None
