@@ -67,6 +67,12 @@ class Desk:
         ended = self.ended(self.begin(job))
         return str(ended.phase), str(ended.reason), next(iter(self.scheduler.runs(job)), None)
 
+    def stop(self, occurrence_id):
+        """Ask a run to stop, and wait for that: how it ended."""
+        self.store.request_stop(occurrence_id)
+        self.scheduler._runners.check_stop_requests()
+        return str(self.ended(occurrence_id).phase)
+
     def session(self, job):
         return self.store.session(OWNER.tenant, self.session_id(job))
 

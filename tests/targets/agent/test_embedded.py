@@ -254,20 +254,21 @@ def test_a_run_that_is_stopped_calls_no_model_afterwards(desk):
         go_on.wait(60)
         return "done"
 
-    one = desk(Reply(waits_for=release), asking("slow"), tools=[slow])
-    waiting = one.schedule(timeout=0.3)
-    assert one.run(waiting)[:2] == ("timed_out", "timed_out")
-    in_tool = one.schedule()
+    one = desk(Reply("ready"), Reply(waits_for=release), Reply(waits_for=release), asking("slow"), tools=[slow])
+    assert one.run(one.schedule())[0] == "completed"  # the libraries are loaded
+    late, waiting, in_tool = one.schedule(timeout=1), one.schedule(), one.schedule()
+    assert one.run(late)[:2] == ("timed_out", "timed_out")
+    occurrence = one.begin(waiting)
+    one.server.wait_for(3)
+    assert one.stop(occurrence) == "cancelled"
     occurrence = one.begin(in_tool)
     assert began.wait(60)
-    one.store.request_stop(occurrence)
-    one.scheduler._runners.check_stop_requests()
-    assert str(one.ended(occurrence).phase) == "cancelled"
+    assert one.stop(occurrence) == "cancelled"
     release.set()
     go_on.set()
-    assert [str(one.session(job).state) for job in (waiting, in_tool)] == ["suspended", "suspended"]
+    assert {str(one.session(job).state) for job in (late, waiting, in_tool)} == {"suspended"}
     assert one.run(one.schedule())[0] == "completed"  # the loop goes on, and nothing of the others does
-    assert len(one.server.requests) == 3
+    assert len(one.server.requests) == 5
     assert one.said(waiting) == [("user", ["Go."])]
 
 
