@@ -215,6 +215,23 @@ def test_a_budget_that_is_used_up_in_the_middle_ends_the_run(desk):
     assert standing.reserved.tokens == 0
 
 
+def test_a_run_without_room_in_its_budget_does_not_start(desk):
+    one = desk()
+    unknown = one.schedule(create={"model": "openai:nobody"}, budget={"max_cost_usd": 1.0})
+    assert one.run(unknown)[:2] == ("skipped", "budget_exceeded")
+    limit_tokens(one, BudgetScope.USER, OWNER.user, 100)
+    assert one.run(one.schedule())[:2] == ("skipped", "budget_exceeded")
+    assert one.server.requests == []
+    [standing] = one.store.budgets(OWNER.tenant, 10)
+    assert (standing.settled.tokens, standing.reserved.tokens) == (0, 0)
+
+
+def test_an_unknown_price_counts_by_tokens_and_is_shown_as_unknown(desk):
+    one = desk()
+    phase, _, run = one.run(one.schedule(create={"model": "openai:nobody"}))
+    assert (phase, run.usage.total_tokens, run.usage.cost) == ("completed", 110, None)
+
+
 @pytest.mark.parametrize(
     ("replies", "retries", "phase", "calls"),
     [
