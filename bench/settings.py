@@ -35,6 +35,7 @@ class Settings:
     chains: int
     fan_out: int
     workflow_runs: int
+    turns: int
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -71,6 +72,7 @@ FULL = Settings(
     chains=200,
     fan_out=1_000,
     workflow_runs=1_000,
+    turns=300,
 )
 QUICK = Settings(
     fires=12,
@@ -99,4 +101,5 @@ QUICK = Settings(
     chains=3,
     fan_out=10,
     workflow_runs=10,
+    turns=5,
 )

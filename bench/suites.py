@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import counting, cron, first_fire, hostile, lookups
+from bench import agents, counting, cron, first_fire, hostile, lookups
 from bench.history import tables as history
 from bench.ledger import tables as uow
 from bench.postgres import tables as postgres
@@ -34,4 +34,5 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "calls": work.calls,
     "events": work.events,
     "workflows": workflows.tables,
+    "agents": agents.tables,
 }

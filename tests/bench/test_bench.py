@@ -37,6 +37,7 @@ ROWS = {
     "Lookups": 5,
     "Calls": 3,
     "Events": 4,
+    "Agents": 5,
 }
 ROWS_ON_SERVERS = {
     "Burst on servers": len(RAW) + len(CONTESTANTS_ON_SERVERS),
