@@ -3,10 +3,20 @@
 import pytest
 
 from noonmark.core.agents.session import Mob, Session, SessionState, task_session
-from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed_session, session_of, turn_limits
+from noonmark.core.agents.turns import (
+    agent_target,
+    is_helper,
+    missing,
+    needed_mob,
+    needed_session,
+    reservation_id,
+    session_of,
+    spoken_session,
+    turn_limits,
+)
 from noonmark.core.policies.limits import KeyLimit
 from noonmark.core.reasons import Reason
-from noonmark.core.targets import FunctionTarget
+from noonmark.core.targets import FunctionTarget, TaskTarget
 from noonmark.core.targets.mob import MobFlowTarget, MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.session import (
     OnDemandSessionTarget,
@@ -87,3 +97,26 @@ def test_what_a_target_lacks(target, session, mob, expected):
 
 def test_the_session_of_a_task_is_its_own():
     assert task_session("daily", "occ_1") == "schedule:daily:occ_1"
+
+
+@pytest.mark.parametrize(
+    ("target", "session"),
+    [
+        (EXACT, "desk"),
+        (ON_DEMAND, "schedule:uid-1"),
+        (MEMBER, "mob:crew:writer"),
+        (SPAWN, "mob:crew:scout:occ_1"),
+        (FORK, "mob:crew:scout:occ_1"),
+        (FLOW, None),
+        (TaskTarget(query="why"), "schedule:steps:wf:occ_1"),
+        (FunctionTarget(function="f"), None),
+    ],
+)
+def test_an_occurrence_talks_in_a_session(target, session):
+    found = spoken_session(target, uid="uid-1", schedule_id="~steps:wf", occurrence_id="occ_1")
+    assert found == session
+    assert is_helper(target) is (target in (SPAWN, FORK))
+
+
+def test_a_run_at_a_remote_host_reserves_under_one_id_at_a_time():
+    assert [reservation_id("occ_1", number) for number in (1, 2)] == ["occ_1/first", "occ_1/2"]

@@ -25,6 +25,7 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.arguments import MAX_BACKFILL
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
+from noonmark.operations.remote_turns import end_turn
 from noonmark.operations.secrets import redact, redactor_for
 from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_document, occurrence_documents, read_page
 from noonmark.operations.service import cause_of_backfill, cause_of_run, quotas_of, record_audit_entry
@@ -275,9 +276,10 @@ def _end(  # noqa: PLR0913 - what a caller may report
         error=redact(error, redactor),
     )
     reported = () if usage is None else (masked(usage_of_report(usage), partial(redact, redactor=redactor)),)
-    if reported and occurrence.route in AGENT_KINDS:
-        # The host of the agent has reserved what it may use, and settles that.
-        delivered, reported = replace(delivered, usage=reported[0]), ()
+    if occurrence.route in AGENT_KINDS:
+        # The host of the agent has reserved what it may use; the report settles that.
+        delivered = end_turn(service.store, schedule, occurrence, delivered, reported[0] if reported else None)
+        reported = ()
     ended = settle(occurrence, schedule, delivered, node=occurrence.node or "", reported=reported)
     if not (service.store.settle([ended]))[0]:
         raise Conflict("another caller has ended it a moment ago")

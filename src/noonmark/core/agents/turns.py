@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from noonmark.core.agents.session import SessionState, member_session, schedule_session, turn_key
+from noonmark.core.agents.helpers import helper_session
+from noonmark.core.agents.session import SessionState, member_session, schedule_session, task_session, turn_key
+from noonmark.core.ids import HIDDEN
 from noonmark.core.policies.limits import KeyLimit
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import TargetKind
@@ -44,6 +46,27 @@ def session_of(target: AgentTarget, uid: str) -> str | None:
         return None
     member = cast("MobMemberTarget", target)
     return member_session(member.mob_id, member.member_id)
+
+
+def spoken_session(target: Target, *, uid: str, schedule_id: str, occurrence_id: str) -> str | None:
+    """The id of the session in which an occurrence talks; None if it talks to no agent, or runs a flow."""
+    if target.kind == TargetKind.TASK:
+        return task_session(schedule_id.removeprefix(HIDDEN), occurrence_id)
+    agent = agent_target(target)
+    if agent is not None and agent.type in ("spawn_helper", "fork_helper"):
+        helper = cast("MobForkTarget", agent)
+        return helper_session(helper.mob_id, helper.member_id, occurrence_id)
+    return None if agent is None else session_of(agent, uid)
+
+
+def reservation_id(occurrence_id: str, number: int) -> str:
+    """The id under which a run at a remote host reserves: that of admission, or the next after one that is settled."""
+    return f"{occurrence_id}/{'first' if number == 1 else number}"
+
+
+def is_helper(target: Target) -> bool:
+    """Whether a target makes a session for one turn, which is archived after it."""
+    return target.kind == TargetKind.MOB and cast("MobTarget", target).type in ("spawn_helper", "fork_helper")
 
 
 def turn_limits(declared: Target, uid: str) -> tuple[KeyLimit, ...]:

@@ -163,7 +163,7 @@ def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
         "workflow_id": run["run_id"],
         "query": query,
         "status": _OUTCOMES.get(run["outcome"], "FAILED"),
-        "result": run["result"],
+        "result": _answer(run["result"]),
         "error_message": run["error"],
         "model_used": usage.get("model"),
         "provider": usage.get("provider"),
@@ -174,6 +174,13 @@ def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
         "started_at": run["started_at_utc"],
         "completed_at": run["ended_at_utc"],
     }
+
+
+def _answer(result: Any) -> Any:  # noqa: ANN401 - JSON
+    """What the agent answered: its text, or the JSON that it was asked for."""
+    if not isinstance(result, dict) or "session_id" not in result:
+        return result
+    return result.get("text", result.get("output"))
 
 
 BASE = "/api/v1/schedules"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from noonmark.core.agents.session import Role, SessionState
 from noonmark.core.ids import stored_id
-from noonmark.core.lifecycle import Phase
 from noonmark.ports.workflows import UsedKind
 from noonmark.stores.rules import budgets
 from noonmark.stores.rules.records import DELIVERING
@@ -193,9 +192,9 @@ def _new(uow: UnitOfWork, session: Session) -> Session:
 
 
 def _held(uow: UnitOfWork, turn: Turn) -> Session | None:
-    """The session of a turn that is delivered with its fence."""
+    """The session of a turn that is delivered with its fence, or was accepted by a host with it."""
     row = uow.row(stored_id(turn.occurrence_id))
-    if row is None or row.phase != Phase.DISPATCHING or row.fence != turn.fence:
+    if row is None or row.phase not in DELIVERING or row.fence != turn.fence:
         return None
     return uow.sessions.find(turn.tenant, turn.session_id)
 

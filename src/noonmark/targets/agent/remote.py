@@ -23,6 +23,7 @@ import httpx2
 from noonmark.core.agents.messages import action_message, message_text, text_part
 from noonmark.core.agents.session import Message, Role, SessionState
 from noonmark.core.agents.tasks import remote_agent
+from noonmark.core.agents.turns import reservation_id
 from noonmark.core.budgets.budget import Refused, Reservation
 from noonmark.core.budgets.refusals import refusal_text
 from noonmark.core.budgets.reported import read_reports, total
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from noonmark.targets.http.response import Response
     from noonmark.targets.http.settings import HttpTargetSettings
 
-FIRST = "first"
 PROBE = "probe"
 """What requests that belong to no occurrence are signed with."""
 PROBE_SECONDS = 5.0
@@ -183,7 +183,7 @@ class RemoteHost:
         cost = None if limits.max_cost is None else max(0, limits.max_cost - ((used.cost or 0) if used else 0))
         number = 1
         while True:
-            call_id = f"{turn.occurrence.id}/{FIRST if number == 1 else number}"
+            call_id = reservation_id(turn.occurrence.id, number)
             reservation = Reservation(
                 call_id=call_id,
                 tenant=turn.owner.tenant,

@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import SessionState
+from noonmark.core.agents.turns import is_helper
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
-from noonmark.core.targets.mob import MobForkTarget, MobSpawnTarget
 from noonmark.targets.agent.resolve import Missing, resolve
 from noonmark.targets.loop_runner import LoopRunner, stop_reason
 from noonmark.targets.outcomes import cut_off, undeliverable
@@ -97,7 +97,7 @@ class AgentRunner(LoopRunner):
 
     async def _dismiss(self, turn: AgentTurn) -> None:
         """Archive the session of a helper whose turn has ended. Another attempt revives it."""
-        if isinstance(turn.target, MobSpawnTarget | MobForkTarget):
+        if is_helper(turn.target):
             archive = partial(self._store.set_session_state, turn.owner.tenant, turn.session_id, SessionState.ARCHIVED)
             with suppress(NoonmarkError):  # it is left idle, and nobody finds it
                 await asyncio.to_thread(archive)

@@ -29,7 +29,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Delivered, RunInProgress
-from noonmark.core.targets import BundleTarget, WorkflowTarget
+from noonmark.core.targets import AGENT_KINDS, BundleTarget, WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.workflows.definition import check_inputs, restore_definition
 from noonmark.core.workflows.progress import for_next_attempt
@@ -70,7 +70,6 @@ MAX_BATCH = 500
 """How many runs are written in one transaction."""
 REDRIVE = "redrive:"
 """Begins the key of an occurrence that runs an ended one again; the id of that one follows."""
-AGENT_KINDS = frozenset({"session", "mob", "task"})
 BEGIN, REPORT, STOP = "begin", "report", "stop"
 
 
