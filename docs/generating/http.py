@@ -23,6 +23,8 @@ TITLES = {
     "trigger": "Triggers",
     "workflow": "Workflows",
     "workflow_run": "Workflow runs",
+    "session": "Sessions",
+    "mob": "Mobs",
     "approval": "Approvals",
     "budget": "Budgets",
     "usage": "Usage",

@@ -267,6 +267,7 @@ class TestShape:
             "backfill/resume",
             "backfill/cancel",
             "workflow/create",
+            "session/archive",
             "approval/approve",
             "approval/deny",
             "budget/set",

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from noonmark.core.agents.session import Message, Role
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.occurrence import in_force
 from noonmark.core.settlement import Accepted, settle
@@ -17,6 +18,7 @@ from noonmark.operations import bundles
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
+from noonmark.ports.sessions import Turn
 from noonmark.ports.workflows import ApprovalRequest, StepWrites
 from noonmark.testing.conformance.bench import start
 from tests.embedded.waiting import eventually
@@ -38,6 +40,11 @@ STEPS = [
 ]
 FLOW = {"name": "nightly", "inputs": {"n": 1}, "steps": STEPS}
 ASKS = {"steps": [{"id": "ask", "approval": {"message": "Publish it?"}}]}
+AGENT = {"model": "test", "system_prompt": "Be brief.", "labels": {"team": "ops"}}
+CREW = {
+    "members": [{"member_id": "writer", "model": "test", "role": "editor"}],
+    "flows": {"news": {"steps": [{"id": "draft", "member_id": "writer", "prompt": "Go."}]}},
+}
 _FILES = TemporaryDirectory()
 _numbers = count(1)
 
@@ -103,6 +110,45 @@ class Stage:
         )
         assert store.commit_steps([writes]) == [True]
         return asked_id
+
+    def session(self, **fields):
+        """The id of a session."""
+        return self.do("session/create", **{"session_id": self.name(), **AGENT, **fields})["session_id"]
+
+    def named_session(self):
+        """A session that a schedule names."""
+        made = self.session()
+        action = {"type": "prompt", "prompt": "go"}
+        self.schedule(target={"target_kind": "session", "type": "exact_session", "session_id": made, "action": action})
+        return {"session_id": made}
+
+    def archived_session(self):
+        """A session that takes no messages."""
+        return self.do("session/archive", session_id=self.session())["session_id"]
+
+    @cached_property
+    def kept_session(self):
+        """A session with messages that is only read."""
+        made = self.session(labels={"kept": "yes"})
+        one = self.do("session/send", session_id=made, prompt="go", key="once")["occurrence_id"]
+        store, lease = self.service.store, 60 * SECOND
+        now = store.clock()
+        [claim] = store.claim("taker", ["session"], now=now, until=now, limit=9, lease=lease, only=one)
+        [admitted] = store.admit([start(claim)], now=now, lease=lease)
+        tenant = claim.schedule.owner.tenant
+        turn = Turn(tenant=tenant, session_id=made, occurrence_id=one, fence=admitted.occurrence.fence)
+        said = [Message(role=role, parts=({"type": "text", "text": "hi"},)) for role in (Role.USER, Role.ASSISTANT)]
+        assert store.begin_turn(turn, said) is not None
+        return made
+
+    def mob(self, **fields):
+        """The id of a mob."""
+        return self.do("mob/create", **{"mob_id": self.name(), **CREW, **fields})["mob_id"]
+
+    @cached_property
+    def kept_mob(self):
+        """A mob that is only read."""
+        return self.mob()
 
     def upload(self):
         """A stored upload."""
@@ -249,6 +295,20 @@ def _create_workflow(asked):
     return ("workflow", "create", str(file))
 
 
+def _create_mob(asked):
+    """A command that creates a mob from a file."""
+    file = Path(_FILES.name) / f"{asked.get('mob_id')}.json"
+    file.write_text(json.dumps(asked), "utf-8")
+    return ("mob", "create", str(file))
+
+
+def _create_session(asked):
+    """A command that creates a session."""
+    labels = [word for name, value in asked.get("labels", {}).items() for word in ("--label", f"{name}={value}")]
+    prompt = ("--system-prompt", asked["system_prompt"]) if "system_prompt" in asked else ()
+    return ("session", "create", asked["session_id"], "--model", asked["model"], *prompt, *labels)
+
+
 def _set_secret(asked):
     hosts = [word for host in asked["hosts"] for word in ("--host", host)]
     programs = [word for program in asked.get("programs", ()) for word in ("--program", program)]
@@ -300,6 +360,14 @@ LOOKS = (
     Row("workflow_run/get", lambda at: {"workflow_run_id": at.kept_run}, _on("workflow", "status")),
     Row("workflow_run/list", lambda at: {"phase": "dispatching", "limit": 1_000} if at.kept_run else {},
         lambda _: ("workflow", "runs", "--phase", "dispatching", "--limit", "1000")),
+    Row("session/get", lambda at: {"session_id": at.kept_session}, _on("session", "show")),
+    Row("session/list", lambda at: {"labels": {"kept": "yes"}, "state": "active", "limit": at.kept_session and 10},
+        _on("session", "list", "--label", "kept=yes", state="--state", limit="--limit")),
+    Row("session/messages", lambda at: {"session_id": at.kept_session, "newest_first": True, "limit": 10},
+        _on("session", "messages", limit="--limit")),
+    Row("session/messages", lambda at: {"session_id": at.kept_session, "after": 1, "limit": 10}),
+    Row("mob/get", lambda at: {"mob_id": at.kept_mob}, _on("mob", "show")),
+    Row("mob/list", lambda at: {"limit": 1_000} if at.kept_mob else {}, _on("mob", "list", limit="--limit")),
     Row("approval/list", lambda at: {"state": "pending", "limit": 1_000} if at.kept_run else {},
         _on("approval", "list", state="--state", limit="--limit")),
     Row("budget/list", lambda at: {"scope": "schedule", "id": at.kept_budget, "limit": 10},
@@ -383,6 +451,13 @@ CHANGES = (
         lambda asked: ("workflow", "run", asked["workflow_id"], "--input", "n=2", "--version", "1", "--key", "k")),
     Row("workflow_run/cancel", lambda at: {"workflow_run_id": at.workflow_run(), "reason": "never mind"},
         _on("workflow", "cancel", reason="--reason")),
+    Row("session/create", lambda at: {"session_id": at.name(), **AGENT}, _create_session),
+    Row("session/send", lambda at: {"session_id": at.session(), "prompt": "go", "key": "k"},
+        lambda asked: ("session", "send", asked["session_id"], "go", "--key", "k")),
+    *(Row(f"session/{verb}", lambda at: {"session_id": at.session(), "reason": "retired"},
+          _on("session", verb, reason="--reason")) for verb in ("archive", "delete")),
+    Row("mob/create", lambda at: {"mob_id": at.name(), **CREW}, _create_mob),
+    Row("mob/delete", lambda at: {"mob_id": at.mob(), "reason": "retired"}, _on("mob", "delete", reason="--reason")),
     *(Row(f"approval/{verb}", lambda at: {"approval_id": at.approval(), "comment": "as agreed"},
           _on("approval", verb, comment="--comment")) for verb in ("approve", "deny")),
     Row("budget/set", lambda at: {"scope": "schedule", "id": at.schedule(), "period": "day", "max_cost_usd": 2.5,
@@ -437,6 +512,7 @@ class Wrong(Row):
 
 GONE = {"schedule_id": "nowhere"}
 NO_FLOW = {"workflow_id": "nowhere"}
+NO_SESSION = {"session_id": "nowhere"}
 LOST = {"occurrence_id": "occ_" + "0" * 32}
 MORE = {"surprise": 1}
 
@@ -554,6 +630,26 @@ WRONG = (
     _wrong("workflow_run/list", {"phase": "asleep"}, lambda _: ("workflow", "runs", "--phase", "asleep"),
            "invalid_request", "phase"),
     _wrong("workflow_run/cancel", {"workflow_run_id": "occ_0"}, _on("workflow", "cancel"), field="workflow_run_id"),
+    _wrong("session/create", {"session_id": "mob:a:b", "model": "test"}, _create_session,
+           "invalid_request", "session_id"),
+    Wrong("session/create", lambda at: {"session_id": at.session(), "model": "test"}, _create_session,
+          code="conflict", field="session_id"),
+    *(_wrong(f"session/{verb}", NO_SESSION, _on("session", command), field="session_id")
+      for verb, command in (("get", "show"), ("messages", "messages"), ("archive", "archive"), ("delete", "delete"))),
+    _wrong("session/list", {"state": "asleep"}, _on("session", "list", state="--state"), "invalid_request", "state"),
+    _wrong("session/send", {**NO_SESSION, "prompt": "go"}, lambda _: ("session", "send", "nowhere", "go"),
+           field="session_id"),
+    Wrong("session/send", lambda at: {"session_id": at.archived_session(), "prompt": "go"},
+          lambda asked: ("session", "send", asked["session_id"], "go"), code="conflict", field="session_id"),
+    Wrong("session/delete", lambda at: at.named_session(), _on("session", "delete"),
+          code="conflict", field="session_id"),
+    _wrong("mob/create", {"mob_id": "m", "members": [{"member_id": "a"}]}, _create_mob,
+           "invalid_request", "members[0].model"),
+    _wrong("mob/create", {"mob_id": "m", **CREW, "flows": {"f": {"steps": [{"id": "a", "member_id": "b",
+           "prompt": "Go."}]}}}, _create_mob, "invalid_request", "flows.f.steps[0].member_id"),
+    *(_wrong(f"mob/{verb}", {"mob_id": "nowhere"}, _on("mob", command), field="mob_id")
+      for verb, command in (("get", "show"), ("delete", "delete"))),
+    _wrong("mob/list", {"limit": 0}, None, "invalid_request", "limit"),
     _wrong("approval/list", {"state": "asleep"}, _on("approval", "list", state="--state"), "invalid_request", "state"),
     *(_wrong(f"approval/{verb}", {"approval_id": "nowhere"}, _on("approval", verb), field="approval_id")
       for verb in ("approve", "deny")),

@@ -92,6 +92,8 @@ class Tenant:
             "workflow_id": workflow,
             "workflow_run_id": asked["workflow_run_id"],
             "approval_id": approval,
+            "session_id": stage.session(system_prompt=self.mark),
+            "mob_id": stage.mob(members=[{"member_id": "writer", "model": "test", "system_prompt": self.mark}]),
             "name": self.secret,
             "upload_id": upload["upload_id"],
             "bundle_id": bundle["bundle_id"],
@@ -139,6 +141,9 @@ BODIES = {
     "selection/run": {"labels": {"of": "nobody"}},
     "occurrence/redrive": {"phase": "failed"},
     "workflow/create": {"workflow_id": "new", "steps": [{"id": "ask", "approval": {}}]},
+    "session/create": {"session_id": "new", "model": "test"},
+    "session/send": {"prompt": "go"},
+    "mob/create": {"mob_id": "new", "members": [{"member_id": "a", "model": "test"}]},
     "event/emit": {"event_type": "quiet"},
     "event/match": {"event_type": "quiet"},
     "secret/set": {**SEALED},
@@ -248,6 +253,8 @@ LISTS = (
     "/approvals",
     "/budgets",
     "/usage?by=schedule&to=2036-01-01T00:00:00Z",
+    "/sessions",
+    "/mobs",
     "/events",
     "/secrets",
     "/uploads",
@@ -306,7 +313,7 @@ def test_no_command_reaches_what_another_tenant_has(served, intruder, victim, ro
     monkeypatch.setenv("NOONMARK_KEY", intruder.key)
     done = command(*row.command(arguments), "--server", served.url, "--json")
     assert "kept-by-rival" not in done.out + done.err
-    is_own = row.operation in ("schedule/create", "schedule/upsert", "workflow/create", "event/emit", "audit/list")
+    is_own = row.operation in ("event/emit", "audit/list") or row.operation.endswith(("/create", "/upsert"))
     if named and not is_own:
         assert (done.code, done.problem["code"]) == (3, "not_found"), done
         assert intruder.key not in done.err

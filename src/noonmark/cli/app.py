@@ -125,6 +125,27 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "delete": ("workflow:delete", "Delete a workflow that no schedule names."),
         },
     ),
+    "session": (
+        "Create sessions with agents, talk in them and read them.",
+        {
+            "create": ("session:create", "Create a session."),
+            "list": ("session:list_sessions", "List sessions."),
+            "show": ("session:show", "Show a session and what it has used."),
+            "messages": ("session:messages", "Print the messages of a session, or follow it."),
+            "send": ("session:send", "Send a message to a session."),
+            "archive": ("session:archive", "Archive a session; its transcript is kept."),
+            "delete": ("session:delete", "Delete a session with its messages."),
+        },
+    ),
+    "mob": (
+        "Create and show mobs: named groups of agents.",
+        {
+            "create": ("mob:create", "Create a mob from a file."),
+            "list": ("mob:list_mobs", "List mobs."),
+            "show": ("mob:show", "Show a mob: its members and its flows."),
+            "delete": ("mob:delete", "Delete a mob that no schedule names."),
+        },
+    ),
     "approval": (
         "Decide about what waits for an approval.",
         {

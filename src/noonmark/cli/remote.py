@@ -35,7 +35,17 @@ CHAIN_VARIABLE = "NOONMARK_CHAIN"
 """Tells a program that a node started which run it belongs to."""
 PUSH = "bundle/push"
 CREATING = frozenset(
-    {"schedule/create", "schedule/upsert", "workflow/create", "event/emit", "secret/set", "key/create", PUSH}
+    {
+        "schedule/create",
+        "schedule/upsert",
+        "workflow/create",
+        "session/create",
+        "mob/create",
+        "event/emit",
+        "secret/set",
+        "key/create",
+        PUSH,
+    }
 )
 """Operations that may create the SQLite file; the others need an existing one."""
 UNCHECKED = frozenset({"doctor"})

@@ -132,6 +132,18 @@ def _paths(name: str) -> list[str]:
     return paths
 
 
+def read_one(name: str, what: str) -> dict[str, Any]:
+    """Read the one object of a .yaml, .json or .toml file, or of standard input."""
+    try:
+        found = [value for value, _ in _parse(name)]
+    except InvalidSchedule as error:
+        problems = [Problem(_place(name, problem.field, {}), problem.message) for problem in error.problems]
+        raise refusal(problems) from None
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise InvalidSchedule(f"must have one document, with {what}", field=name)
+    return found[0]
+
+
 def _parse(name: str) -> list[tuple[Any, Mapping[str, int]]]:
     """The documents of a file, with the lines of their values if they are known."""
     suffix = Path(name).suffix

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack
 
 from noonmark.client.transport import (
     Http,
@@ -37,6 +37,8 @@ from noonmark.operations.models.answers import (
     Identity,
     LimitList,
     Matched,
+    Message,
+    Mob,
     Node,
     Occurrence,
     PingUrl,
@@ -47,6 +49,7 @@ from noonmark.operations.models.answers import (
     Schedule,
     Secret,
     Selected,
+    Session,
     Upload,
     UsageForecast,
     UsageSummary,
@@ -169,6 +172,31 @@ class WorkflowFields(TypedDict, total=False):
     inputs: Document | None
     steps: list[Document]
     on_failure: str | None
+
+
+class SessionFields(TypedDict, total=False):
+    """What a session is created with."""
+
+    session_id: str | None
+    model: Required[str]
+    system_prompt: str | None
+    labels: Mapping[str, str] | None
+    max_tokens: int | None
+    provider: str | None
+    output_schema: Document | None
+    structured_output_retries: int | None
+    provider_params: Document | None
+    preload_skills: list[Any] | None
+    additional_instructions: list[str] | None
+    tool_access_policy: Document | None
+    comms_name: str | None
+    peer_meta: Document | None
+    realm_id: str | None
+    instance_id: str | None
+    backend: str | None
+    config_generation: int | None
+    keep_alive: bool | None
+    app_context: Any
 
 
 def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
@@ -642,6 +670,110 @@ def cancel_workflow_run(workflow_run_id: str, *, reason: str | None = None) -> R
     return rest_request(
         "workflow_run/cancel", _one(WorkflowRun), to_arguments(workflow_run_id=workflow_run_id, reason=reason)
     )
+
+
+def create_session(**fields: Unpack[SessionFields]) -> Request[Session]:
+    """Create a session; a conflict if its id is taken.
+
+    Without a `session_id`, one is drawn.
+    """
+    return rest_request("session/create", _one(Session), to_arguments(**fields))
+
+
+def get_session(session_id: str) -> Request[Session]:
+    """Get a session: its state, what it was created with, and what it has used."""
+    return rest_request("session/get", _one(Session), to_arguments(session_id=session_id))
+
+
+def list_sessions(
+    *,
+    state: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    owner: str | None = None,
+    mob_id: str | None = None,
+    page_size: int | None = None,
+) -> Listing[Session]:
+    """List the sessions that match every filter, latest creation first."""
+    arguments = to_arguments(state=state, labels=labels, owner=owner, mob_id=mob_id, limit=page_size)
+    return _listing("session/list", "sessions", Session, arguments)
+
+
+def session_messages(
+    session_id: str,
+    *,
+    after: int | None = None,
+    occurrence_id: str | None = None,
+    newest_first: bool | None = None,
+    page_size: int | None = None,
+) -> Listing[Message]:
+    """List the messages of a session in their order, or newest first.
+
+    With `after`, only those with a higher number: what was said since.
+    """
+    arguments = to_arguments(
+        session_id=session_id,
+        after=after,
+        occurrence_id=occurrence_id,
+        newest_first=newest_first,
+        limit=page_size,
+    )
+    return _listing("session/messages", "messages", Message, arguments)
+
+
+def send_message(  # noqa: PLR0913 - what a caller may say about a turn
+    session_id: str,
+    prompt: str | list[Document],
+    *,
+    system_prompt: str | None = None,
+    render_metadata: Document | None = None,
+    skill_refs: list[Any] | None = None,
+    additional_instructions: list[str] | None = None,
+    key: str | None = None,
+) -> Request[Occurrence]:
+    """Send a message to a session. The same key again is the same turn.
+
+    It does not wait for the answer: the occurrence that it returns ends with it.
+    """
+    arguments = to_arguments(
+        session_id=session_id,
+        prompt=prompt,
+        system_prompt=system_prompt,
+        render_metadata=render_metadata,
+        skill_refs=skill_refs,
+        additional_instructions=additional_instructions,
+        key=key,
+    )
+    return rest_request("session/send", _one(Occurrence), arguments)
+
+
+def archive_session(session_id: str, *, reason: str | None = None) -> Request[Session]:
+    """Archive a session: its transcript is kept, and it takes no messages."""
+    return rest_request("session/archive", _one(Session), to_arguments(session_id=session_id, reason=reason))
+
+
+def delete_session(session_id: str, *, reason: str | None = None) -> Request[Session]:
+    """Delete a session with its messages, unless a turn of it is in flight or a schedule names it."""
+    return rest_request("session/delete", _one(Session), to_arguments(session_id=session_id, reason=reason))
+
+
+def create_mob(mob_id: str, members: list[Document], *, flows: Document | None = None) -> Request[Mob]:
+    """Create a mob with a session for each member; a conflict if its id is taken."""
+    return rest_request("mob/create", _one(Mob), to_arguments(mob_id=mob_id, members=members, flows=flows))
+
+
+def get_mob(mob_id: str) -> Request[Mob]:
+    """Get a mob: its members and its flows."""
+    return rest_request("mob/get", _one(Mob), to_arguments(mob_id=mob_id))
+
+
+def list_mobs(*, page_size: int | None = None) -> Listing[Mob]:
+    """List the mobs by id."""
+    return _listing("mob/list", "mobs", Mob, to_arguments(limit=page_size))
+
+
+def delete_mob(mob_id: str, *, reason: str | None = None) -> Request[Mob]:
+    """Delete a mob, unless schedules name it; the sessions of its members are archived."""
+    return rest_request("mob/delete", _one(Mob), to_arguments(mob_id=mob_id, reason=reason))
 
 
 def approvals(*, state: str | None = None, page_size: int | None = None) -> Listing[Approval]:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.agents.session import schedule_session
+from noonmark.core.agents.turns import agent_target
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotAllowed, NotFound
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
@@ -439,10 +441,21 @@ def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
 
 def _document(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
     """The document of a schedule, with what may surprise about it."""
-    document = schedule_document(stored, now=now)
+    document = schedule_document(stored, now=now) | _bound_target(service, stored.schedule)
     if stored.schedule.phase not in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED):
         return document
     return document | {"warnings": schedule_warnings(service, stored.schedule, now=now)}
+
+
+def _bound_target(service: Service, schedule: Schedule) -> dict[str, Any]:
+    """The target with the id of the session that it has created, if it has created one."""
+    target = agent_target(schedule.declaration.target)
+    if target is None or target.type != "materialize_on_demand_session":
+        return {}
+    document, session_id = target.to_document(), schedule_session(schedule.uid)
+    if "bound_session_id" in document or service.store.session(schedule.owner.tenant, session_id) is None:
+        return {}
+    return {"target": {**document, "bound_session_id": session_id}}
 
 
 def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:

@@ -93,6 +93,7 @@ SETS_SECRET = "secret/set"  # noqa: S105 - a name
 _SCHEDULE, _OCCURRENCE = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
 _WORKFLOW, _WORKFLOW_RUN = "/workflows/{workflow_id}", "/workflow-runs/{workflow_run_id}"
 _BUDGET = "/budgets/{scope}/{id}"
+_SESSION, _MOB = "/sessions/{session_id}", "/mobs/{mob_id}"
 _BACKFILL = "/schedules/{schedule_id}/backfills/{backfill_id}"
 
 _ROWS = (
@@ -351,6 +352,65 @@ _ROWS = (
         answers.WorkflowRun,
         is_repeatable=False,
     ),
+    Operation(
+        "session/create",
+        "sessions.create_session",
+        WRITE,
+        "POST /sessions",
+        takes.NewSession,
+        answers.Session,
+        status=201,
+        body=Body.REQUIRED,
+        is_repeatable=False,
+    ),
+    Operation(
+        "session/send",
+        "sessions.send_message",
+        RUN,
+        f"POST {_SESSION}/messages",
+        takes.NewMessage,
+        answers.Occurrence,
+        status=202,
+        body=Body.REQUIRED,
+        key="key",
+    ),
+    Operation(
+        "session/archive",
+        "sessions.archive_session",
+        WRITE,
+        f"POST {_SESSION}/archive",
+        takes.SessionChange,
+        answers.Session,
+    ),
+    Operation(
+        "session/delete",
+        "sessions.delete_session",
+        WRITE,
+        f"DELETE {_SESSION}",
+        takes.SessionChange,
+        answers.Session,
+        is_repeatable=False,
+    ),
+    Operation(
+        "mob/create",
+        "mobs.create_mob",
+        WRITE,
+        "POST /mobs",
+        takes.NewMob,
+        answers.Mob,
+        status=201,
+        body=Body.REQUIRED,
+        is_repeatable=False,
+    ),
+    Operation(
+        "mob/delete",
+        "mobs.delete_mob",
+        WRITE,
+        f"DELETE {_MOB}",
+        takes.MobDeletion,
+        answers.Mob,
+        is_repeatable=False,
+    ),
     *(
         Operation(
             f"approval/{verb}",
@@ -588,6 +648,18 @@ _ROWS = (
         takes.WorkflowRunQuery,
         answers.WorkflowRunPage,
     ),
+    Operation("session/get", "sessions.get_session", READ, f"GET {_SESSION}", takes.OneSession, answers.Session),
+    Operation("session/list", "sessions.list_sessions", READ, "GET /sessions", takes.SessionQuery, answers.SessionPage),
+    Operation(
+        "session/messages",
+        "sessions.list_messages",
+        READ,
+        f"GET {_SESSION}/messages",
+        takes.MessageQuery,
+        answers.MessagePage,
+    ),
+    Operation("mob/get", "mobs.get_mob", READ, f"GET {_MOB}", takes.OneMob, answers.Mob),
+    Operation("mob/list", "mobs.list_mobs", READ, "GET /mobs", takes.MobQuery, answers.MobPage),
     Operation(
         "approval/list", "approvals.list_approvals", READ, "GET /approvals", takes.ApprovalQuery, answers.ApprovalPage
     ),

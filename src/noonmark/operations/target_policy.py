@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.tasks import context_problem
+from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed_session
 from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, NotAllowed
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from noonmark.core.agents.tasks import Instructions
+    from noonmark.core.agents.turns import AgentTarget
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
@@ -55,6 +57,8 @@ def target_warnings(service: Service, tenant: str, target: Target, source: str =
     missing = missing_workflow(service.store, tenant, target) if isinstance(target, WorkflowTarget) else None
     if isinstance(target, TaskTarget) and not service.has_agent_model and not target.context.get("model"):
         missing = "the task names no model, and this server has none for that: set --agent-model, or context.model"
+    if (agent := agent_target(target)) is not None:
+        missing = _missing_agent(service.store, tenant, agent)
     return [*_route_warnings(service, tenant, target, source), *([] if missing is None else [missing])]
 
 
@@ -83,6 +87,27 @@ def missing_workflow(store: Store, tenant: str, target: WorkflowTarget) -> str |
 def unknown_workflow_words(workflow_id: str) -> str:
     """Say that there is no such workflow."""
     return f"there is no workflow `{workflow_id}`; it must be created before this is due"
+
+
+def _missing_agent(store: Store, tenant: str, target: AgentTarget) -> str | None:
+    """That the session, the mob, the member or the flow of a target does not exist."""
+    session_id, mob_id = needed_session(target), needed_mob(target)
+    session = None if session_id is None else store.session(tenant, session_id)
+    lacking = missing(target, session, None if mob_id is None else store.mob(tenant, mob_id))
+    match lacking:
+        case None:
+            return None
+        case {"session": name, "state": state}:
+            words = f"the session `{name}` is {state}"
+        case {"session": name}:
+            words = f"there is no session `{name}`"
+        case {"mob": name, "member": member_id}:
+            words = f"the mob `{name}` has no member `{member_id}`"
+        case {"mob": name, "flow": flow_id}:
+            words = f"the mob `{name}` has no flow `{flow_id}`"
+        case _:
+            words = f"there is no mob `{mob_id}`"
+    return f"{words}; that must change before this is due"
 
 
 def _input_warnings(service: Service, tenant: str, target: WorkflowTarget) -> list[str]:

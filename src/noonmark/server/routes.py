@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, RevisionConflict
 from noonmark.core.run import output_text
 from noonmark.operations.models import fields
-from noonmark.operations.models.answers import Schedule
+from noonmark.operations.models.answers import CreatedWorkflow, Mob, Schedule, Session
 from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body, check_access
 from noonmark.server.problems import HttpError
 from noonmark.server.requests import ApiResponse, ParameterType, read_if_match
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
     from noonmark.operations.table import Operation
     from noonmark.server.requests import ApiRequest, Handler
+
+
+_CREATED: Mapping[type, str] = {
+    Schedule: "schedule_id",
+    CreatedWorkflow: "workflow_id",
+    Session: "session_id",
+    Mob: "mob_id",
+}
+"""The field of each answer that has the id of what was created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +48,8 @@ class Route:
     """Whether it answers with one schedule, whose revision is its ETag."""
     is_conditional: bool = False
     """Whether an If-Match header must name the present revision."""
+    creates: str | None = None
+    """The field of the answer with the id of what it has created."""
 
 
 def _routes(operation: Operation) -> list[Route]:
@@ -59,6 +71,7 @@ def _route(operation: Operation, route: str) -> Route:
         key=operation.key if operation.has_key_header else None,
         is_schedule=operation.answer is Schedule,
         is_conditional=operation.is_conditional,
+        creates=_CREATED.get(operation.answer) if operation.status == HTTPStatus.CREATED else None,
     )
 
 
@@ -152,8 +165,8 @@ def to_response(route: Route, document: dict[str, Any]) -> ApiResponse:
     headers: dict[str, str] = {}
     if route.is_schedule:
         headers["ETag"] = f'"{_tag(document)}"'
-    if route.status == 201 and route.is_schedule:
-        headers["Location"] = f"/schedules/{document['schedule_id']}"
+    if route.status == 201 and route.creates is not None:
+        headers["Location"] = f"{route.path}/{document[route.creates]}"
     return ApiResponse(document=document, status=route.status, headers=headers)
 
 

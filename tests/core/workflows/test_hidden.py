@@ -7,7 +7,8 @@ import pytest
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.planner import first_plan
 from noonmark.core.schedule import TRUSTED, Owner, parse_schedule, restore_schedule
-from noonmark.core.workflows.hidden import hidden_schedule, runs_id, steps_id
+from noonmark.core.targets.session import PromptAction, SessionTarget, SessionType
+from noonmark.core.workflows.hidden import hidden_schedule, runs_id, steps_id, turns_id
 
 
 def hidden(schedule_id):
@@ -27,6 +28,14 @@ def test_a_hidden_schedule_never_fires_and_can_be_stored(schedule_id):
     assert first_plan(schedule, lookahead=0).planned == ()
     trigger = schedule.declaration.trigger
     assert not trigger.matches("noonmark.hidden", {"never": []}, source="")
+    assert restore_schedule(schedule.declaration.to_document()) == schedule.declaration
+
+
+def test_messages_to_a_session_are_carried_by_a_schedule_of_its_own():
+    target = SessionTarget(type=SessionType.EXACT, session_id="desk", action=PromptAction(prompt="go"))
+    owner = Owner(tenant="t", user="u")
+    schedule = hidden_schedule(turns_id("desk"), uid="u1", owner=owner, source="rest", now=10**15, target=target)
+    assert (schedule.schedule_id, schedule.declaration.target) == ("~session:desk", target)
     assert restore_schedule(schedule.declaration.to_document()) == schedule.declaration
 
 

@@ -85,13 +85,7 @@ def read_action(reader: Reader, name: str) -> SessionAction | None:
     action: SessionAction
     match kind:
         case ActionType.PROMPT:
-            action = PromptAction(
-                prompt=read_content(fields, "prompt"),
-                system_prompt=read_system_prompt(fields),
-                render_metadata=fields.json_object("render_metadata"),
-                skill_refs=read_skills(fields, "skill_refs"),
-                additional_instructions=read_instructions(fields),
-            )
+            action = read_prompt_action(fields)
         case ActionType.EVENT:
             action = EventAction(
                 event_type=fields.read("event_type", event_type),
@@ -102,6 +96,17 @@ def read_action(reader: Reader, name: str) -> SessionAction | None:
             assert_never(kind)
     fields.close()
     return action
+
+
+def read_prompt_action(fields: Reader) -> PromptAction:
+    """Read a turn of the conversation; the caller closes the reader."""
+    return PromptAction(
+        prompt=read_content(fields, "prompt"),
+        system_prompt=read_system_prompt(fields),
+        render_metadata=fields.json_object("render_metadata"),
+        skill_refs=read_skills(fields, "skill_refs"),
+        additional_instructions=read_instructions(fields),
+    )
 
 
 def read_system_prompt(reader: Reader) -> str | None:

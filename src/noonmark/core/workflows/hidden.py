@@ -1,4 +1,4 @@
-"""Hidden schedules: what carries workflow runs that no schedule asked for, and the work of single steps.
+"""Hidden schedules: what carries runs that no schedule asked for, of workflows and of sessions, and single steps.
 
 Their ids begin with a character that callers cannot choose. They have a trigger that never fires, and each occurrence
 brings its own target.
@@ -18,8 +18,10 @@ from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.targets import Target
 
 RUNS = f"{HIDDEN}workflow:"
+TURNS = f"{HIDDEN}session:"
 
 
 def runs_id(workflow_id: str) -> str:
@@ -32,11 +34,18 @@ def steps_id(workflow_id: str, source: str) -> str:
     return f"{TRUSTED_STEPS if source == TRUSTED else STEPS}{workflow_id}"
 
 
-def hidden_schedule(schedule_id: str, *, uid: str, owner: Owner, source: str, now: Micros) -> Schedule:
-    """A new hidden schedule."""
+def turns_id(session_id: str) -> str:
+    """The id of the schedule that carries the messages which callers send to a session."""
+    return f"{TURNS}{session_id}"
+
+
+def hidden_schedule(
+    schedule_id: str, *, uid: str, owner: Owner, source: str, now: Micros, target: Target | None = None
+) -> Schedule:
+    """A new hidden schedule, of a workflow unless another target is given."""
     workflow_id = schedule_id.partition(":")[2]
     declaration = Declaration(
-        target=WorkflowTarget(workflow_id=workflow_id),
+        target=target or WorkflowTarget(workflow_id=workflow_id),
         trigger=EventTrigger("noonmark.hidden", {"never": []}),
         overlap_policy=Allow(),
         misfire_policy=Skip(),

@@ -788,6 +788,103 @@ class WorkflowVersionPage(_Page):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session: a conversation with an agent."""
+
+    session_id: str
+    state: str
+    """idle, active while a turn is in flight, suspended after a turn without an answer, or archived."""
+    owner: Owner
+    model: str
+    system_prompt: str | None = None
+    labels: dict[str, str]
+    max_tokens: int | None = None
+    provider: str | None = None
+    output_schema: Document | None = None
+    structured_output_retries: int = 0
+    provider_params: Document | None = None
+    preload_skills: list[Any] | None = None
+    additional_instructions: list[str] | None = None
+    tool_access_policy: Document | None = None
+    comms_name: str | None = None
+    peer_meta: Document | None = None
+    realm_id: str | None = None
+    instance_id: str | None = None
+    backend: str | None = None
+    config_generation: int | None = None
+    keep_alive: bool = False
+    app_context: Any = None
+    schedule_id: str | None
+    """The schedule that created it and is bound to it."""
+    mob_id: str | None
+    member_id: str | None
+    role: str | None
+    """Its role in the mob."""
+    occurrence_id: str | None
+    """The occurrence whose turn was the last to begin."""
+    message_count: int
+    """How many messages it has had; old ones may be deleted."""
+    usage: Usage
+    cost_usd: float | None
+    """What all turns have cost; null while a price is unknown."""
+    created_at_utc: datetime
+    updated_at_utc: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage(_Page):
+    """A page of sessions, latest creation first."""
+
+    sessions: list[Session]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a session."""
+
+    number: int
+    """1 and more, in the order of the conversation."""
+    role: str
+    """system, user, assistant, tool or event."""
+    text: str
+    """The text of its parts."""
+    parts: list[Document]
+    """Each has a `type`: text, tool_call, tool_result, or that of a block of content."""
+    at_utc: datetime
+    occurrence_id: str | None
+    """The occurrence whose turn it belongs to."""
+    usage: Usage | None
+    """Of the call of a model that it answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage(_Page):
+    """A page of messages, by their numbers."""
+
+    messages: list[Message]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mob:
+    """A mob: a named group of agents."""
+
+    mob_id: str
+    owner: Owner
+    members: list[Document]
+    """Each with its `member_id`, its `session_id` and what its session was created with."""
+    flows: dict[str, Document]
+    created_at_utc: datetime
+    updated_at_utc: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MobPage(_Page):
+    """A page of mobs, by id."""
+
+    mobs: list[Mob]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowStep:
     """A step of a run, or one element of a step with `for_each`."""
 

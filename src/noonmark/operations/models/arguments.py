@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
+from noonmark.core.agents.session import SessionState
 from noonmark.core.api_key import MAX_NAME, Scope, scopes_of, tenant_or_all
 from noonmark.core.budgets.budget import BudgetScope, Period, WhenExhausted
 from noonmark.core.budgets.reported import MAX_CALLS, MAX_TOKENS, MAX_USD, dollars
@@ -119,6 +120,11 @@ Dollars = Annotated[int, Kind(dollars, {"type": "number", "minimum": 0, "maximum
 Tokens = Annotated[int, integer(0, MAX_TOKENS)]
 Calls = Annotated[int, integer(0, MAX_CALLS)]
 BudgetCursor = Annotated[tuple[str, str, str], cursor(str, str, str)]
+SessionStateName = Annotated[
+    SessionState, Kind(partial(one_of, allowed=named(SessionState)), {"enum": list(SessionState)})
+]
+Array = Annotated[Any, raw({"type": "array"})]
+MobName = Annotated[Any, raw({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,60}$"})]
 TriggerKinds = Annotated[list[str], several({name: name for name in KINDS})]
 
 
@@ -774,6 +780,128 @@ class ForecastQuery(Arguments):
     schedule_id: Id | None = None
     """Default: those with usage within the last 31 days."""
     limit: PageSize = USUAL_PAGE
+
+
+class NewSession(Arguments):
+    """A session to create: a conversation with an agent."""
+
+    is_document: ClassVar[bool] = True
+
+    session_id: Id | None = None
+    """Default: one is drawn. `schedule:` and `mob:` are for the sessions that schedules and mobs create."""
+    model: Name
+    """Such as `openai:gpt-5`; `test` answers without a provider."""
+    system_prompt: Text | None = None
+    labels: Labels | None = None
+    max_tokens: Count | None = None
+    """The most tokens of one answer."""
+    provider: Text | None = None
+    """anthropic, openai, gemini or other."""
+    output_schema: Object | None = None
+    """A JSON Schema: the answer of each turn is a value that fits it."""
+    structured_output_retries: Annotated[Any, raw({"type": "integer", "minimum": 0, "maximum": 100})] | None = None
+    provider_params: Object | None = None
+    preload_skills: Array | None = None
+    """Skills that every turn has, by name."""
+    additional_instructions: Array | None = None
+    tool_access_policy: Object | None = None
+    """An object with a `type` (inherit, allow_list or deny_list), and the names of tools as its `value`."""
+    comms_name: Name | None = None
+    peer_meta: Object | None = None
+    realm_id: Name | None = None
+    instance_id: Name | None = None
+    backend: Name | None = None
+    config_generation: Annotated[Any, raw({"type": "integer", "minimum": 0})] | None = None
+    keep_alive: Flag | None = None
+    app_context: Json | None = None
+
+
+class OneSession(Arguments):
+    """A session by its id."""
+
+    session_id: Id
+
+
+class SessionQuery(Arguments):
+    """The sessions to list."""
+
+    state: SessionStateName | None = None
+    """idle, active, suspended or archived."""
+    label: Label | None = None
+    """`name=value`."""
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    owner: Name | None = None
+    mob_id: Id | None = None
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
+class MessageQuery(OneSession):
+    """The messages to list."""
+
+    after: Annotated[int, integer()] | None = None
+    """Only messages with a higher number: those that are new since then."""
+    occurrence_id: Id | None = None
+    """Only messages of the turn of this occurrence."""
+    newest_first: Boolean = False
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeCursor | None = None
+
+
+class NewMessage(Arguments):
+    """A message to send to a session."""
+
+    is_document: ClassVar[bool] = True
+
+    session_id: Id
+    prompt: Annotated[Any, raw({"anyOf": [{"type": "string"}, {"type": "array", "items": OBJECT}]})]
+    """Text, or an array of content blocks."""
+    system_prompt: Text | None = None
+    """Replaces that of the session for this turn."""
+    render_metadata: Object | None = None
+    skill_refs: Array | None = None
+    additional_instructions: Array | None = None
+    key: Name | None = None
+    """The same key again returns the same occurrence."""
+
+
+class SessionChange(OneSession):
+    """The session to archive or to delete."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class NewMob(Arguments):
+    """A mob to create: a named group of agents."""
+
+    is_document: ClassVar[bool] = True
+
+    mob_id: MobName
+    members: Annotated[Any, raw({"type": "array", "items": OBJECT, "minItems": 1, "maxItems": 100})]
+    """Each has a `member_id`, a `model`, perhaps a `role`, and whatever else a session is created with."""
+    flows: Object | None = None
+    """By id: workflows whose steps have a `member_id` and a `prompt` in place of a target."""
+
+
+class OneMob(Arguments):
+    """A mob by its id."""
+
+    mob_id: Id
+
+
+class MobQuery(Arguments):
+    """The mobs to list."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: IdCursor | None = None
+
+
+class MobDeletion(OneMob):
+    """The mob to delete."""
+
+    reason: Reason | None = None
+    """Recorded in the audit log."""
 
 
 class PageQuery(Arguments):

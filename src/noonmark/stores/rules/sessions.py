@@ -87,10 +87,10 @@ def append(
     session = _held(uow, turn)
     if session is None:
         return None
-    budgets.settle_all(uow, settles)
     after, numbered = _append(uow, session, turn, messages)
-    for settled in settles:
-        after = replace(after, usage=after.usage.plus(settled.usage))
+    for settled, is_new in zip(settles, budgets.settle_all(uow, settles), strict=True):
+        if is_new:
+            after = replace(after, usage=after.usage.plus(settled.usage))
     uow.sessions.change(after)
     return numbered
 

@@ -1,0 +1,52 @@
+"""Flows of mobs are checked as the workflows that they are run as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.agents.flows import flow_definition
+from noonmark.core.errors import InvalidRequest, InvalidSchedule, Problem
+from noonmark.core.workflows.definition import parse_definition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+_OWN = ("target", "compensate")
+"""What a step of a workflow has, and one of a flow has not."""
+_MOVED = {".target.member_id": ".member_id", ".target.action.content": ".prompt"}
+"""Where a part of the target of a step stands in a flow."""
+
+
+def flow_problems(mob_id: str, flows: Mapping[str, dict[str, Any]], members: Collection[str]) -> list[Problem]:
+    """Everything wrong with the flows of a mob, each with its place in the document of the mob."""
+    return [
+        Problem(f"flows.{flow_id}.{field}", message, InvalidRequest.code)
+        for flow_id, flow in flows.items()
+        for field, message in _problems(mob_id, flow_id, flow, members)
+    ]
+
+
+def _problems(mob_id: str, flow_id: str, flow: dict[str, Any], members: Collection[str]) -> Iterator[tuple[str, str]]:
+    steps = flow.get("steps")
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        yield "steps", "must be an array of objects"
+        return
+    for index, step in enumerate(steps):
+        for name in _OWN:
+            if name in step:
+                yield (
+                    f"steps[{index}].{name}",
+                    "does not belong to a step of a flow: that has a member_id and a prompt",
+                )
+        member_id = step.get("member_id")
+        if member_id is not None and not (isinstance(member_id, str) and member_id in members):
+            yield f"steps[{index}].member_id", "is no member of the mob"
+    own = [{name: value for name, value in step.items() if name not in _OWN} for step in steps]
+    try:
+        parse_definition(flow_definition(mob_id, flow_id, {**flow, "steps": own}))
+    except InvalidSchedule as error:
+        for problem in error.problems:
+            field = problem.field
+            for place, moved in _MOVED.items():
+                field = field.replace(place, moved)
+            yield field, problem.message
