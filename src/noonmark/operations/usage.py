@@ -195,8 +195,8 @@ def forecast_usage(service: Service, caller: Caller, arguments: ForecastQuery) -
         "month_start_utc": text(start),
         "month_end_utc": text(end),
         "spent_usd": to_dollars(sum(one.spent for one in forecasts)),
-        "p50_usd": to_dollars(sum(one.p50 or 0 for one in known)),
-        "p90_usd": to_dollars(sum(one.p90 or 0 for one in known)),
+        "p50_usd": to_dollars(sum(one.p50 or 0 for one in known)) if known or not forecasts else None,
+        "p90_usd": to_dollars(sum(one.p90 or 0 for one in known)) if known or not forecasts else None,
         "unknown": len(forecasts) - len(known),
         "schedules": [
             {

@@ -72,7 +72,7 @@ def tokens_words(count: int) -> str:
     """A number of tokens, shortened."""
     for unit, size in (("G", 1_000_000_000), ("M", 1_000_000), ("k", 10_000)):
         if count >= size:
-            return f"{count / min(size, 1_000 if unit == 'k' else size):,.1f} {unit}"
+            return f"{count / min(size, 1_000 if unit == 'k' else size):,.1f}".removesuffix(".0") + f" {unit}"
     return f"{count:,}"
 
 
@@ -100,10 +100,12 @@ def show_forecast(answer: Mapping[str, Any]) -> None:
         ]
         for one in schedules
     ]
-    closing = f"{dollars(answer['spent_usd'])} spent this month; {dollars(answer['p50_usd'])} to "
-    closing += f"{dollars(answer['p90_usd'])} are expected by {answer['month_end_utc'][:10]}"
-    if answer["unknown"]:
-        closing += f", and {answer['unknown']:,} of unknown cost"
+    closing = f"{dollars(answer['spent_usd'])} spent this month; "
+    if answer["p50_usd"] is None:
+        closing += "what it will be is unknown"
+    else:
+        closing += f"{dollars(answer['p50_usd'])} to {dollars(answer['p90_usd'])} expected for all of it, in UTC"
+        closing += f", and {answer['unknown']:,} of unknown cost" if answer["unknown"] else ""
     titles = ["Schedule", "", "Spent", "Fires left", "Month p50", "Month p90", "Note"]
     show_table(titles, rows, closing, optional=("Fires left",))
 

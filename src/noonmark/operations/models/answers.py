@@ -1092,9 +1092,9 @@ class UsageForecast:
     month_start_utc: datetime
     month_end_utc: datetime
     spent_usd: float
-    p50_usd: float
-    """Of all whose cost is known."""
-    p90_usd: float
+    p50_usd: float | None
+    """Of all whose cost is known; null if none is."""
+    p90_usd: float | None
     unknown: int
     """How many have an unknown cost."""
     schedules: list[ScheduleForecast]
