@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from noonmark.core.admission import refused
 from noonmark.core.agents.session import Message, Role
+from noonmark.core.budgets.budget import Reservation
+from noonmark.core.budgets.budget import approval_id as budget_approval_id
+from noonmark.core.budgets.spend import Amount
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.occurrence import in_force
 from noonmark.core.settlement import Accepted, settle
@@ -149,6 +153,31 @@ class Stage:
     def kept_mob(self):
         """A mob that is only read."""
         return self.mob()
+
+    def occurrence_approval(self):
+        """The id of an approval that an occurrence beyond a budget waits for."""
+        made = self.schedule(target={"target_kind": "task", "query": "what is new"}, name="news")
+        self.do("budget/set", scope="schedule", id=made, period="day", max_tokens=1, require_approval=True)
+        one = self.do("schedule/run", schedule_id=made, key="asks")["occurrence_id"]
+        store, lease = self.service.store, 60 * SECOND
+        now = store.clock()
+        [claim] = store.claim("taker", ["task"], now=now, until=now, limit=9, lease=lease, only=one)
+        call = Reservation(
+            call_id=f"{one}/first",
+            tenant=LOCAL.owner.tenant,
+            user=LOCAL.owner.user,
+            schedule_id=made,
+            session_id=None,
+            occurrence_id=one,
+            fence=None,
+            model="m",
+            provider=None,
+            most=Amount(tokens=2),
+        )
+        [busy] = store.admit([replace(start(claim), reservation=call)], now=now, lease=lease)
+        [waiting] = store.admit([refused(claim, busy)], now=now, lease=lease)
+        assert waiting.occurrence.waiting_for == "approval"
+        return budget_approval_id(one)
 
     def upload(self):
         """A stored upload."""
@@ -460,6 +489,8 @@ CHANGES = (
     Row("mob/delete", lambda at: {"mob_id": at.mob(), "reason": "retired"}, _on("mob", "delete", reason="--reason")),
     *(Row(f"approval/{verb}", lambda at: {"approval_id": at.approval(), "comment": "as agreed"},
           _on("approval", verb, comment="--comment")) for verb in ("approve", "deny")),
+    *(Row(f"approval/{verb}", lambda at: {"approval_id": at.occurrence_approval()}, _on("approval", verb))
+      for verb in ("approve", "deny")),
     Row("budget/set", lambda at: {"scope": "schedule", "id": at.schedule(), "period": "day", "max_cost_usd": 2.5,
                                   "max_tokens": 9, "warning_threshold": 0.5, "when_exhausted": "pause"},
         lambda asked: ("budget", "set", "schedule", asked["id"], "--period", "day", "--max-cost", "2.5",

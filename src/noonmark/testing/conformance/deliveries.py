@@ -14,6 +14,7 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, RunInProgress, expire, interim, settle
+from noonmark.core.targets import TaskTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
@@ -55,6 +56,19 @@ def a_run_that_takes_longer_than_expected_is_reported_once(bench: Bench) -> None
     assert (_reported(bench, schedule), bench.row(occurrence).phase) == (1, Phase.DISPATCHING)
     assert bench.settle(occurrence)
     assert bench.row(occurrence).phase is Phase.COMPLETED
+
+
+@case
+def a_run_of_an_agent_is_reported_at_the_next_fire(bench: Bench) -> None:
+    bench.create("listener", trigger=EventTrigger(OVERDUE))
+    schedule = bench.create(target=TaskTarget(query="look"))
+    [claim] = bench.claim(routes=("task",), until=bench.now + MINUTE)
+    bench.advance(MINUTE)
+    running = bench.start(claim)
+    assert bench.row(running).deadline == bench.now + MINUTE
+    bench.advance(MINUTE)
+    assert (_report(bench, schedule), _reported(bench, schedule)) == ([True], 1)
+    assert bench.row(running).phase is Phase.DISPATCHING
 
 
 @case
