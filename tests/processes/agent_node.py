@@ -1,6 +1,7 @@
-"""A node with agents: as `node`, and its model `mortal` kills the process once, between an answer and its record.
+"""A node with agents that kills itself once: between an answer and its record, or right after the record.
 
-`"mortal": FILE` names the file that says that it has done so.
+`"dies": "before_record"` or `"after_record"` says when; the model of the first is `mortal`. `"died": FILE` names the
+file that says that it has done so.
 """
 
 import json
@@ -25,17 +26,31 @@ class MortalModel(WrapperModel):
 
     async def request(self, *arguments, **options):
         response = await super().request(*arguments, **options)
-        if not self._file.exists():
-            self._file.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        die_once(self._file)
         return response
+
+
+def die_once(file):
+    if not file.exists():
+        file.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main():
     settings = json.loads(sys.argv[1])
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    models = {"mortal": MortalModel(infer_model("openai-chat:gpt-4o-mini"), Path(settings["mortal"]))}
+    died = Path(settings["died"])
+    models = {"mortal": MortalModel(infer_model("openai-chat:gpt-4o-mini"), died)}
     scheduler = Scheduler(settings["store"], lease=settings["lease"], agents=AgentSettings(models=models))
+    if settings["dies"] == "after_record":
+        append = scheduler._store.append_messages
+
+        def append_and_die(*arguments, **options):
+            appended = append(*arguments, **options)
+            die_once(died)
+            return appended
+
+        scheduler._store.append_messages = append_and_die
     scheduler.start()
     note("ready")
     signal.sigwait({signal.SIGTERM})

@@ -60,32 +60,35 @@ def ended(fleet, job):
     return found
 
 
-@pytest.mark.parametrize("is_answered", [False, True], ids=["before the answer", "before its record"])
-def test_a_turn_whose_node_was_killed_goes_on_elsewhere(fleet, server, tmp_path, is_answered):
+@pytest.mark.parametrize("dies", ["before_answer", "before_record", "after_record"])
+def test_a_turn_whose_node_was_killed_goes_on_elsewhere(fleet, server, tmp_path, dies):
     limited(fleet)
     release = threading.Event()
-    if not is_answered:
+    if dies == "before_answer":
         server.script.append(Reply(waits_for=release))
-    settings = {"lease": LEASE, "mortal": str(tmp_path / "died")}
+    settings = {"lease": LEASE, "dies": dies, "died": str(tmp_path / "died")}
     node = fleet.start("agent_node", **settings)
-    target = talking(model="mortal" if is_answered else MODEL)
+    target = talking(model="mortal" if dies == "before_record" else MODEL)
     job = fleet.scheduler.schedule(target, "turn", OnceTrigger(from_micros(CLOCK.micros())))
     server.wait_for(1)
-    if is_answered:
-        node.wait()
-    else:
+    if dies == "before_answer":
         fleet.kill(node)
         release.set()
-    [told] = transcript(fleet, job)
-    assert (told.role, told.parts[0]["text"]) == (Role.USER, "Go.")
+    else:
+        node.wait()
+    told, *answers = transcript(fleet, job)
+    assert (told.role, told.parts[0]["text"], len(answers)) == (Role.USER, "Go.", dies == "after_record")
     fleet.start("agent_node", **settings)
     found = ended(fleet, job)
     assert (found.phase, found.attempt, found.losses) == (Phase.COMPLETED, 1, 1)
+    assert fleet.scheduler.runs(job)[0].result["text"] == "done"
     assert [one.role for one in transcript(fleet, job)] == [Role.USER, Role.ASSISTANT]
-    assert len(server.requests) == 2
     settled, reserved = standing(fleet)
     assert settled == 110
-    assert reserved > 100  # the lost answer, in full
+    if dies == "after_record":
+        assert (len(server.requests), reserved) == (1, 0)
+    else:  # the lost answer stays reserved in full
+        assert (len(server.requests), reserved > 100) == (2, True)
 
 
 @on_each_store

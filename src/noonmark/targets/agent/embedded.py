@@ -46,6 +46,8 @@ from noonmark.targets.log_filter import silence_libraries
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pydantic_ai.tools import Tool
+
     from noonmark.core.agents.session import Message, Session
     from noonmark.core.instants import Micros
     from noonmark.core.targets import Target
@@ -69,6 +71,7 @@ class EmbeddedHost:
         self.calls = StoreCalls()
         self.prices = PriceList(settings.prices)
         self._models = ModelLoader(settings.models, settings.model, secrets)
+        self._tools: dict[str, Tool[None]] = {}
 
     async def deliver(self, turn: AgentTurn) -> TurnResult:
         """Carry out a turn."""
@@ -122,6 +125,12 @@ class EmbeddedHost:
         await self._models.close()
         self.calls.close()
 
+    def tools(self) -> Mapping[str, Tool[None]]:
+        """The tools so far; the schema of each is made once."""
+        if len(self._tools) != len(self.settings.tools):
+            self._tools = make_tools(self.settings.tools)
+        return self._tools
+
     async def load_model(self, turn: AgentTurn, session: Session) -> LoadedModel:
         """The model of a session."""
         model = await self.calls.run(self._models.load, turn.owner.tenant, session.spec)
@@ -161,7 +170,7 @@ class _TurnRun:
             return self._missing()
         await self._begin()
         policy = turn.tool_access_policy or session.tool_access_policy
-        self._tools = Toolbox(make_tools(host.settings.tools), policy)
+        self._tools = Toolbox(host.tools(), policy)
         self._schema = OutputSchema(session.spec.output_schema) if session.spec.output_schema else None
         model = await host.load_model(turn, session)
         self._calls = ModelCalls(
@@ -200,13 +209,16 @@ class _TurnRun:
     async def _begin(self) -> None:
         """Record what the agent is told, unless that was done before; then read what the session has."""
         host, turn = self._host, self._turn
-        known = await self._own_messages()
-        self._is_fresh = not known
-        begun = await host.calls.run(host.store.begin_turn, turn.turn, (*turn.history, action_message(turn.action)))
+        own = await self._own_messages()
+        self._is_fresh = not own
+        told = (*turn.history, action_message(turn.action))
+        begun = await host.calls.run(host.store.begin_turn, turn.turn, told)
         if begun is None:
             raise LeaseLost
-        earlier = await self._earlier_messages(known[0].number if known else begun.messages + 1)
-        self._messages = [*earlier, *(known or await self._own_messages())]
+        if not own:
+            first, occurrence_id = begun.messages - len(told) + 1, turn.occurrence.id
+            own = [replace(one, number=at, occurrence_id=occurrence_id) for at, one in enumerate(told, first)]
+        self._messages = [*await self._earlier_messages(own[0].number), *own]
 
     async def _own_messages(self) -> list[Message]:
         host, turn = self._host, self._turn
@@ -229,7 +241,7 @@ class _TurnRun:
         host, turn = self._host, self._turn
         found: list[Message] = []
         tokens = 0
-        while tokens <= host.settings.max_history_tokens:
+        while before > 1 and tokens <= host.settings.max_history_tokens:
             page = await host.calls.run(
                 host.store.messages, turn.owner.tenant, turn.session_id, PAGE, before=before, newest_first=True
             )
