@@ -284,6 +284,19 @@ class TestEnding:
             },
         )
         assert harness("run/get", run_id=run["run_id"]) == run
+        [used] = harness("usage/report", by="schedule")["groups"]
+        assert (used["key"], used["total_tokens"], used["cost_usd"]) == (made["schedule_id"], 5, 0.5)
+
+    def test_what_a_receiver_reports_is_by_model(self, harness):
+        one = accepted(harness, harness.create())
+        with pytest.raises(InvalidRequest, match="not told apart"):
+            harness("occurrence/complete", occurrence_id=one, usage={"tokens": 5, "output_tokens": 1})
+        usage = {"model": "small", "provider": "acme", "input_tokens": 5, "output_tokens": 2}
+        harness("occurrence/fail", occurrence_id=one, usage=usage)
+        [run] = harness("occurrence/runs", occurrence_id=one)["runs"]
+        assert (run["usage"]["model"], run["usage"]["provider"], run["usage"]["cost_usd"]) == ("small", "acme", None)
+        [used] = harness("usage/report", by="model")["groups"]
+        assert (used["key"], used["output_tokens"], used["unpriced_calls"]) == ("small", 2, 1)
 
     def test_or_to_have_failed(self, harness):
         made = harness.create(retry_policy={"max_attempts": 2, "backoff_seconds": 30})

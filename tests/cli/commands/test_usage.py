@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from noonmark.cli.render.usage import bar, dollars, tokens_words
+from noonmark.cli.render.tables import dollars
+from noonmark.cli.render.usage import bar, tokens_words
 
 CALLS = [("gpt-5", 0.75, 60_000), ("gpt-5-mini", 0.25, 9_000), ("llama", None, 500)]
 

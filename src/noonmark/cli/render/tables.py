@@ -19,6 +19,8 @@ PIPE_WIDTH = 10_000
 MAX_CELL = 200
 MAX_FILTERS = 60
 GAP = 2
+MIN_CENTS = 0.1
+"""Smaller amounts show more decimals."""
 RESULT_WIDTH = 120
 """The width from which a table of runs includes the results."""
 STYLES = {
@@ -155,7 +157,8 @@ def run_state(run: dict[str, Any]) -> str:
 def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
     """Show runs; results and errors are below the table if it has no room for them."""
     times = local_times()
-    titles = ["Run", *times.titles("Started"), "Took", "Outcome", "Attempt", "Node", "Result"]
+    costs = ["Cost"] if any(run.get("usage") for run in runs) else []
+    titles = ["Run", *times.titles("Started"), "Took", "Outcome", "Attempt", "Node", *costs, "Result"]
     rows = [
         [
             run["run_id"],
@@ -164,6 +167,7 @@ def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
             run_state(run),
             run["attempt"],
             run["node"],
+            *(_cost(run) for _ in costs),
             _result(run),
         ]
         for run in runs
@@ -416,6 +420,19 @@ def _reason(occurrence: dict[str, Any]) -> str:
         or occurrence["reason"]
         or (f"waits: {occurrence['waiting_for']}" if occurrence["waiting_for"] else "-")
     )
+
+
+def _cost(run: dict[str, Any]) -> str:
+    return dollars(run["usage"]["cost_usd"]) if run["usage"] else "-"
+
+
+def dollars(amount: float | None) -> str:
+    """An amount of money: cents, and more decimals where it is small."""
+    if amount is None:
+        return "unknown"
+    if amount == 0 or amount >= MIN_CENTS:
+        return f"${amount:,.2f}"
+    return f"${amount:.9f}".rstrip("0")
 
 
 def _result(run: dict[str, Any]) -> str:

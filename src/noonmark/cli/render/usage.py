@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.cli.render.tables import show_table
+from noonmark.cli.render.tables import dollars, show_table
 from noonmark.cli.render.times import local_times
 
 if TYPE_CHECKING:
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 BAR = 24
 """The characters of the longest bar."""
 PARTS = " ▏▎▍▌▋▊▉█"
-MIN_CENTS = 0.1
-"""Smaller amounts show more decimals."""
 
 
 def show_usage(answer: Mapping[str, Any]) -> None:
@@ -57,15 +55,6 @@ def cost_words(usage: Mapping[str, Any]) -> str:
     if usage["cost_usd"] is None:
         return "unknown"
     return dollars(usage["cost_usd"]) + (f" + {unpriced:,} unpriced" if unpriced else "")
-
-
-def dollars(amount: float | None) -> str:
-    """An amount of money: cents, and more decimals where it is small."""
-    if amount is None:
-        return "unknown"
-    if amount == 0 or amount >= MIN_CENTS:
-        return f"${amount:,.2f}"
-    return f"${amount:.9f}".rstrip("0")
 
 
 def tokens_words(count: int) -> str:
