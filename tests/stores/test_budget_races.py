@@ -1,0 +1,135 @@
+"""Fifty runs on two nodes race for the same budgets: what is settled and reserved never exceeds a hard limit."""
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Refused, Reservation, Reserved
+from noonmark.core.budgets.spend import Amount, Usage
+from noonmark.core.ids import fraction
+from noonmark.ports.budgets import Settled, UsageBy
+from noonmark.stores.postgres import PostgresStore
+from noonmark.stores.sqlite import SqliteStore
+from noonmark.testing.conformance import HandClock
+
+RUNS, NODES = 50, 2
+MOST = 1_000
+LIMIT = 60 * MOST
+DEADLINE = 120
+TENANT = Budget(tenant="acme", scope=BudgetScope.TENANT, scope_id="acme", period=Period.TOTAL, max_cost=LIMIT)
+USERS = ("ada", "bob")
+OF_USER = replace(TENANT, scope=BudgetScope.USER, period=Period.DAY, max_cost=35 * MOST)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def make_store(request, tmp_path):
+    """Each process opens a store of its own, with its own connections."""
+    if request.param == "sqlite":
+        path = str(tmp_path / "noonmark.db")
+        return lambda: SqliteStore(path, HandClock())
+    url = request.getfixturevalue("database").url
+    return lambda: PostgresStore(url, HandClock())
+
+
+def call(run, number):
+    user = USERS[run % len(USERS)]
+    return Reservation(
+        call_id=f"occ_{run}/1/{number}",
+        tenant="acme",
+        user=user,
+        schedule_id=f"of {user}",
+        session_id=None,
+        occurrence_id=f"occ_{run}",
+        fence=None,
+        model="m",
+        provider=None,
+        most=Amount(tokens=10, cost=MOST),
+    )
+
+
+def spend(store, run, raised):
+    """Call a model until a budget has no room, and again until it has none after it was raised; returns the costs.
+
+    Some answers are lost, some calls are not made, and the others use less than they may.
+    """
+    costs = []
+    for has_room_again in (raised.wait, lambda _: None):
+        for number in range(len(costs), 10_000):
+            reservation = call(run, number)
+            [answer] = store.reserve([reservation])
+            if isinstance(answer, Refused):
+                assert answer.settled + answer.reserved + answer.requested > answer.limit
+                break
+            assert isinstance(answer, Reserved)
+            fate = fraction(run, number)
+            if fate < 0.2:
+                costs.append(MOST)  # lost: it counts in full
+            elif fate < 0.3:
+                store.give_back("acme", [reservation.call_id])
+                costs.append(0)
+            else:
+                cost = int(fate * MOST)
+                used = Usage(input_tokens=10, cost=cost)
+                settled = Settled(call_id=reservation.call_id, tenant="acme", usage=used)
+                assert store.settle_calls([settled, settled]) == [True, False]
+                costs.append(cost)
+        has_room_again(DEADLINE)
+    return costs
+
+
+def node(make_store, runs, raised, answers):
+    store = make_store()
+    store.open()
+    with ThreadPoolExecutor(len(runs)) as threads:
+        costs = list(threads.map(lambda run: spend(store, run, raised), runs))
+    store.close()
+    answers.put(dict(zip(runs, costs, strict=True)))
+
+
+def set_budgets(store, times=1):
+    store.put_budget(replace(TENANT, max_cost=times * LIMIT))
+    for user in USERS:
+        store.put_budget(replace(OF_USER, scope_id=user, max_cost=times * OF_USER.max_cost))
+
+
+def used(store):
+    """What is used of the budget of the tenant; no budget may be exceeded, whenever one looks."""
+    standings = store.budgets("acme", 9)
+    for standing in standings:
+        assert standing.settled.cost + standing.reserved.cost <= standing.budget.max_cost
+    return sum(one.settled.cost + one.reserved.cost for one in standings if one.budget.scope is BudgetScope.TENANT)
+
+
+def test_of_racing_runs_none_gets_beyond_a_hard_limit_also_when_it_is_raised(make_store):
+    store = make_store()
+    store.open()
+    set_budgets(store)
+    store.close()
+    context = multiprocessing.get_context("fork")
+    raised, answers = context.Event(), context.Queue()
+    shares = [range(first, RUNS, NODES) for first in range(NODES)]
+    processes = [context.Process(target=node, args=(make_store, list(one), raised, answers)) for one in shares]
+    for process in processes:
+        process.start()
+    store = make_store()
+    store.open()
+    while used(store) <= LIMIT - MOST:
+        assert all(process.is_alive() for process in processes)
+    set_budgets(store, 2)
+    raised.set()
+    while answers.empty() and any(process.is_alive() for process in processes):
+        used(store)
+    costs = {run: one for _ in processes for run, one in answers.get(timeout=DEADLINE).items()}
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * NODES
+    spent = sum(map(sum, costs.values()))
+    assert used(store) == spent
+    assert 2 * LIMIT - MOST < spent <= 2 * LIMIT
+    for user in USERS:
+        [group] = store.usage("acme", UsageBy.USER, since=0, until=2**60, limit=9, user=user)
+        own = sum(sum(one) for run, one in costs.items() if USERS[run % len(USERS)] == user)
+        assert group.usage.cost + group.reserved.cost == own
+    store.close()
