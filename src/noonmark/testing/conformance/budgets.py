@@ -241,7 +241,10 @@ def a_new_period_begins_with_nothing_spent(bench: Bench) -> None:
     assert (days.period_start, days.period_end) == (bench.now // DAY * DAY, (bench.now // DAY + 1) * DAY)
     assert (total.period_start, total.period_end, _spent(total)) == (0, None, (40, 400, 200, 2_000))
     # What was reserved before belongs to the day on which it was reserved.
+    assert isinstance(_reserve(bench, "today", Amount(tokens=1, cost=5)), Reserved)
     assert _settle(bench, "call-1", USED)
+    assert _spent(bench.store.budgets("acme", 1)[0]) == (0, 0, 1, 5)
+    bench.store.give_back("acme", ["today"])
     # Unless it is reserved again.
     assert isinstance(_reserve(bench, "call-2", Amount(tokens=7, cost=70)), Reserved)
     days, total = bench.store.budgets("acme", 9)
