@@ -35,6 +35,7 @@ ROWS = {
     "History": len(QUICK.history),
     "Kept history": len(QUICK.history),
     "Lookups": 5,
+    "Reservations": 12,
     "Calls": 3,
     "Events": 4,
     "Agents": 5,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from noonmark.core import edits
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.event import Event
 from noonmark.core.filters.index import discriminator
@@ -198,6 +199,25 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     path.write_text("not a database at all, but long enough to be taken for the header of one" * 20)
     with pytest.raises(StoreUnavailable, match="is not an SQLite database"):
         opened(path)
+
+
+USED = """
+    UPDATE {0}runs SET tokens = 120, cost_usd = 0.3 WHERE occurrence = (SELECT min(occurrence) FROM {0}runs)
+"""
+
+
+def test_costs_of_earlier_runs_become_exact_in_an_upgrade(tmp_path):
+    path = tmp_path / "noonmark.db"
+    made(path, FIRST.read_text(encoding="utf-8") + ";" + USED.format(""))
+    store = opened(path)
+    [run] = store.runs("uid-1")
+    assert run.usage == Usage(input_tokens=120, cost=300_000_000)
+    store.close()
+    # As a node of the earlier version goes on to write it.
+    made(path, "UPDATE runs SET cost = NULL, cost_usd = 0.7")
+    store = opened(path)
+    assert [one.usage.cost for one in store.runs("uid-1")] == [700_000_000]
+    store.close()
 
 
 def test_the_first_database_is_opened_and_works(tmp_path):

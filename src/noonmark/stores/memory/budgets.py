@@ -7,7 +7,7 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
-from noonmark.core.budgets.budget import BudgetScope
+from noonmark.core.budgets.budget import BudgetScope, Period
 from noonmark.core.budgets.reservation import RunSpend
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import from_micros
@@ -85,13 +85,8 @@ class BudgetRecords(rules.BudgetRecords):
         self._counters = {name: one for name, one in self._counters.items() if name[0] != key}
 
     def counters(self, tenant: str, covering: Collection[Owner], at: Micros) -> list[Counter]:
-        budgets = [
-            budget
-            for scope, scope_id in covering
-            for (owner, *identity, _), budget in sorted(self._budgets.items())
-            if (owner, *identity) == (tenant, scope, scope_id)
-        ]
-        return [self._counter(budget, at) for budget in budgets]
+        keys = [(tenant, scope, scope_id, period) for scope, scope_id in covering for period in Period]
+        return [self._counter(budget, at) for key in keys if (budget := self._budgets.get(key)) is not None]
 
     def stored_counters(self, tenant: str, covering: Collection[Owner], at: Micros) -> list[Counter]:
         known = {id(counter) for counter in self._counters.values()}
