@@ -100,11 +100,13 @@ def serving(
     keyed=False,
     tokens=None,
     rates=None,
+    agents=None,
+    instructions=None,
     **settings,
 ):
     """Serve until the block ends. If it is `keyed`, the client has a key that rules everything."""
     clock = clock or SystemClock()
-    scheduler = Scheduler(store, clock=clock)
+    scheduler = Scheduler(store, clock=clock, agents=agents)
     scheduler.register_function("greet", greet)
     driver, numbers = Driver(scheduler), count(1)
     if begins:
@@ -122,6 +124,7 @@ def serving(
         task_limits=limits or UNLIMITED,
         uploads=uploads,
         bundle_limits=bundle_limits,
+        instructions=instructions,
         seal=make_seal(SEALING_KEY),
     )
     try:
