@@ -1,14 +1,19 @@
 """Turns at a remote host: what it is sent, what its answers mean, and what they cost."""
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from noonmark import Scheduler
 from noonmark.client import verify
-from noonmark.core.agents.session import Role, SessionState
+from noonmark.core.agents.session import Message, Role, SessionState
 from noonmark.core.budgets.budget import Budget, BudgetScope, Period
 from noonmark.core.budgets.spend import to_nanos
+from noonmark.core.schedule import Owner
 from noonmark.core.targets import parse_target
-from noonmark.ports.agent_host import Readiness
+from noonmark.core.targets.session import PromptAction
+from noonmark.ports.agent_host import AgentTurn, Readiness
 from noonmark.targets.agent.remote import RemoteHost
 from noonmark.targets.http.settings import HttpTargetSettings
 from tests.embedded.waiting import CLOCK, ended, eventually
@@ -195,3 +200,30 @@ def test_a_probe_asks_the_host(scheduler, host):
     assert (sent["tenant"], sent["agent"], sent["target"]["query"]) == ("default", "ops", "Why?")
     _, headers, body = host.asked[-1]
     assert verify(headers, body, scheduler.signing_key()) == "probe"
+
+
+def test_an_answer_on_record_is_not_asked_for_again(scheduler, host):
+    host.released.clear()
+    job = scheduler.schedule(TARGET, name="health")
+    [sent] = eventually(lambda: host.requests("deliver"))
+    store = scheduler._store
+    occurrence = store.occurrence(sent["occurrence_id"])
+    turn = AgentTurn(
+        owner=Owner(tenant="default", user="local"),
+        schedule_id=sent["schedule_id"],
+        occurrence=occurrence,
+        target=parse_target(TARGET),
+        session_id=sent["session_id"],
+        action=PromptAction(prompt="Check health."),
+    )
+    said = Message(role=Role.ASSISTANT, parts=({"type": "text", "text": "Before."},), data={"n": 1})
+    assert store.append_messages(turn.turn, [said])
+    remote = RemoteHost(host.url, store, HttpTargetSettings(), CLOCK.micros)
+    result = asyncio.run(remote.deliver(turn))
+    assert (str(result.outcome), result.text, result.output) == ("completed", "Before.", {"n": 1})
+    lost = replace(turn, occurrence=replace(occurrence, fence=occurrence.fence + 1))
+    assert str(asyncio.run(remote.deliver(lost)).outcome) == "lease_lost"
+    host.released.set()
+    ended(scheduler, job)
+    assert len(host.requests("deliver")) == 1
+    assert [one.role for one in store.messages("default", sent["session_id"], 9)] == [Role.USER, Role.ASSISTANT]

@@ -41,6 +41,7 @@ from noonmark.core.targets.http import HttpTarget
 from noonmark.core.urls import parse_url
 from noonmark.ports.agent_host import Probe, Readiness, TurnResult
 from noonmark.ports.budgets import Settled
+from noonmark.targets.agent.store_calls import StoreCalls
 from noonmark.targets.http.delivery import ACCEPTED_VALUES, BROKEN_CONNECTION, GATEWAY_STATUSES
 from noonmark.targets.http.errors import describe_error
 from noonmark.targets.http.network import Resolver, system_lookup
@@ -88,6 +89,7 @@ class RemoteHost:
         self._base = base_url.rstrip("/")
         parse_url(self._base)
         self._store, self._settings, self._now = store, settings, now
+        self._calls = StoreCalls()
         self._pool: ConnectionPool | None = None
         self._own_key: bytes | None = None
 
@@ -95,28 +97,28 @@ class RemoteHost:
         """Send a turn, and record its answer; or accept that its end is reported later."""
         result = await self._deliver(turn)
         if isinstance(result, TurnResult) and result.outcome not in (Outcome.COMPLETED, Outcome.LEASE_LOST):
-            await asyncio.to_thread(self._suspend, turn)
+            await self._calls.run(self._suspend, turn)
         return result
 
     async def _deliver(self, turn: AgentTurn) -> TurnResult | Accepted:
-        begun = await asyncio.to_thread(self._begin, turn)
+        begun = await self._calls.run(self._begin, turn)
         if begun is not None:
             return begun
-        call_id = await asyncio.to_thread(self._reserve, turn)
+        call_id = await self._calls.run(self._reserve, turn)
         if not isinstance(call_id, str):
             return call_id
         started = self._now()
         try:
-            request = await asyncio.to_thread(self._request, "deliver", turn, _deliver_document(turn))
+            request = await self._calls.once(self._request, "deliver", turn, _deliver_document(turn))
             response = await self._send(request)
         except NoonmarkError as error:
-            await asyncio.to_thread(self._give_back, turn, call_id)
+            await self._calls.run(self._give_back, turn, call_id)
             return _failed(f"the turn could not be sent: {error}", outcome=Outcome.DELIVERY_FAILED)
         except BROKEN_CONNECTION as error:
-            return await asyncio.to_thread(self._connection_failed, turn, call_id, error)
+            return await self._calls.run(self._connection_failed, turn, call_id, error)
         if _is_accepted(response):
             return Accepted(started=started, accepted=self._now(), deadline=turn.limits.deadline)
-        return await asyncio.to_thread(self._record, turn, call_id, self._read(response))
+        return await self._calls.run(self._record, turn, call_id, self._read(response))
 
     def probe(self, tenant: str, target: Target) -> Probe:
         """Ask whether a target could take a turn now. It blocks."""
@@ -141,14 +143,15 @@ class RemoteHost:
 
     async def cancel(self, turn: AgentTurn) -> None:
         """Ask the service to stop a turn; whether it answers does not matter."""
-        await asyncio.to_thread(self._suspend, turn)
+        await self._calls.run(self._suspend, turn)
         document = _identity(turn)
         with suppress(NoonmarkError, TimeoutError, *BROKEN_CONNECTION, httpcore2.TimeoutException):
             async with asyncio.timeout(CANCEL_SECONDS):
-                await self._send(await asyncio.to_thread(self._request, "cancel", turn, document))
+                await self._send(await self._calls.once(self._request, "cancel", turn, document))
 
     async def close(self) -> None:
         """Close all connections."""
+        self._calls.close()
         if self._pool is not None:
             await self._pool.close()
 
@@ -159,19 +162,25 @@ class RemoteHost:
         if turn.create is not None:
             self._store.put_session(turn.create)
         session = self._store.session(turn.owner.tenant, turn.session_id)
-        if session is None:
-            return _missing(f"there is no session {turn.session_id!r}")
+        if session is None or (session.state is SessionState.ARCHIVED and not turn.revives):
+            return _missing(f"there is no session {turn.session_id!r} to talk to")
         history = () if session.messages else turn.history
         messages = [*history, replace(action_message(turn.action), occurrence_id=turn.occurrence.id)]
         if self._store.begin_turn(turn.turn, messages) is None:
             return TurnResult(outcome=Outcome.LEASE_LOST)
+        answer = self._answer(turn)
+        if answer is None:
+            return None
+        # It had ended, and only its end was not written.
+        text = message_text(answer)
+        return TurnResult(outcome=Outcome.COMPLETED, text=text, output=answer.data, usage=self._usage(turn))
+
+    def _answer(self, turn: AgentTurn) -> Message | None:
+        """The answer of the turn, if it is on record."""
         last = self._store.messages(
             turn.owner.tenant, turn.session_id, 1, occurrence_id=turn.occurrence.id, newest_first=True
         )
-        if last and last[0].role is Role.ASSISTANT:  # it had ended, and only its end was not written
-            text = message_text(last[0])
-            return TurnResult(outcome=Outcome.COMPLETED, text=text, output=last[0].data, usage=self._usage(turn))
-        return None
+        return last[0] if last and last[0].role is Role.ASSISTANT else None
 
     def _reserve(self, turn: AgentTurn) -> str | TurnResult:
         """Reserve all that the run may still use; the id of the reservation, or the result if there is no room.
@@ -245,7 +254,9 @@ class RemoteHost:
                 occurrence_id=turn.occurrence.id,
                 usage=answer.usage,
             )
-            if self._store.append_messages(turn.turn, [message], settles=settles) is None:
+            # A store that was away may have recorded it.
+            is_recorded = self._answer(turn) is not None
+            if not is_recorded and self._store.append_messages(turn.turn, [message], settles=settles) is None:
                 return TurnResult(outcome=Outcome.LEASE_LOST)
         elif settles:
             self._store.settle_calls(settles)

@@ -295,13 +295,13 @@ class WorkflowRunner:
         heappush(self._timers, (when, next(self._numbers), assignment))
 
     def _load(self, assignment: Assignment, now: Micros) -> ActiveRun:
-        occurrence, target = assignment.occurrence, self._target(assignment)
-        tenant, facts = assignment.schedule.owner.tenant, occurrence_facts(assignment.schedule, occurrence)
+        occurrence, tenant = assignment.occurrence, assignment.schedule.owner.tenant
+        facts = occurrence_facts(assignment.schedule, occurrence)
         stored = self._store.workflow_run(occurrence.id) if _may_have_begun(occurrence) else None
         clears = False
         if stored is None or not stored[0].has_begun:
             redriven = self._redriven(occurrence)
-            run, version, records = self._new_run(assignment, target, redriven, now=now)
+            run, version, records = self._new_run(assignment, redriven, now=now)
             clears = bool(records)
         else:
             run, steps = stored
@@ -349,7 +349,6 @@ class WorkflowRunner:
     def _new_run(
         self,
         assignment: Assignment,
-        target: WorkflowTarget,
         redriven: tuple[WorkflowRun, list[StepRecord]] | None,
         *,
         now: Micros,
@@ -357,6 +356,7 @@ class WorkflowRunner:
         occurrence, tenant = assignment.occurrence, assignment.schedule.owner.tenant
         records: dict[StepKey, StepRecord] = {}
         if redriven is None:
+            target = self._target(assignment)
             version, schedule = self._version(tenant, target.workflow_id, target.version), assignment.schedule
             if not is_hidden(schedule.schedule_id):  # what a hidden one carries was checked before
                 self._check_accepted(version, target, schedule.source)
