@@ -320,6 +320,12 @@ TOLD = {
             f"It did not run: {LONG} swallowed by a pause of the schedule.",
         ),
         ({}, {"phase": Phase.SKIPPED}, [], "It did not run: the schedule was paused at that time."),
+        (
+            {},
+            {"phase": Phase.CANCELLED, "attempt": 1},
+            [Outcome.CANCELLED],
+            "It was started and then cancelled: the schedule was paused while its agent was at work.",
+        ),
     ],
     Reason.TARGET_MISSING: [
         (

@@ -113,7 +113,9 @@ ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
         Phase.TIMED_OUT: frozenset(
             {Reason.TIMED_OUT, Reason.COMPLETION_TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED}
         ),
-        Phase.CANCELLED: frozenset({Reason.CANCELLED, Reason.REPLACED, Reason.WINDOW_CLOSED, Reason.DELETED}),
+        Phase.CANCELLED: frozenset(
+            {Reason.CANCELLED, Reason.REPLACED, Reason.WINDOW_CLOSED, Reason.DELETED, Reason.PAUSED}
+        ),
         Phase.SKIPPED: frozenset(
             {
                 Reason.OVERLAP,

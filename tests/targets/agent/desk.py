@@ -1,6 +1,7 @@
 """A scheduler whose agents ask a server on loopback."""
 
 from dataclasses import replace
+from importlib import import_module
 from itertools import count
 
 from noonmark import AgentSettings, Scheduler
@@ -9,6 +10,8 @@ from noonmark.embedded.declarations import OWNER
 from tests.embedded.waiting import NEVER, eventually
 from tests.servers.openai_server import KEY
 
+for name in ("noonmark.targets.agent.embedded", "pydantic_ai.models.openai", "openai.resources.chat"):
+    import_module(name)  # the first turn loads them, and that takes longer than a short timeout
 MODEL = "openai:gpt-4o-mini"
 INPUT, OUTPUT = 150, 600
 """Nano-dollars per token of that model."""

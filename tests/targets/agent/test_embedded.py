@@ -289,6 +289,30 @@ def test_a_run_that_is_stopped_calls_no_model_afterwards(desk):
     assert one.said(waiting) == [("user", ["Go."])]
 
 
+def test_a_pause_stops_a_turn_at_its_next_step(desk):
+    one = desk(respond=counting(), tools=[add])
+
+    def pause() -> None:
+        """Pause the schedule."""
+        one.scheduler.pause(job)
+
+    one.scheduler.agent_tool(pause)
+    one.server.script.append(asking("pause"))
+    job = one.schedule()
+    phase, reason, run = one.run(job)
+    assert (phase, reason, len(one.server.requests)) == ("cancelled", "paused", 1)
+    assert (run.usage.model_calls, str(one.session(job).state)) == (1, "suspended")
+    one.server.script.append(Reply("by hand"))
+    assert one.run(job)[0] == "completed"
+
+
+def test_a_provider_that_fails_again_and_again_is_left_alone_for_a_while(desk):
+    one = desk(respond=lambda _: Reply(status=500, retry_after=0), time_limit=30 * SECOND)
+    phase, _, run = one.run(one.schedule())
+    assert (phase, len(one.server.requests)) == ("failed", 5)
+    assert "failed too often in a row" in run.error
+
+
 def test_an_interrupted_session_goes_on_with_the_next_turn(desk):
     one = desk(asking("broken"), Reply(status=400), Reply("fine"), tools=[broken])
     job = one.schedule()
@@ -339,11 +363,11 @@ def test_a_tenants_own_key_is_used_where_it_is_bound_to(desk):
 
 def test_limits_of_a_provider_hold_across_turns(desk):
     limits = {"openai": ProviderLimit(requests=1)}
-    one = desk(provider_limits=limits, time_limit=SECOND // 2)
+    one = desk(provider_limits=limits, time_limit=2 * SECOND)
     assert one.run(one.schedule())[0] == "completed"
     phase, _, run = one.run(one.schedule())
     assert (phase, len(one.server.requests)) == ("timed_out", 1)
-    assert "longer than the 0.5 s that agents have" in run.error
+    assert "longer than the 2 s that agents have" in run.error
 
 
 @pytest.mark.parametrize(

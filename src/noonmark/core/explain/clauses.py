@@ -9,7 +9,7 @@ from noonmark.core.agents.turns import agent_target, session_of
 from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.interruption import BY_WINDOW, PINGED, SET_BY, is_begun, is_unpinged, real_deadline
-from noonmark.core.lifecycle import LIVE
+from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.catch_up import decide
 from noonmark.core.policies.expected_rate import RateProblem
@@ -272,6 +272,8 @@ def _paused(case: Case) -> str:
         return of_backfill
     if row.phase in LIVE:
         return f"{pause_words(case.schedule)}, and holds it until it is resumed"
+    if row.phase is Phase.CANCELLED:
+        return "the schedule was paused while its agent was at work"
     by, why = case.detail.get("paused_by"), case.detail.get("pause_reason")
     author = "" if by is None else f" by `{by}`"
     author_and_reason = f"{author}{'' if why is None else f' ({why})'}"

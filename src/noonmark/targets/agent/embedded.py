@@ -27,6 +27,7 @@ from noonmark.core.agents.session import Role, SessionState
 from noonmark.core.budgets.refusals import refusal_text
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionTarget
@@ -265,6 +266,9 @@ class _TurnRun:
         own = self._own
         if (problem := tool_loop(own)) is not None:
             return _ended(Reason.TOOL_LOOP, problem)
+        if self._has_asked and not _is_answer(own[-1]) and await self._was_paused():
+            why = "the schedule was paused, so the agent was stopped between two steps"
+            return TurnResult(outcome=Outcome.CANCELLED, reason=Reason.PAUSED, error=why, own_words=why)
         at = next((at for at in range(len(own) - 1, -1, -1) if own[at].role is Role.ASSISTANT), None)
         if at is None:
             await self._ask(session)
@@ -277,6 +281,14 @@ class _TurnRun:
         if not calls:
             return await self._conclude(session, answer)
         return await self._run_tools([call for call in calls if call["id"] not in done], session)
+
+    async def _was_paused(self) -> bool:
+        """Whether the schedule was paused after the turn began. One that was paused before is run by hand."""
+        host, turn = self._host, self._turn
+        stored = await host.calls.run(host.store.find, turn.owner.tenant, turn.schedule_id)
+        if stored is None or stored.schedule.phase is not SchedulePhase.PAUSED or stored.schedule.pause is None:
+            return False
+        return stored.schedule.pause.at > (turn.occurrence.started or turn.occurrence.due)
 
     async def _conclude(self, session: Session, answer: Message) -> TurnResult | None:
         """A plain answer ends the turn. One that says nothing does not: the next attempt asks again."""
