@@ -7,6 +7,7 @@ import pytest
 from noonmark.core.api_key import Scope, expand_scopes
 from noonmark.core.errors import InvalidRequest, MissingScope, NotAllowed, NotFound
 from noonmark.core.schedule import Owner
+from tests.embedded.waiting import eventually
 from tests.operations.harness import EVERY_MINUTE, FOREIGN, REPORT, Harness
 
 ADA, BOB = (
@@ -223,3 +224,19 @@ def test_what_is_wrong_with_a_budget_is_said(harness, fields, field, message):
 def test_an_approval_makes_a_limit_soft(harness):
     budget = harness("budget/set", scope="user", id="ada", period="day", max_tokens=1, require_approval=True)
     assert (budget["hard"], budget["require_approval"]) == (False, True)
+
+
+def test_the_steps_of_a_workflow_report_for_their_run(harness):
+    harness.spender.reports = [SMALL]
+    spend = {"target_kind": "function", "function": "spend"}
+    harness("workflow/create", workflow_id="w", steps=[{"id": one, "target": spend} for one in ("a", "b")])
+    run = harness("workflow/run", workflow_id="w")["workflow_run_id"]
+
+    def is_over():
+        harness.pass_by(1)
+        return harness("workflow_run/get", workflow_run_id=run)["phase"] == "completed"
+
+    eventually(is_over)
+    [found] = harness("occurrence/runs", occurrence_id=run)["runs"]
+    assert (found["usage"]["model_calls"], found["usage"]["cost_usd"]) == (2, 0.5)
+    assert harness("usage/report")["total"]["cost_usd"] == 0.5

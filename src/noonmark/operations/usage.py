@@ -20,7 +20,7 @@ from noonmark.operations.serializers import text
 from noonmark.ports.budgets import UsageBy, UsageGroup, UsageRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from noonmark.core.budgets.forecast import Forecast
     from noonmark.core.instants import Micros
@@ -188,7 +188,9 @@ def forecast_usage(service: Service, caller: Caller, arguments: ForecastQuery) -
         found = [schedule_edits.find_for(caller, store, arguments.schedule_id)]
     else:
         found = _spenders(service, caller, arguments.limit, now=now)
-    forecasts = [forecast_of(store, stored, now=now) for stored in found]
+    forecasts = [
+        forecast_of(store, stored, store.costs_of_runs(stored.schedule.uid, RUNS_READ), now=now) for stored in found
+    ]
     known = [one for one in forecasts if one.p50 is not None and one.p90 is not None]
     start, end = month_of(now)
     return {
@@ -222,8 +224,8 @@ def _spenders(service: Service, caller: Caller, limit: int, *, now: Micros) -> l
     return found
 
 
-def forecast_of(store: Store, stored: StoredSchedule, *, now: Micros) -> Forecast:
-    """The forecast of a schedule."""
+def forecast_of(store: Store, stored: StoredSchedule, costs: Sequence[int | None], *, now: Micros) -> Forecast:
+    """The forecast of a schedule whose last runs cost this much."""
     schedule, (start, end) = stored.schedule, month_of(now)
     groups = store.usage(
         schedule.owner.tenant,
@@ -234,7 +236,7 @@ def forecast_of(store: Store, stored: StoredSchedule, *, now: Micros) -> Forecas
         schedule_id=schedule.schedule_id,
     )
     return forecast(
-        store.costs_of_runs(schedule.uid, RUNS_READ),
+        costs,
         fires=_fires_left(schedule, stored.counters.admitted, now=now),
         spent=sum(group.usage.cost or 0 for group in groups),
         limit=_limit(schedule.declaration),
@@ -269,8 +271,8 @@ def fires_until(trigger: Trigger | None, since: Micros, end: Micros) -> int | No
 
 
 def schedule_forecast(store: Store, stored: StoredSchedule, *, now: Micros) -> dict[str, Any] | None:
-    """The forecast of a schedule that calls models, or has reported usage; None for any other."""
-    found = forecast_of(store, stored, now=now)
-    calls_models = stored.schedule.declaration.target.kind in AGENT_KINDS
-    has_usage = found.spent or found.unpriced_runs or found.run_p90
-    return found.to_document() if calls_models or has_usage else None
+    """The forecast of a schedule that calls models, or whose runs report usage; None for any other."""
+    costs = store.costs_of_runs(stored.schedule.uid, RUNS_READ)
+    if stored.schedule.declaration.target.kind not in AGENT_KINDS and not any(cost != 0 for cost in costs):
+        return None
+    return forecast_of(store, stored, costs, now=now).to_document()

@@ -688,6 +688,7 @@ model_calls = Table(
 )
 index("model_calls_of_occurrence", model_calls, "occurrence_id", "occurrence_id IS NOT NULL")
 index("model_calls_in_order", model_calls, "tenant, called")
+index("model_calls_of_schedule", model_calls, "tenant, schedule_id, called", where="schedule_id IS NOT NULL")
 index("model_calls_by_age", model_calls, "called", "is_settled = 1")
 
 # Failures of providers in a row, for each user whose last call failed.
