@@ -1,0 +1,85 @@
+"""`noonmark session` and `mob`, on a store with a node whose agents answer without a provider."""
+
+import json
+import subprocess
+
+import pytest
+
+from noonmark import Scheduler
+from tests.cli.terminal import NOONMARK
+from tests.embedded.waiting import SOON, eventually
+
+CREW = {
+    "mob_id": "crew",
+    "members": [{"member_id": "writer", "model": "test", "role": "editor"}],
+    "flows": {"news": {"steps": [{"id": "draft", "member_id": "writer", "prompt": "Go."}]}},
+}
+
+
+@pytest.fixture(scope="module")
+def desk(cli):
+    """The commands, with a node and a session."""
+    assert cli("session", "create", "desk", "--model", "test", "--label", "of=tests") == "Created session desk.\n"
+    with Scheduler(cli.connection[1], agents="embedded") as scheduler:
+        yield cli
+    scheduler.close()
+
+
+def test_an_answer_is_waited_for_and_in_the_transcript(desk):
+    answer = desk("session", "send", "desk", "Say hello.", "--wait")
+    assert answer.strip()
+    found = desk.json("session", "messages", "desk")["messages"]
+    assert [one["role"] for one in found] == ["assistant", "user"]  # newest first, as the operation has it
+    assert found[0]["text"] == answer.strip()
+    printed = desk("session", "messages", "desk")
+    assert printed.index("1 user") < printed.index("Say hello.") < printed.index("2 assistant") < printed.index(answer)
+    session = desk.json("session", "show", "desk")
+    assert (session["state"], session["message_count"], session["usage"]["model_calls"]) == ("idle", 2, 1)
+    shown = desk("session", "show", "desk")
+    assert "desk (idle)" in shown
+    assert "of=tests" in shown
+    assert "desk" in desk("session", "list", "--label", "of=tests")
+    sent = desk.json("session", "send", "desk", "And again.", "--key", "again", "--wait")
+    assert (sent["phase"], sent["answer"]["role"], sent["answer"]["number"]) == ("completed", "assistant", 4)
+
+
+def test_a_transcript_is_followed(desk):
+    desk("session", "create", "followed", "--model", "test")
+    command = (*NOONMARK, "session", "messages", "followed", "--follow", "--json", *desk.connection)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        try:
+            desk("session", "send", "followed", "One.", "--wait")
+            desk("session", "send", "followed", "Two.", "--wait")
+            said = [json.loads(following.stdout.readline()) for _ in range(4)]
+        finally:
+            following.kill()
+            following.wait(SOON)
+    assert [(one["number"], one["role"]) for one in said] == [
+        (1, "user"), (2, "assistant"), (3, "user"), (4, "assistant"),
+    ]  # fmt: skip
+    assert said[2]["text"] == "Two."
+
+
+def test_a_session_whose_provider_fails_can_be_archived(desk):
+    desk("session", "create", "broken", "--model", "openai:none", "--spec-json", '{"max_tokens": 5}')
+    sent = desk.json("session", "send", "broken", "Hello.")
+    eventually(lambda: desk.json("session", "show", "broken")["occurrence_id"] == sent["occurrence_id"])
+    desk("session", "archive", "broken", "--reason", "over")
+    assert desk.refused(4, "session", "send", "broken", "Hello.") == [
+        "session_id: it is archived, and takes no messages"
+    ]
+
+
+def test_a_mob_is_created_from_a_file(desk, tmp_path):
+    file = tmp_path / "crew.json"
+    file.write_text(json.dumps(CREW))
+    assert desk("mob", "create", file) == "Created mob crew with writer.\n"
+    assert "news" in desk("mob", "list")
+    shown = desk("mob", "show", "crew")
+    assert "mob:crew:writer" in shown
+    assert "draft" in shown
+    assert desk("session", "send", "mob:crew:writer", "Hello.", "--wait").strip()
+    assert desk("mob", "delete", "crew") == "Deleted mob crew.\n"
+    assert desk("session", "delete", "mob:crew:writer") == "Deleted session mob:crew:writer.\n"
+    file.write_text("[1]")
+    assert desk.refused(2, "mob", "create", file) == [f"{file}: must have one document, with a mob"]
