@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from noonmark.core.agents.session import Mob, Session, SessionState, member_session
+from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState, member_session
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.delivery import MissingTargetPolicy
@@ -19,6 +19,7 @@ from noonmark.core.targets.session import (
     SessionType,
 )
 from noonmark.core.triggers import EventTrigger
+from noonmark.ports.sessions import Turn
 from tests.driver.rig import Rig
 
 SPEC, PROMPT = SessionSpec(model="test"), PromptAction(prompt="go")
@@ -33,7 +34,7 @@ def target(session_id="desk", kind=SessionType.EXACT):
 
 @pytest.fixture
 def rig():
-    rig = Rig(routes=("session", "mob"))
+    rig = Rig(routes=("session", "mob", "workflow"))
     rig.store.store.put_session(DESK)
     return rig
 
@@ -103,3 +104,24 @@ def test_what_does_not_exist_is_missing(rig, named, facts):
     else:
         assert (row.phase, row.reason) == (Phase.SKIPPED, Reason.TARGET_MISSING)
         assert json.loads(row.detail) == facts
+
+
+def test_the_leader_prunes_messages_by_age_and_size():
+    rig = Rig(routes=("session",), keep_messages_for=60 * SECOND, session_bytes=400)
+    store = rig.store.store
+    store.put_session(DESK)
+    rig.lead_once()
+    rig.create("one", target=target(), overlap_policy=Queue(), **QUIET)
+    schedule = store.find("acme", "schedule-of-one").schedule
+    for number in range(3):
+        given = rig.started(schedule, f"{number}").occurrence
+        turn = Turn(tenant="acme", session_id="desk", occurrence_id=given.id, fence=given.fence)
+        store.begin_turn(turn, [Message(role=Role.USER, parts=({"type": "text", "text": "x" * 200},))])
+        rig.target.end(rig.target.given[-1])
+        rig.settle_once()
+    rig.prune_once()
+    assert [one.number for one in store.messages("acme", "desk", 9)] == [3]
+    rig.advance(61 * SECOND)
+    rig.lead_once()
+    rig.prune_once()
+    assert store.messages("acme", "desk", 9) == []

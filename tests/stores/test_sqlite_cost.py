@@ -7,6 +7,7 @@ import pytest
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Wait, after_upstreams
+from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState
 from noonmark.core.causation import Reaction, match
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
@@ -18,8 +19,10 @@ from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.system_events import SystemEvent, of_lost_node
+from noonmark.core.targets.session import SessionSpec
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted, Heartbeat, OccurrenceFilter, ScheduleFilter, Shares
+from noonmark.ports.sessions import Turn
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
@@ -28,6 +31,7 @@ from noonmark.testing.factories import MINUTE, NOW
 from tests.workflow_store import waiting_runs
 
 TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
+TABLES += ("sessions", "session_messages", "mobs")
 TABLES += ("events", "event_streams", "event_listeners", "notes", "idempotency_keys")
 
 WORK = ("event_streams_behind", "occurrences_queued", "occurrences_awaiting", "occurrences_suspended")
@@ -231,7 +235,35 @@ def a_day_of_questions(bench):
     assert store.prune_keys(before=3, limit=5) == 1
 
 
-DAYS = (a_day_of_work, a_day_of_waiting, a_day_of_limits, a_day_of_events, a_day_of_questions)
+def a_day_of_talk(bench):
+    """Sessions of several users, with turns, and what is pruned of them."""
+    store, spec = bench.store, SessionSpec(model="test", labels={"team": "ops"})
+    for number in range(20):
+        session_id, mob_id = f"s{number}", "crew" if number % 2 else None
+        session = Session(tenant="acme", session_id=session_id, user=f"u{number % 3}", spec=spec, mob_id=mob_id)
+        assert store.put_session(session, most=99)
+        given = bench.run(bench.create_quiet(f"uid-{number}"), "a")
+        turn = Turn(tenant="acme", session_id=session_id, occurrence_id=given.id, fence=given.fence)
+        said = Message(role=Role.USER, parts=({"type": "text", "text": "x" * 99},))
+        assert store.begin_turn(turn, [said])
+        assert store.append_messages(turn, [said])
+        assert bench.settle(given)
+        bench.advance(SECOND)
+    assert store.put_mob(Mob(tenant="acme", mob_id="crew", user="ada", document={"members": []}), [])
+    assert len(store.sessions("acme", 3, user="u1", state=SessionState.IDLE, labels={"team": "ops"})) == 3
+    assert store.sessions("acme", 3, mob_id="crew", before=(bench.now, ""))
+    assert store.sessions("acme", 3, state=SessionState.ACTIVE) == []
+    assert len(store.messages("acme", "s1", 9, after=0, occurrence_id=given.id)) == 0
+    assert len(store.messages("acme", "s1", 1, before=2, newest_first=True)) == 1
+    assert store.mobs("acme", 3)
+    assert store.set_session_state("acme", "s1", SessionState.ARCHIVED)
+    assert store.delete_session("acme", "s2") == []
+    assert store.prune_sessions(before=bench.now - 10 * SECOND, max_bytes=10**6, limit=99) > 0
+    assert store.prune_sessions(before=0, max_bytes=200, limit=99) > 0
+    assert store.delete_mob("acme", "crew") == []
+
+
+DAYS = (a_day_of_talk, a_day_of_work, a_day_of_waiting, a_day_of_limits, a_day_of_events, a_day_of_questions)
 
 
 @pytest.mark.parametrize("work", DAYS)

@@ -155,6 +155,32 @@ def test_triggers_get_their_discriminators_in_an_upgrade(tmp_path):
     assert found == [(2, "", ""), (11, *own), (11, *own), *((key, "", "") for key in range(12, 17))]
 
 
+TALKING = {
+    21: ("session", '{"session_id": "desk"}'),
+    22: ("session", '{"create": {"model": "test"}, "bound_session_id": "own"}'),
+    23: ("session", '{"create": {"model": "test"}}'),
+    24: ("mob", '{"mob_id": "crew"}'),
+    25: ("mob", '{"mob_id": 1}'),
+    26: ("mob", "[1]"),
+}
+"""Targets of agents, as earlier versions kept them."""
+TALKS = """
+    INSERT INTO schedules (key, tenant, username, schedule_id, description, trigger_type, terms_document, source, route,
+        created, is_listed)
+    VALUES ({0}, 'acme', 'ada', 's{0}', '', '', '{{"target": {2}}}', 'test', '{1}', 0, 1);
+"""
+
+
+def test_sessions_and_mobs_that_schedules_name_are_known_after_an_upgrade(tmp_path):
+    path = tmp_path / "noonmark.db"
+    talking = "".join(TALKS.format(key, *one) for key, one in TALKING.items())
+    made(path, FIRST.read_text(encoding="utf-8") + talking)
+    opened(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT schedule, kind, name FROM target_uses WHERE schedule > 20").fetchall()
+    assert sorted(found) == [(21, "session", "desk"), (22, "session", "own"), (24, "mob", "crew")]
+
+
 def test_a_trigger_that_an_older_node_changes_is_shown_every_event_until_a_newer_one_writes_it(tmp_path):
     path = tmp_path / "noonmark.db"
     bench = Bench(opened(path), HandClock())

@@ -711,6 +711,14 @@ class Settings:
         integer(1, 10_000), "maximum number of functions that run at the same time", default=256
     )
     keep_days: float = _setting(number(0.001, 36_500), "days for which history is kept", default=30.0)
+    keep_messages_days: float = _setting(
+        number(0.001, 36_500), "days for which the messages of agents' sessions are kept", default=90.0
+    )
+    max_session_bytes: int = _setting(
+        integer(1, 2**40),
+        "maximum size of the messages of a session, in bytes; the oldest are deleted",
+        default=16_777_216,
+    )
     log_level: str = _setting(one_of(*LEVELS), f"the minimum level that is logged: {', '.join(LEVELS)}", default="info")
     log_format: str = _setting(
         one_of("auto", "json", "text"),

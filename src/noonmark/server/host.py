@@ -295,7 +295,12 @@ def _create_worker(
             " the server is restarted with the program in place",
             shown(name),
         )
-    timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
+    timing = Timing(
+        lease=int(settings.lease * SECOND),
+        keep_for=int(settings.keep_days * DAY_SECONDS * SECOND),
+        keep_messages_for=int(settings.keep_messages_days * DAY_SECONDS * SECOND),
+        session_bytes=settings.max_session_bytes,
+    )
     seal, bundles, agents = make_seal(settings.secret_key), _bundles(settings), _agents(loaded)
     outbound = HttpTargetSettings(
         egress=_egress(settings),

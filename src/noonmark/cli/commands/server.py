@@ -146,6 +146,8 @@ class ServerOptions:
     grace: Annotated[str | None, _option("grace")] = None
     max_threads: Annotated[str | None, _option("max_threads")] = None
     keep_days: Annotated[str | None, _option("keep_days")] = None
+    keep_messages_days: Annotated[str | None, _option("keep_messages_days")] = None
+    max_session_bytes: Annotated[str | None, _option("max_session_bytes")] = None
     log_level: Annotated[str | None, _option("log_level")] = None
     log_format: Annotated[str | None, _option("log_format")] = None
     limit_schedules: Annotated[list[str] | None, _list_option("limit_schedules")] = None

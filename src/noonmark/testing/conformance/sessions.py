@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState, member_session, task_session
-from noonmark.core.budgets.spend import Usage
+from noonmark.core.budgets.budget import Reservation, Reserved
+from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
@@ -14,6 +15,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.schedule import AuditEntry
 from noonmark.core.targets.mob import MobMemberTarget, ToolAccess, ToolAccessPolicy
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
+from noonmark.ports.budgets import Settled
 from noonmark.ports.sessions import Turn
 from noonmark.stores.rules.sessions import message_bytes
 from noonmark.testing import factories
@@ -200,6 +202,37 @@ def a_lost_delivery_appends_nothing(bench: Bench) -> None:
     assert _texts(bench) == ["hi", "in time"]
     assert bench.settle(taken)
     assert store.append_messages(_turn(taken), [_say(Role.ASSISTANT, "after the end")]) is None
+
+
+@case
+def a_call_is_settled_with_its_answer_once(bench: Bench) -> None:
+    store = bench.store
+    store.put_session(DESK)
+    occurrence = _begin(bench)
+    reservation = Reservation(
+        call_id="one",
+        tenant="acme",
+        user="ada",
+        schedule_id=occurrence.schedule_id,
+        session_id="desk",
+        occurrence_id=occurrence.id,
+        fence=occurrence.fence,
+        model="m",
+        provider=None,
+        most=Amount(tokens=100, cost=50),
+    )
+    assert [type(one) for one in store.reserve([reservation])] == [Reserved]
+    usage = Usage(model="m", input_tokens=7, output_tokens=3, model_calls=1, cost=4)
+    settled = Settled(call_id="one", tenant="acme", usage=usage)
+    lost = replace(_turn(occurrence), fence=occurrence.fence + 1)
+    assert store.append_messages(lost, [_say(Role.ASSISTANT)], settles=[settled]) is None
+    assert store.run_usage(occurrence.id) is None
+    for text in ("first", "again"):
+        answer = _say(Role.ASSISTANT, text, usage=usage)
+        assert store.append_messages(_turn(occurrence), [answer], settles=[settled]) is not None
+        session = store.session("acme", "desk")
+        assert session is not None
+        assert session.usage == store.run_usage(occurrence.id) == usage
 
 
 @case
