@@ -240,3 +240,32 @@ def test_the_steps_of_a_workflow_report_for_their_run(harness):
     [found] = harness("occurrence/runs", occurrence_id=run)["runs"]
     assert (found["usage"]["model_calls"], found["usage"]["cost_usd"]) == (2, 0.5)
     assert harness("usage/report")["total"]["cost_usd"] == 0.5
+
+
+def test_the_budget_of_a_session_belongs_to_its_user_and_outlives_it(harness):
+    made = harness("session/create", ADA, model="test")["session_id"]
+    harness("budget/set", ADA, scope="session", id=made, **MONTHLY)
+    for error, caller in ((NotFound, BOB), (NotAllowed, AGENT)):
+        with pytest.raises(error):
+            harness("budget/set", caller, scope="session", id=made, **MONTHLY)
+    recorded = harness("usage/record", idempotency_key="k", session_id=made, tokens=7, cost_usd=0.5)
+    assert recorded["user"] == "ada"
+    [budget] = harness("budget/list", ADA)["budgets"]
+    assert (budget["id"], budget["spent_usd"]) == (made, 0.5)
+    assert harness("budget/list", BOB)["budgets"] == []
+    [group] = harness("usage/report", ADA, by="session")["groups"]
+    assert (group["key"], group["total_tokens"]) == (made, 7)
+    harness("session/delete", ADA, session_id=made)
+    assert [one["id"] for one in harness("budget/list")["budgets"]] == [made]
+    assert len(harness("budget/delete", scope="session", id=made)["deleted"]) == 1
+
+
+def test_the_budget_of_a_deleted_schedule_can_be_deleted(harness):
+    made = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
+    harness("budget/set", ADA, scope="schedule", id=made, **MONTHLY)
+    harness("schedule/delete", ADA, schedule_id=made)
+    with pytest.raises(NotFound, match="there is no schedule"):
+        harness("budget/set", ADA, scope="schedule", id=made, **MONTHLY)
+    with pytest.raises(NotFound, match="there is no budget"):
+        harness("budget/delete", BOB, scope="schedule", id=made)
+    assert len(harness("budget/delete", ADA, scope="schedule", id=made)["deleted"]) == 1

@@ -164,8 +164,8 @@ class Stage:
         [claim] = store.claim("taker", ["task"], now=now, until=now, limit=9, lease=lease, only=one)
         call = Reservation(
             call_id=f"{one}/first",
-            tenant=LOCAL.owner.tenant,
-            user=LOCAL.owner.user,
+            tenant=claim.schedule.owner.tenant,
+            user=claim.schedule.owner.user,
             schedule_id=made,
             session_id=None,
             occurrence_id=one,

@@ -27,7 +27,8 @@ OF_ADMINS = frozenset({BudgetScope.TENANT, BudgetScope.USER})
 
 def set_budget(service: Service, caller: Caller, arguments: NewBudget) -> dict[str, Any]:
     """Set a budget. The one of the same period is replaced, and what is spent stays spent: so it is topped up."""
-    _check_owner(service, caller, arguments.scope, arguments.id_)
+    _check_role(caller, arguments.scope, arguments.id_)
+    _check_exists(service, caller, arguments.scope, arguments.id_)
     _check_limits(arguments)
     now = service.store.clock()
     budget = Budget(
@@ -71,10 +72,11 @@ def _limits(budget: Budget) -> str:
 def delete_budget(service: Service, caller: Caller, arguments: BudgetDeletion) -> dict[str, Any]:
     """Delete the budget of a period, or all budgets of an owner. What was spent stays in the reports."""
     scope, scope_id = arguments.scope, arguments.id_
-    _check_owner(service, caller, scope, scope_id)
+    _check_role(caller, scope, scope_id)
     tenant, now = caller.owner.tenant, service.store.clock()
     periods = list(Period) if arguments.period is None else [arguments.period]
-    known = service.store.budgets(tenant, len(Period), scope=scope, scope_id=scope_id)
+    is_seen = scope in OF_ADMINS or _sees(service, caller, scope, scope_id)
+    known = service.store.budgets(tenant, len(Period), scope=scope, scope_id=scope_id) if is_seen else []
     deleted = []
     for standing in known:
         period = standing.budget.period
@@ -95,7 +97,6 @@ def list_budgets(service: Service, caller: Caller, arguments: BudgetQuery) -> di
     if arguments.cursor is not None:
         scope, scope_id, period = arguments.cursor
         start = scope, unquote(scope_id), period
-    visible = _Visible(service, caller)
 
     def fetch(count: int, last: Standing | None) -> list[Standing]:
         nonlocal start
@@ -105,7 +106,7 @@ def list_budgets(service: Service, caller: Caller, arguments: BudgetQuery) -> di
             page = service.store.budgets(
                 caller.owner.tenant, count, scope=arguments.scope, scope_id=arguments.id_, after=start
             )
-            found += [standing for standing in page if visible(standing.budget)]
+            found += [one for one in page if _sees(service, caller, one.budget.scope, one.budget.scope_id)]
             if len(page) < count:
                 break
             start = _place(page[-1])
@@ -127,35 +128,39 @@ def _place(standing: Standing) -> tuple[str, str, str]:
     return str(budget.scope), budget.scope_id, str(budget.period)
 
 
-def _check_owner(service: Service, caller: Caller, scope: BudgetScope, scope_id: str) -> None:
-    """Refuse to change the budget of somebody whom the caller does not rule, or of what it does not see."""
+def _check_role(caller: Caller, scope: BudgetScope, scope_id: str) -> None:
+    """Refuse to change the budget of somebody whom the caller does not rule."""
     if caller.is_agent:
         raise NotAllowed("a person sets budgets; the key of an agent cannot")
     if scope in OF_ADMINS and not caller.is_admin:
         raise MissingScope(f"the budget of a {scope} needs the scope {Scope.ADMIN}")
     if scope is BudgetScope.TENANT and scope_id != caller.owner.tenant:
         raise NotFound(f"there is no tenant {shown(scope_id)} for this caller", field="id")
-    if scope in (BudgetScope.SCHEDULE, BudgetScope.SESSION):
-        owner = Budget(tenant=caller.owner.tenant, scope=scope, scope_id=scope_id, period=Period.TOTAL)
-        if not _Visible(service, caller)(owner):
-            raise NotFound(f"there is no {scope} {scope_id!r}", field="id")
 
 
-class _Visible:
-    """Whether a caller sees a budget: that of the own schedules and sessions, or all of its tenant."""
+def _check_exists(service: Service, caller: Caller, scope: BudgetScope, scope_id: str) -> None:
+    """Refuse a schedule or a session that does not exist for the caller."""
+    tenant, exists = caller.owner.tenant, True
+    if scope is BudgetScope.SCHEDULE:
+        exists = service.store.find(tenant, scope_id) is not None
+    elif scope is BudgetScope.SESSION:
+        exists = service.store.session(tenant, scope_id) is not None
+    if not exists or (scope not in OF_ADMINS and not _sees(service, caller, scope, scope_id)):
+        raise NotFound(f"there is no {scope} {scope_id!r}", field="id")
 
-    def __init__(self, service: Service, caller: Caller) -> None:
-        self._service, self._caller = service, caller
 
-    def __call__(self, budget: Budget) -> bool:
-        caller, tenant = self._caller, self._caller.owner.tenant
-        if budget.scope is BudgetScope.SCHEDULE:
-            stored = self._service.store.find(tenant, budget.scope_id)
-            return stored is not None and caller.sees(stored.schedule)
-        if budget.scope is BudgetScope.SESSION:
-            session = self._service.store.session(tenant, budget.scope_id)
-            return session is not None and not (caller.sees_own_only and session.user != caller.owner.user)
-        return not caller.sees_own_only or (budget.scope is BudgetScope.USER and budget.scope_id == caller.owner.user)
+def _sees(service: Service, caller: Caller, scope: BudgetScope, scope_id: str) -> bool:
+    """Whether a caller sees a budget: that of its own schedules and sessions, or all of its tenant."""
+    tenant, user = caller.owner.tenant, caller.owner.user
+    if not caller.sees_own_only:
+        return True
+    if scope is BudgetScope.SCHEDULE:
+        stored = service.store.find(tenant, scope_id, deleted=True)
+        return stored is not None and caller.sees(stored.schedule)
+    if scope is BudgetScope.SESSION:
+        session = service.store.session(tenant, scope_id)
+        return session is not None and session.user == user
+    return scope is BudgetScope.USER and scope_id == user
 
 
 def budget_document(standing: Standing) -> dict[str, Any]:
