@@ -6,7 +6,15 @@ import pytest
 
 from noonmark.core.agents.session import Message, Role, Session, schedule_session
 from noonmark.core.api_key import Scope
-from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, MissingScope, NotAllowed, NotFound
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    KeyReused,
+    MissingScope,
+    NotAllowed,
+    NotFound,
+)
 from noonmark.core.schedule import Owner
 from noonmark.core.targets.session import SessionSpec
 from noonmark.ports.sessions import Turn
@@ -219,3 +227,46 @@ def test_a_schedule_shows_the_session_that_it_has_created(harness):
     session = Session(tenant="default", session_id=session_id, user="local", spec=SessionSpec(model="test"))
     assert store.put_session(session)
     assert harness("schedule/get", schedule_id="own")["target"] == {**on_demand, "bound_session_id": session_id}
+
+
+def test_the_messages_of_a_deleted_session_end_with_it(harness):
+    harness("session/create", caller=ADA, session_id="desk", model="test")
+    sent = harness("session/send", caller=ADA, session_id="desk", prompt="hi", key="k")["occurrence_id"]
+    harness("session/delete", caller=ADA, session_id="desk")
+    ended = harness("occurrence/get", caller=ADA, occurrence_id=sent)
+    assert (ended["phase"], ended["reason"]) == ("cancelled", "deleted")
+    harness("session/create", caller=BOB, session_id="desk", model="test")
+    own = harness("session/send", caller=BOB, session_id="desk", prompt="hi", key="k")["occurrence_id"]
+    assert harness("occurrence/get", caller=BOB, occurrence_id=own)["phase"] == "pending"
+    with pytest.raises(NotFound):
+        harness("occurrence/get", caller=ADA, occurrence_id=own)
+
+
+def test_a_new_owner_of_a_mob_has_its_own_messages(harness):
+    for caller in (ADA, BOB):
+        harness("mob/create", caller=caller, mob_id="crew", members=[WRITER])
+        sent = harness("session/send", caller=caller, session_id="mob:crew:writer", prompt="hi")["occurrence_id"]
+        assert harness("occurrence/get", caller=caller, occurrence_id=sent)["phase"] == "pending"
+        harness("mob/delete", caller=caller, mob_id="crew")
+
+
+def test_nobody_schedules_turns_in_a_session_that_they_do_not_see(harness):
+    harness("session/create", caller=ADA, session_id="hers", model="test")
+    harness("mob/create", caller=ADA, mob_id="crew", members=[WRITER], flows={"news": FLOW})
+    flow = {"target_kind": "mob", "type": "flow", "mob_id": "crew", "flow_id": "news"}
+    bound = {
+        "target_kind": "session",
+        "type": "materialize_on_demand_session",
+        "create": {"model": "test"},
+        "action": {"type": "prompt", "prompt": "go"},
+        "bound_session_id": "hers",
+    }
+    for named in (target("hers"), target("hers", "resumable_session"), target("mob:crew:writer"), bound, flow):
+        document = {"trigger": EVERY_MINUTE, "target": named}
+        with pytest.raises(InvalidSchedule, match="there is no"):
+            harness("schedule/create", caller=BOB, **document)
+        steps = [{"id": "a", "target": named}]
+        with pytest.raises(InvalidSchedule, match="there is no"):
+            harness("workflow/create", caller=BOB, workflow_id="w", steps=steps)
+        assert harness("schedule/create", caller=ADA, **document)["warnings"] == []
+        assert harness("schedule/create", caller=replace(BOB, sees_own_only=False), **document)["warnings"] == []

@@ -162,10 +162,15 @@ def send_message(service: Service, caller: Caller, arguments: Mapping[str, Any])
 
 
 def _carrier(service: Service, caller: Caller, session: Session) -> Schedule:
-    """The hidden schedule of the messages that callers send to a session; it is created with the first one."""
+    """The hidden schedule of the messages that callers send to a session; it is created with the first one.
+
+    A session of the same id may have had another owner before.
+    """
     schedule_id, owner = turns_id(session.session_id), Owner(tenant=session.tenant, user=session.user)
     target = SessionTarget(type=SessionType.EXACT, session_id=session.session_id, action=_NOTHING)
-    while (stored := service.store.find(session.tenant, schedule_id)) is None:
+    while (stored := service.store.find(session.tenant, schedule_id)) is None or stored.schedule.owner != owner:
+        if stored is not None:
+            schedule_edits.delete(service.store, stored.schedule.uid)
         schedule = hidden_schedule(
             schedule_id,
             uid=service.fresh_id(),
@@ -200,6 +205,9 @@ def delete_session(service: Service, caller: Caller, arguments: SessionChange) -
     if naming is None:  # deleted a moment ago
         raise _unknown(session.session_id)
     refuse_if_named(naming, "session")
+    carrier = service.store.find(session.tenant, turns_id(session.session_id))
+    if carrier is not None:  # what was sent, and waits, ends with it
+        schedule_edits.delete(service.store, carrier.schedule.uid)
     return session_document(session)
 
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.tasks import context_problem
-from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed_session
+from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed_session, session_of
 from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, NotAllowed
@@ -203,6 +203,7 @@ def check_declaration(
     target = declaration.target
     if stored is not None and stored.declaration.target == target:
         return declaration
+    check_agent(service, caller, target)
     check_target(
         service,
         caller.owner.tenant if stored is None else stored.owner.tenant,
@@ -230,6 +231,20 @@ def check_target(
         _check_command(service, target, field)
     elif isinstance(target, TaskTarget) and service.instructions is not None:
         _check_task(target, service.instructions, field)
+
+
+def check_agent(service: Service, caller: Caller, target: Target, *, field: str = "target") -> None:
+    """Refuse a session or a mob that the caller does not see: whoever talks in one reads what others have said."""
+    agent = agent_target(target)
+    if agent is None or not caller.sees_own_only:
+        return
+    tenant, mob_id, session_id = caller.owner.tenant, needed_mob(agent), session_of(agent, "")
+    mob = None if mob_id is None else service.store.mob(tenant, mob_id)
+    if mob is not None and mob.user != caller.owner.user:
+        raise InvalidSchedule(f"there is no mob {mob_id!r}", field=f"{field}.mob_id")
+    session = None if session_id is None else service.store.session(tenant, session_id)
+    if session is not None and session.user != caller.owner.user:
+        raise InvalidSchedule(f"there is no session {session_id!r}", field=f"{field}.session_id")
 
 
 def _moved(path: str, field: str) -> str:

@@ -37,7 +37,7 @@ from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import MAX_BYTES, occurrence_document, read_page, size_of, text
 from noonmark.operations.service import cause_of_run, quotas_of, record_audit_entry
-from noonmark.operations.target_policy import check_target, target_warnings, unserved
+from noonmark.operations.target_policy import check_agent, check_target, target_warnings, unserved
 from noonmark.ports.workflows import WorkflowVersion
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def _check_targets(service: Service, caller: Caller, definition: Definition) -> 
         try:
             if caller.source != TRUSTED:
                 check_target(service, tenant, target, field=path)
+                check_agent(service, caller, target, field=path)
             check_secrets(service.store, tenant, target, field=path)
         except InvalidSchedule as error:
             problems += [Problem(problem.field, problem.message, InvalidWorkflow.code) for problem in error.problems]
