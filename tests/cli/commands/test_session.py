@@ -43,6 +43,12 @@ def test_an_answer_is_waited_for_and_in_the_transcript(desk):
     assert (sent["phase"], sent["answer"]["role"], sent["answer"]["number"]) == ("completed", "assistant", 4)
 
 
+def test_a_message_is_told_as_it_was_typed(desk):
+    desk("session", "create", "braces", "--model", "test")
+    desk("session", "send", "braces", "What is {{ payload.x }} at {{ due_at }}?", "--wait")
+    assert "What is {{ payload.x }} at {{ due_at }}?" in desk("session", "messages", "braces")
+
+
 def test_a_transcript_is_followed(desk):
     desk("session", "create", "followed", "--model", "test")
     command = (*NOONMARK, "session", "messages", "followed", "--follow", "--json", *desk.connection)

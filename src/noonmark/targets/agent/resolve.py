@@ -15,6 +15,7 @@ from noonmark.core.targets.content import TextBlock
 from noonmark.core.targets.mob import HelperBackend, MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.placeholders import Filling
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
+from noonmark.core.workflows.hidden import TURNS
 from noonmark.ports.agent_host import AgentTurn, TurnLimits
 from noonmark.targets.agent.settings import EMBEDDED
 
@@ -124,7 +125,8 @@ def _turn(
         occurrence=assignment.occurrence,
         target=declaration.target,
         session_id=session_id,
-        action=fill_action(action, filling),
+        # What somebody has typed is told as it is.
+        action=action if schedule.schedule_id.startswith(TURNS) else fill_action(action, filling),
         limits=limits,
         traceparent=assignment.traceparent,
     )
