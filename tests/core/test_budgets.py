@@ -15,6 +15,7 @@ from noonmark.core.budgets.budget import (
     RunLimits,
     Standing,
     WhenExhausted,
+    approval_id,
 )
 from noonmark.core.budgets.reservation import RunSpend, decide, is_beyond_threshold, owners
 from noonmark.core.budgets.spend import Amount
@@ -60,6 +61,10 @@ def standing(settled=(0, 0), reserved=(0, 0), **changes):
 def test_periods_are_days_and_months_of_utc(period, at, bounds):
     start, end = period.bounds(parse_instant(at))
     assert (to_text(start), None if end is None else to_text(end)) == bounds
+
+
+def test_an_approval_is_named_by_its_occurrence():
+    assert approval_id("occ_1") == "occ_1::budget"
 
 
 def test_the_narrowest_budget_comes_first():

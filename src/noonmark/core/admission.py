@@ -304,13 +304,10 @@ def _figures(exceeded: Refused) -> Mapping[str, int | float | str]:
 
 
 def _pause_of(exceeded: Refused, now: Micros) -> Pause | None:
-    match exceeded.when_exhausted:
-        case WhenExhausted.SKIP:
-            return None
-        case WhenExhausted.PAUSE:
-            until = None
-        case WhenExhausted.PAUSE_UNTIL_NEXT_PERIOD:
-            until = exceeded.resets_at
+    if exceeded.when_exhausted is WhenExhausted.SKIP:
+        return None
+    ends = exceeded.when_exhausted is WhenExhausted.PAUSE_UNTIL_NEXT_PERIOD
+    until = exceeded.resets_at if ends else None
     return Pause(at=now, by=BY_ITSELF, reason=refusal_text(exceeded), until=until)
 
 

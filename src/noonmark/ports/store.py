@@ -526,8 +526,9 @@ class Store(
         In the order given, each seeing the ones before it. A start that this claim has already made is answered again:
         the caller asks twice if it missed the answer.
 
-        Start: takes the places it needs, checked in the order `max_runs`, slot, concurrency key. Busy names the first
-        that is not free, and nothing is written; a place it already holds needs no check. The phase becomes
+        Start: takes the places it needs, checked in the order `max_runs`, slot, concurrency key, budgets. Busy names the
+        first that is not free, and nothing is written; a place it already holds needs no check. The call that it names
+        is reserved; when the occurrence ends, it is given back if it was not made. The phase becomes
         dispatching, with one more attempt, the revision it starts under, started now, and the lease renewed. An
         occurrence of trigger or event origin counts as admitted at its first start; if that uses up `max_runs`, its
         schedule is plannable at once.
