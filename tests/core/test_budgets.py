@@ -233,7 +233,7 @@ def test_a_threshold_is_crossed_with_the_call(of, is_beyond):
 
 
 def test_a_tier_multiplies_the_limits_of_users_alone():
-    gold = replace(CALL, multiplier=2.5)
+    gold = replace(CALL, limits=RunLimits(multiplier=2.5))
     assert decide(gold, [standing(max_cost=100, max_tokens=10)], RunSpend()) == Reserved()
     assert isinstance(decide(gold, [standing(settled=(0, 150), max_cost=100)], RunSpend()), Reserved)
     assert decide(gold, [standing(settled=(0, 151), max_cost=100)], RunSpend()).limit == 250

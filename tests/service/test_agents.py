@@ -36,8 +36,11 @@ def test_a_server_delivers_to_agents_with_its_flags(tmp_path):
     with OpenAIServer(*script) as provider:
         flags = ("--agent-tool", "weather=gadgets:weather", "--price", "openai:mine=1,2", "--price", "other=1,2,3,4")
         more = ("--provider-limit", "openai=1000,10000000", "--agent-model", "test", "--log-level", "debug")
+        more += ("--budget-multiplier", "local=100", "--budget-multiplier", "ada=0.5")
         environment = {"OPENAI_BASE_URL": provider.url, "OPENAI_API_KEY": KEY}
         with serving(tmp_path, *flags, *more, **environment) as server:
+            # Less than what the first call needs, if it counted once.
+            assert server.ask("PUT", "/budgets/user/local", {"max_cost_usd": 0.001, "period": "day"}).status == 200
             create(server, "ask", NEVER, prompt("openai:mine"))
             assert ended(server, run(server, "ask"))["phase"] == "completed"
             shown = last_run(server, "ask")

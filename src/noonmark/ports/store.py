@@ -526,9 +526,9 @@ class Store(
         In the order given, each seeing the ones before it. A start that this claim has already made is answered again:
         the caller asks twice if it missed the answer.
 
-        Start: takes the places it needs, checked in the order `max_runs`, slot, concurrency key, budgets. Busy names the
-        first that is not free, and nothing is written; a place it already holds needs no check. The call that it names
-        is reserved; when the occurrence ends, it is given back if it was not made. The phase becomes
+        Start: takes the places it needs, checked in the order `max_runs`, slot, concurrency key, budgets. Busy names
+        the first that is not free, and nothing is written; a place it already holds needs no check. The call that it
+        names is reserved, and given back at the end of the occurrence if it was not made. The phase becomes
         dispatching, with one more attempt, the revision it starts under, started now, and the lease renewed. An
         occurrence of trigger or event origin counts as admitted at its first start; if that uses up `max_runs`, its
         schedule is plannable at once.
@@ -542,6 +542,9 @@ class Store(
         the slot's holder, if dispatching or awaiting completion, is asked to stop with reason replaced and the deadline
         now + cancel_grace, or an earlier one it has; a holder in another phase ends as cancelled/replaced, with its
         fence raised.
+
+        A row that waits for an approval takes the slot, and can be claimed from `until` on, or once it is approved. The
+        approval is requested unless that was done before. Busy, and nothing is written, if the slot is taken.
 
         A row that waits for upstreams is in no line, and has a time: `until`, if given, or now, if there are more news
         than it has `seen`. It becomes claimable by news of an upstream itself, and by those of an occurrence of the

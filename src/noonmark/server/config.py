@@ -300,6 +300,11 @@ def model_prices(value: object) -> dict[str, str]:
     )
 
 
+def multipliers(value: object) -> dict[str, str]:
+    """Multipliers by user: USER=FACTOR; several separated by semicolons."""
+    return _checked(value, number(0.01, 1_000), "numbers from 0.01 to 1,000, as USER=FACTOR")
+
+
 def provider_limits(value: object) -> dict[str, str]:
     """Limits by provider: NAME=REQUESTS or NAME=REQUESTS,TOKENS per minute; several separated by semicolons."""
     return _checked(value, parse_provider_limit, "limits per minute, as PROVIDER=REQUESTS or PROVIDER=REQUESTS,TOKENS")
@@ -639,6 +644,12 @@ class Settings:
         "prices of models in dollars per million tokens, as MODEL=INPUT,OUTPUT or"
         " MODEL=INPUT,OUTPUT,CACHE_READ,CACHE_WRITE; separated by semicolons. They come before the known ones",
         switch="--price",
+        default={},
+    )
+    budget_multipliers: Mapping[str, str] = _setting(
+        multipliers,
+        "how many times the limits of a user's budgets count, as USER=FACTOR; separated by semicolons",
+        switch="--budget-multiplier",
         default={},
     )
     provider_limits: Mapping[str, str] = _setting(

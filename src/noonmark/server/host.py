@@ -371,6 +371,7 @@ def _agents(loaded: LoadedSettings) -> AgentSettings | None:
         tools=_import_tools(loaded),
         skills=None if settings.agent_skills is None else Path(settings.agent_skills).absolute(),
         prices={model: parse_price(price) for model, price in settings.prices.items()},
+        multipliers={user: float(factor) for user, factor in settings.budget_multipliers.items()},
         provider_limits={name: parse_provider_limit(limit) for name, limit in settings.provider_limits.items()},
         max_model_calls=settings.agent_max_model_calls,
         max_tool_calls=settings.agent_max_tool_calls,

@@ -124,6 +124,15 @@ class ServerOptions:
             help="The price of a model in dollars per million tokens, perhaps with CACHE_READ,CACHE_WRITE; repeatable.",
         ),
     ] = None
+    budget_multipliers: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--budget-multiplier",
+            negative=(),
+            value="USER=FACTOR",
+            help="How many times the limits of a user's budgets count; repeatable.",
+        ),
+    ] = None
     provider_limits: Annotated[
         list[str] | None,
         Parameter(
@@ -180,7 +189,7 @@ class ServerOptions:
 
 def _separator(name: str) -> str:
     """What stands between the values of a repeated option; those of some have commas in them."""
-    return ";" if name.startswith("tenant_") or name in ("prices", "provider_limits") else ","
+    return ";" if name.startswith("tenant_") or name in ("prices", "provider_limits", "budget_multipliers") else ","
 
 
 def _join(given: object, separator: str) -> object:

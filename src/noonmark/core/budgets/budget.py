@@ -94,6 +94,8 @@ class RunLimits:
     max_cost: int | None = None
     max_tokens: int | None = None
     max_model_calls: int | None = None
+    multiplier: float = 1
+    """The priority tier of its user: the limits of budgets of that user count so many times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,6 @@ class Reservation:
     limits: RunLimits = field(default_factory=RunLimits)
     is_approved: bool = False
     """Somebody has approved that its run goes beyond soft limits."""
-    multiplier: float = 1
-    """The priority tier of the user: the limits of budgets of users count that many times."""
 
 
 def approval_id(occurrence_id: str) -> str:

@@ -135,7 +135,7 @@ def _refused(
 def _checks(standing: Standing, reservation: Reservation | None) -> Iterator[_Check]:
     """The limits of a budget, with a call that is reserved now."""
     budget, most = standing.budget, Amount() if reservation is None else reservation.most
-    times = reservation.multiplier if reservation is not None and budget.scope is BudgetScope.USER else 1
+    times = reservation.limits.multiplier if reservation is not None and budget.scope is BudgetScope.USER else 1
     max_tokens = None if budget.max_tokens is None else int(budget.max_tokens * times)
     if max_tokens is not None:
         yield _Check("tokens", max_tokens, standing.settled.tokens, standing.reserved.tokens, most.tokens)

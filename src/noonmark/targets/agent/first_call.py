@@ -71,7 +71,7 @@ class FirstCalls:
             model=name.full,
             provider=name.provider,
             most=Amount(tokens=tokens + most, cost=self._prices.most(name, tokens, most)),
-            limits=settings.run_limits(declaration),
+            limits=settings.run_limits(declaration, schedule.owner.user),
         )
 
     def _found(

@@ -68,8 +68,8 @@ def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> Ag
         return turn
     # The step of a workflow spends what the schedule of the workflow may spend.
     declaration = replace(assignment.schedule.declaration, budget=root.declaration.budget)
-    run, tool_calls = settings.run_limits(declaration), settings.tool_limit(declaration)
-    limits = replace(turn.limits, run=run, max_tool_calls=tool_calls)
+    run = settings.run_limits(declaration, turn.owner.user)
+    limits = replace(turn.limits, run=run, max_tool_calls=settings.tool_limit(declaration))
     return replace(turn, schedule_id=root.schedule_id, limits=limits)
 
 
@@ -115,7 +115,7 @@ def _turn(
 ) -> AgentTurn:
     schedule, declaration = assignment.schedule, assignment.schedule.declaration
     limits = TurnLimits(
-        run=settings.run_limits(declaration),
+        run=settings.run_limits(declaration, schedule.owner.user),
         max_tool_calls=settings.tool_limit(declaration),
         deadline=deadline(assignment, settings),
     )

@@ -66,6 +66,8 @@ class AgentSettings:
     """A folder with one folder per skill."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """Prices of models, before those of genai-prices."""
+    multipliers: Mapping[str, float] = field(default_factory=dict)
+    """How many times the limits of the budgets of users count, by user: their priority tiers."""
     provider_limits: Mapping[str, ProviderLimit] = field(default_factory=dict)
     max_model_calls: int = 50
     max_tool_calls: int = 200
@@ -85,8 +87,8 @@ class AgentSettings:
         """The URL of the remote host, if there is one."""
         return self.remote if self.host == EMBEDDED else self.host
 
-    def run_limits(self, declaration: Declaration) -> RunLimits:
-        """What one occurrence may spend: what its schedule declares, and otherwise these settings.
+    def run_limits(self, declaration: Declaration, user: str) -> RunLimits:
+        """What one occurrence of a user may spend: what its schedule declares, and otherwise these settings.
 
         A schedule that limits the cost alone is limited by the cost alone, so that a call of unknown price is refused.
         """
@@ -97,6 +99,7 @@ class AgentSettings:
             max_cost=cost,
             max_tokens=self.max_tokens if tokens is None and cost is None else tokens,
             max_model_calls=_either(getattr(budget, "max_model_calls", None), self.max_model_calls),
+            multiplier=self.multipliers.get(user, 1),
         )
 
     def tool_limit(self, declaration: Declaration) -> int:
