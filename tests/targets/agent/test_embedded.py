@@ -284,6 +284,7 @@ def test_a_run_that_is_stopped_calls_no_model_afterwards(desk):
     release.set()
     go_on.set()
     assert {str(one.session(job).state) for job in (late, waiting, in_tool)} == {"suspended"}
+    assert one.scheduler.runs(in_tool)[0].usage.model_calls == 1
     assert one.run(one.schedule())[0] == "completed"  # the loop goes on, and nothing of the others does
     assert len(one.server.requests) == 5
     assert one.said(waiting) == [("user", ["Go."])]
@@ -364,10 +365,13 @@ def test_a_tenants_own_key_is_used_where_it_is_bound_to(desk):
 def test_limits_of_a_provider_hold_across_turns(desk):
     limits = {"openai": ProviderLimit(requests=1)}
     one = desk(provider_limits=limits, time_limit=2 * SECOND)
+    standings(one)
     assert one.run(one.schedule())[0] == "completed"
     phase, _, run = one.run(one.schedule())
     assert (phase, len(one.server.requests)) == ("timed_out", 1)
     assert "longer than the 2 s that agents have" in run.error
+    [standing] = one.store.budgets(OWNER.tenant, 10)
+    assert (standing.settled.tokens, standing.reserved.tokens) == (110, 0)  # what was not asked is given back
 
 
 @pytest.mark.parametrize(
@@ -375,12 +379,14 @@ def test_limits_of_a_provider_hold_across_turns(desk):
     [
         ({"model": "mystery"}, "has no provider"),
         ({"model": "mystery:one"}, "cannot be used"),
+        ({"model": "anthropic:claude-sonnet-4-5"}, "set ANTHROPIC_API_KEY in the environment of this node"),
         ({"provider_params": {"extra_headers": {}}}, "provider_params.extra_headers cannot be set"),
         ({"preload_skills": ["../../etc"]}, "a skill is named by"),
         ({"preload_skills": ["polite"]}, "this node has no folder of skills"),
     ],
 )
-def test_what_a_session_asks_for_in_vain_fails_without_a_call(desk, create, why):
+def test_what_a_session_asks_for_in_vain_fails_without_a_call(desk, create, why, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     one = desk()
     phase, _, run = one.run(one.schedule(create=create, retries=2))
     assert (phase, run.attempt, one.server.requests) == ("failed", 1, [])

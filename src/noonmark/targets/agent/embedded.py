@@ -33,7 +33,6 @@ from noonmark.core.run import Outcome
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionTarget
 from noonmark.ports.agent_host import Probe, Readiness, TurnResult
 from noonmark.ports.budgets import Settled
-from noonmark.targets.agent.first_call import first_call_id
 from noonmark.targets.agent.model_calls import CallFailed, CallRefused, LeaseLost, ModelCalls, Request
 from noonmark.targets.agent.models import ModelLoader, model_settings
 from noonmark.targets.agent.prices import PriceList
@@ -154,14 +153,11 @@ class _TurnRun:
         self._is_fresh = False
 
     async def close(self) -> None:
-        """Call the model no more; give back what admission reserved for a call that was never made."""
+        """Call the model no more; give back what is reserved for a call that was not made."""
         if self._calls is not None:
             self._calls.close()
-        if self._is_fresh and (self._calls is None or not self._calls.made):
-            turn = self._turn
-            await self._host.calls.run(
-                self._host.store.give_back, turn.owner.tenant, [first_call_id(turn.occurrence.id)]
-            )
+            if self._calls.unmade is not None:
+                await self._host.calls.run(self._host.store.give_back, self._turn.owner.tenant, [self._calls.unmade])
 
     async def carry_out(self) -> TurnResult:
         """Take one step after the other until the agent has answered."""

@@ -129,8 +129,8 @@ class ModelCalls:
         self._now, self._turn, self._model = now, turn, model
         self._has_first, self._number = has_first, 0
         self._is_closed = False
-        self.made = 0
-        """How often the model was asked."""
+        self.unmade: str | None = None
+        """The id of a call that is reserved, and was certainly not made."""
 
     def close(self) -> None:
         """Call the model no more: the run has ended."""
@@ -141,6 +141,7 @@ class ModelCalls:
         call_id, lost, waits = self._next_id(), 0, 0
         while True:
             await self._reserve(call_id, request)
+            self.unmade = call_id
             await self._take_share(request.tokens)
             try:
                 return self._answer(call_id, request, await self._ask(request))
@@ -154,6 +155,7 @@ class ModelCalls:
                 if verdict is not _Verdict.WAIT or not isinstance(error, ModelRateLimitError):
                     await self._note_failure(call_id, verdict)
                 lost += verdict is _Verdict.LOST
+                self.unmade = call_id if verdict is _Verdict.WAIT else None
                 left = None if (end := self._turn.limits.deadline) is None else end - self._now()
                 is_late = left is not None and wait >= left
                 if verdict is _Verdict.REJECTED or lost >= MAX_LOST or is_late:
@@ -166,7 +168,7 @@ class ModelCalls:
     async def _ask(self, request: Request) -> ModelResponse:
         if self._is_closed:
             raise LeaseLost
-        self.made += 1
+        self.unmade = None
         return await model_request(
             self._model.model,
             request.messages,

@@ -139,6 +139,9 @@ def _make(name: ModelName, key: str | None) -> Model[Any]:
         infer_provider_class(prefix)
         return infer_model(f"{prefix}:{name.name}", provider_factory=provider)
     except (UserError, ImportError, ValueError) as error:
+        variable = key_variable(name.provider)
+        if variable in str(error) and variable not in os.environ:
+            error = ValueError(f"set {variable} in the environment of this node, or store a secret of that name")
         raise ValueError(f"the model {name.full} cannot be used: {error}") from None
 
 

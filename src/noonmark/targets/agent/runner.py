@@ -17,7 +17,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.targets.agent.resolve import Missing, resolve
 from noonmark.targets.loop_runner import LoopRunner, stop_reason
-from noonmark.targets.outcomes import cut_off, undeliverable
+from noonmark.targets.outcomes import cut_off, stopped, undeliverable
 from noonmark.targets.serialization import error_summary
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class AgentRunner(LoopRunner):
         try:
             host = self._host = self._host or self._make_host(self._now)
             turn = await asyncio.to_thread(resolve, assignment, self._store, self._settings)
-        except ValueError as error:
-            return self._unresolved(assignment, str(error))
+        except ValueError as error:  # it may repeat what the schedule says
+            return self._unresolved(assignment, str(error), log_text="the turn could not begin")
         except NoonmarkError as error:
             return undeliverable(str(error), now=self._now())
         if isinstance(turn, Missing):
@@ -81,19 +81,22 @@ class AgentRunner(LoopRunner):
             async with asyncio.timeout(left):
                 result = await host.deliver(turn)
         except TimeoutError:
-            await host.cancel(turn)
-            await self._dismiss(turn)
-            return self._timed_out(assignment, ends or self._now())
+            return await self._interrupted(host, turn, self._timed_out(assignment, ends or self._now()))
         except asyncio.CancelledError:
-            if stop_reason(assignment) not in (None, Reason.LEASE_LOST):
-                await host.cancel(turn)
-                await self._dismiss(turn)
-            raise
+            if (reason := stop_reason(assignment)) in (None, Reason.LEASE_LOST):
+                raise
+            return await self._interrupted(host, turn, stopped(assignment, reason, None, now=self._now()))
         if isinstance(result, Accepted):
             return result
         if result.outcome is not Outcome.LEASE_LOST:
             await self._dismiss(turn)
         return self._delivered(assignment, turn, result)
+
+    async def _interrupted(self, host: AgentHost, turn: AgentTurn, delivered: Delivered) -> Delivered:
+        """End a turn that was cut off, and say what it has used."""
+        await host.cancel(turn)
+        await self._dismiss(turn)
+        return replace(delivered, usage=await asyncio.to_thread(self._store.run_usage, turn.occurrence.id))
 
     async def _dismiss(self, turn: AgentTurn) -> None:
         """Archive the session of a helper whose turn has ended. Another attempt revives it."""
@@ -130,9 +133,11 @@ class AgentRunner(LoopRunner):
             retry_after=result.retry_after,
         )
 
-    def _unresolved(self, assignment: Assignment, why: str) -> Delivered:
+    def _unresolved(self, assignment: Assignment, why: str, log_text: str | None = None) -> Delivered:
         """The turn cannot begin; nothing was asked of a model."""
-        return replace(undeliverable(why, now=self._now()), started=assignment.started or self._now(), is_final=True)
+        now = self._now()
+        delivered = undeliverable(why, now=now, log_text=log_text)
+        return replace(delivered, started=assignment.started or now, is_final=True)
 
     def _failed(self, assignment: Assignment, why: str) -> Delivered:
         now = self._now()
