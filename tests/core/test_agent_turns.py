@@ -1,10 +1,13 @@
 """Which session a turn talks in, which key it holds, and what it cannot do without."""
 
+from dataclasses import replace
+
 import pytest
 
 from noonmark.core.agents.session import Mob, Session, SessionState, task_session
 from noonmark.core.agents.turns import (
     agent_target,
+    asks_for_remote,
     is_helper,
     missing,
     needed_mob,
@@ -17,7 +20,14 @@ from noonmark.core.agents.turns import (
 from noonmark.core.policies.limits import KeyLimit
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import FunctionTarget, TaskTarget
-from noonmark.core.targets.mob import MobFlowTarget, MobForkTarget, MobMemberTarget, MobSpawnTarget
+from noonmark.core.targets.mob import (
+    HelperBackend,
+    HelperOptions,
+    MobFlowTarget,
+    MobForkTarget,
+    MobMemberTarget,
+    MobSpawnTarget,
+)
 from noonmark.core.targets.session import (
     OnDemandSessionTarget,
     PromptAction,
@@ -120,3 +130,18 @@ def test_an_occurrence_talks_in_a_session(target, session):
 
 def test_a_run_at_a_remote_host_reserves_under_one_id_at_a_time():
     assert [reservation_id("occ_1", number) for number in (1, 2)] == ["occ_1/first", "occ_1/2"]
+
+
+@pytest.mark.parametrize(
+    ("target", "is_so"),
+    [
+        (TaskTarget(query="why"), False),
+        (TaskTarget(query="why", context={"execution_target": "daemon", "agent_name": "ops"}), True),
+        (SPAWN, False),
+        (replace(SPAWN, options=HelperOptions(backend=HelperBackend.EXTERNAL)), True),
+        (MEMBER, False),
+        (EXACT, False),
+    ],
+)
+def test_some_targets_ask_for_the_remote_host(target, is_so):
+    assert asks_for_remote(target) is is_so

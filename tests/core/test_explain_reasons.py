@@ -352,6 +352,7 @@ TOLD = {
                 ({"session": "desk"}, "there was no session `desk`"),
                 ({"session": "desk", "state": "archived"}, "the session `desk` was archived"),
                 ({"mob": "crew"}, "there was no mob `crew`"),
+                ({"host": "remote"}, "the node has no remote agent host (see --agents)"),
                 ({"mob": "crew", "member": "writer"}, "the mob `crew` had no member `writer`"),
                 ({"mob": "crew", "flow": "news"}, "the mob `crew` had no flow `news`"),
             )

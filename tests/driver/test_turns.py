@@ -1,6 +1,7 @@
 """Turns of agents: one at a time in a session, and none where there is no session."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.delivery import MissingTargetPolicy
 from noonmark.core.policies.overlap import Allow, Queue, Skip
 from noonmark.core.reasons import Reason
-from noonmark.core.targets.mob import MobFlowTarget, MobMemberTarget
+from noonmark.core.targets.mob import MobFlowTarget, MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.session import (
     OnDemandSessionTarget,
     PromptAction,
@@ -125,3 +126,23 @@ def test_the_leader_prunes_messages_by_age_and_size():
     rig.lead_once()
     rig.prune_once()
     assert store.messages("acme", "desk", 9) == []
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        MobSpawnTarget(mob_id="crew", member_id="scout", prompt="go"),
+        MobForkTarget(mob_id="crew", source_member_id="writer", member_id="scout", prompt="go"),
+        MobFlowTarget(mob_id="crew", flow_id="news"),
+    ],
+    ids=lambda one: str(one.type),
+)
+def test_the_name_of_a_helper_and_a_flow_are_busy_while_they_run(rig, named):
+    rig.store.store.put_mob(replace(CREW, document={**CREW.document, "flows": {"news": {"steps": []}}}), [])
+    rows = []
+    for name in ("first", "second"):
+        schedule = rig.create(name, target=named, overlap_policy=Skip(), **QUIET)
+        rows.append(rig.add(schedule, name))
+        shift(rig)
+    assert rig.row(rows[0]).phase is Phase.DISPATCHING
+    assert (rig.row(rows[1]).phase, rig.row(rows[1]).reason) == (Phase.SKIPPED, Reason.TARGET_BUSY)

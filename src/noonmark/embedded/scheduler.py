@@ -181,6 +181,7 @@ class Scheduler:
             zone_data=zone_data_version(),
             timing=timing,
             first_call=make_first_call(unopened, self._agents),
+            has_remote_host=self._agents is None or self._agents.remote_url is not None,
         )
         self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead, self._zone)
         self._decorated: dict[str, Callable[..., Any]] = {}

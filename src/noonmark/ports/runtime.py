@@ -99,3 +99,5 @@ class Runtime:
     """How many occurrences of a user and of a tenant are in flight at once, on all nodes."""
     first_call: Callable[[Schedule, Occurrence], Reservation | None] | None = None
     """What admission reserves for the first call of an agent's model; None where nothing is reserved."""
+    has_remote_host: bool = True
+    """Whether targets that ask for the remote agent host find one; without agents, the node is given none of them."""

@@ -328,6 +328,7 @@ def _create_worker(
         zone_data=zone_data_version(),
         timing=timing,
         first_call=make_first_call(store, agents),
+        has_remote_host=agents is None or agents.remote_url is not None,
         limits=_limits(settings) if settings.limit_inflight or settings.tenant_limit_inflight else UNLIMITED,
     )
     return Worker(

@@ -1,6 +1,7 @@
 """Turns at a remote host: what it is sent, what its answers mean, and what they cost."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
@@ -49,7 +50,7 @@ def run(scheduler, target=TARGET, name="health", **options):
     """Run a target once, to its end; gives its occurrence and its run."""
     job = scheduler.schedule(target, name=name, **options)
     ended(scheduler, job)
-    return scheduler.occurrences(job)[0], scheduler.runs(job)[0]
+    return scheduler.occurrences(job)[0], next(iter(scheduler.runs(job)), None)
 
 
 def standing(scheduler, max_tokens, **limits):
@@ -133,7 +134,7 @@ def test_what_is_not_reported_counts_in_full(scheduler, host):
     assert (occurrence.phase, made.usage) == ("completed", None)
     assert standing(scheduler, 1_500).reserved.tokens == 1_000
     occurrence, made = run(scheduler, name="beyond", budget=budget)
-    assert (str(occurrence.phase), str(occurrence.reason)) == ("failed", "budget_exceeded")
+    assert (str(occurrence.phase), str(occurrence.reason), made) == ("skipped", "budget_exceeded", None)
     assert len(host.requests("deliver")) == 2
 
 
@@ -150,9 +151,9 @@ def test_another_attempt_has_what_the_first_has_left(scheduler, host):
 
 def test_a_hard_budget_on_cost_alone_needs_a_limit_on_cost(scheduler, host):
     standing(scheduler, None, max_cost=to_nanos(5))
-    occurrence, made = run(scheduler)
-    assert str(occurrence.reason) == "budget_exceeded"
-    assert "price" in made.error
+    occurrence, _ = run(scheduler)
+    assert (str(occurrence.phase), str(occurrence.reason)) == ("skipped", "budget_exceeded")
+    assert json.loads(occurrence.detail)["what"] == "price"
     assert run(scheduler, name="limited", budget={"max_cost_usd": 1})[0].phase == "completed"
 
 
@@ -189,8 +190,7 @@ def test_a_task_names_an_agent_of_the_host(scheduler, host):
 def test_without_a_remote_host_such_a_task_is_missing_its_target():
     with Scheduler("memory://", agents="embedded", agent_model="test") as scheduler:
         occurrence, made = run(scheduler, TASK)
-        assert (str(occurrence.phase), str(occurrence.reason)) == ("delivery_failed", "target_missing")
-        assert "--agents" in made.error
+        assert (str(occurrence.phase), str(occurrence.reason), made) == ("misfired", "target_missing", None)
 
 
 def test_a_probe_asks_the_host(scheduler, host):

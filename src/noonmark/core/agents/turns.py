@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from noonmark.core.agents.helpers import helper_session
 from noonmark.core.agents.session import SessionState, member_session, schedule_session, task_session, turn_key
+from noonmark.core.agents.tasks import remote_agent
 from noonmark.core.ids import HIDDEN
 from noonmark.core.policies.limits import KeyLimit
 from noonmark.core.reasons import Reason
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from noonmark.core.agents.session import Mob, Session
     from noonmark.core.targets import Target
-    from noonmark.core.targets.mob import MobFlowTarget, MobForkTarget, MobMemberTarget, MobTarget
+    from noonmark.core.targets.mob import MobFlowTarget, MobForkTarget, MobMemberTarget, MobSpawnTarget, MobTarget
     from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget
+    from noonmark.core.targets.work import TaskTarget
 
     AgentTarget = SessionTarget | OnDemandSessionTarget | MobTarget
     """What one occurrence at a time may talk to."""
@@ -67,6 +69,13 @@ def reservation_id(occurrence_id: str, number: int) -> str:
 def is_helper(target: Target) -> bool:
     """Whether a target makes a session for one turn, which is archived after it."""
     return target.kind == TargetKind.MOB and cast("MobTarget", target).type in ("spawn_helper", "fork_helper")
+
+
+def asks_for_remote(target: Target) -> bool:
+    """Whether a target goes to the remote host, wherever others go: a task for one of its agents, or its helper."""
+    if target.kind == TargetKind.TASK:
+        return remote_agent(cast("TaskTarget", target).context) is not None
+    return is_helper(target) and cast("MobSpawnTarget", target).options.backend == "external"
 
 
 def turn_limits(declared: Target, uid: str) -> tuple[KeyLimit, ...]:

@@ -306,6 +306,8 @@ def _missing_agent(detail: Mapping[str, object]) -> str | None:
             return f"the mob `{mob}` had no flow `{flow}`"
         case {"mob": mob}:
             return f"there was no mob `{mob}`"
+        case {"host": host}:
+            return f"the node has no {host} agent host (see --agents)"
         case _:
             return None
 

@@ -238,6 +238,8 @@ def _missing_workflows(store: Store, asking: Sequence[tuple[Claim, WorkflowTarge
 
 async def _look_up_agents(node: Node, decisions: list[Admission]) -> list[Admission]:
     """Apply the missing-target policy where the session, mob, member or flow of what could start does not exist."""
+    if not node.runtime.has_remote_host:
+        decisions = [_without_host(decision) for decision in decisions]
     asking = [
         (decision.claim, target)
         for decision in decisions
@@ -249,6 +251,16 @@ async def _look_up_agents(node: Node, decisions: list[Admission]) -> list[Admiss
         return decisions
     missing = await node.executor.call(_missing_agents, node.store, asking, priority=Priority.URGENT)
     return [missing.get(decision.claim.occurrence.id) or decision for decision in decisions]
+
+
+def _without_host(decision: Admission) -> Admission:
+    """Apply the missing-target policy to a first start that asks for a remote agent host."""
+    claim = decision.claim
+    is_first = isinstance(decision, Start) and not claim.occurrence.has_begun
+    if not is_first or claim.occurrence.route not in AGENT_ROUTES:
+        return decision
+    is_remote = turns.asks_for_remote(claim.schedule.declaration.target)
+    return missing_agent(claim, {"host": "remote"}) if is_remote else decision
 
 
 def _missing_agents(store: Store, asking: Sequence[tuple[Claim, AgentTarget]]) -> dict[str, End]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.agents.bounds import BYTES_PER_TOKEN, message_tokens, text_tokens
 from noonmark.core.agents.messages import action_message
 from noonmark.core.agents.session import member_session, schedule_session, task_session
+from noonmark.core.agents.turns import spoken_session
 from noonmark.core.budgets.budget import Reservation
 from noonmark.core.budgets.spend import Amount
 from noonmark.core.targets import TaskTarget
@@ -22,7 +23,7 @@ from noonmark.core.targets.session import (
 )
 from noonmark.targets.agent.model_names import session_model
 from noonmark.targets.agent.prices import PriceList
-from noonmark.targets.agent.settings import EMBEDDED
+from noonmark.targets.agent.resolve import REMOTE_MODEL, goes_to_remote
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
@@ -48,7 +49,9 @@ class FirstCalls:
     def __call__(self, schedule: Schedule, occurrence: Occurrence) -> Reservation | None:
         """The reservation; None for a target that calls no model here, or whose model is unknown."""
         settings, declaration = self._settings, schedule.declaration
-        found = self._found(schedule, occurrence, declaration.target) if settings.host == EMBEDDED else None
+        if goes_to_remote(declaration.target, settings):
+            return self._remote_run(schedule, occurrence)
+        found = self._found(schedule, occurrence, declaration.target)
         if found is None:
             return None
         session_id, spec, action, earlier = found
@@ -72,6 +75,28 @@ class FirstCalls:
             provider=name.provider,
             most=Amount(tokens=tokens + most, cost=self._prices.most(name, tokens, most)),
             limits=settings.run_limits(declaration, schedule.owner.user),
+        )
+
+    def _remote_run(self, schedule: Schedule, occurrence: Occurrence) -> Reservation:
+        """A remote host spends by itself, so all that the run may use is reserved."""
+        limits, target = (
+            self._settings.run_limits(schedule.declaration, schedule.owner.user),
+            schedule.declaration.target,
+        )
+        return Reservation(
+            call_id=first_call_id(occurrence.id),
+            tenant=schedule.owner.tenant,
+            user=schedule.owner.user,
+            schedule_id=schedule.schedule_id,
+            session_id=spoken_session(
+                target, uid=schedule.uid, schedule_id=schedule.schedule_id, occurrence_id=occurrence.id
+            ),
+            occurrence_id=occurrence.id,
+            fence=None,
+            model=REMOTE_MODEL,
+            provider=None,
+            most=Amount(tokens=limits.max_tokens or 0, cost=limits.max_cost),
+            limits=limits,
         )
 
     def _found(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.targets.agent.resolve import asks_for_remote
+from noonmark.core.agents.turns import asks_for_remote
 
 if TYPE_CHECKING:
     from noonmark.core.settlement import Accepted

@@ -41,6 +41,7 @@ from noonmark.core.targets.http import HttpTarget
 from noonmark.core.urls import parse_url
 from noonmark.ports.agent_host import Probe, Readiness, TurnResult
 from noonmark.ports.budgets import Settled
+from noonmark.targets.agent.resolve import REMOTE_MODEL
 from noonmark.targets.agent.store_calls import StoreCalls
 from noonmark.targets.http.delivery import ACCEPTED_VALUES, BROKEN_CONNECTION, GATEWAY_STATUSES
 from noonmark.targets.http.errors import describe_error
@@ -367,7 +368,7 @@ def _agent(target: Target) -> str | None:
 
 
 def _model(turn: AgentTurn) -> str:
-    return "remote" if turn.create is None else turn.create.spec.model
+    return REMOTE_MODEL if turn.create is None else turn.create.spec.model
 
 
 def _is_accepted(response: Response) -> bool:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.agents.helpers import forked, new_helper, pattern_of
 from noonmark.core.agents.session import Session, member_session, schedule_session, task_session
-from noonmark.core.agents.tasks import remote_agent, task_prompt
+from noonmark.core.agents.tasks import task_prompt
+from noonmark.core.agents.turns import asks_for_remote
 from noonmark.core.facts import occurrence_facts
 from noonmark.core.ids import HIDDEN
 from noonmark.core.targets import TaskTarget
 from noonmark.core.targets.content import TextBlock
-from noonmark.core.targets.mob import HelperBackend, MobForkTarget, MobMemberTarget, MobSpawnTarget
+from noonmark.core.targets.mob import MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.placeholders import Filling
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
 from noonmark.core.workflows.hidden import TURNS
@@ -46,13 +47,6 @@ class Missing:
     """There is nothing to talk to."""
 
     why: str
-
-
-def asks_for_remote(target: Target) -> bool:
-    """Whether a target goes to the remote host, wherever others go: a task for one of its agents, or its helper."""
-    if isinstance(target, TaskTarget):
-        return remote_agent(target.context) is not None
-    return isinstance(target, MobSpawnTarget | MobForkTarget) and target.options.backend is HelperBackend.EXTERNAL
 
 
 def goes_to_remote(target: Target, settings: AgentSettings) -> bool:
