@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Overrides
@@ -30,6 +31,7 @@ from noonmark.driver.steps.reports import (
 from noonmark.operations import schedule_edits
 from noonmark.ports import events
 from noonmark.ports.records import KEY_LIFETIME
+from noonmark.targets.usage import usage_reports
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
 from tests.driver.rig import ROUTE, Rig
@@ -396,6 +398,23 @@ class TestSettling:
         told = rig.sink.told[-1]
         assert (type(told), told.run.result) == (events.LeaseLost, "mine")
         assert rig.row(assignment.occurrence).phase is Phase.CLAIMED
+
+    def test_what_a_delivery_used_that_was_taken_over_is_spent(self):
+        rig = Rig()
+        other = Rig(rig, node="node-b")
+        assignment = rig.started(quiet(rig))
+        usage_reports(assignment).add(Usage(model="small", input_tokens=7, model_calls=1, cost=5))
+        rig.advance(rig.timing.lease)
+        other.claim_once()
+        rig.target.end(assignment)
+        assert rig.settle_once() == SettleReport(lost=1)
+        assert rig.store.run_usage(assignment.occurrence.id).cost == 5
+        other.admit_once()
+        [again] = other.target.given
+        usage_reports(again).add(Usage(model="small", input_tokens=7, model_calls=1, cost=5))
+        other.target.end(again)
+        assert other.settle_once().settled == 1
+        assert rig.store.run_usage(assignment.occurrence.id).cost == 10
 
     def test_a_batch_at_a_time_in_order(self):
         rig = Rig(batch=2)

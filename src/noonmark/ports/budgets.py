@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.budgets.spend import Amount, Usage
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import AuditEntry
+    from noonmark.core.settlement import Settlement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,23 @@ class UsageRecord:
     session_id: str | None = None
     occurrence_id: str | None = None
     at: Micros = 0
+
+
+def reported_usage(settlement: Settlement) -> list[UsageRecord]:
+    """What a run reports to have used, under its id: the same run again is not counted again."""
+    run, occurrence = settlement.run, settlement.occurrence
+    return [
+        UsageRecord(
+            call_id=f"{run.id}/{number}",
+            tenant=settlement.tenant,
+            user=settlement.user,
+            usage=usage,
+            schedule_id=occurrence.schedule_id,
+            occurrence_id=occurrence.id,
+            at=run.ended or 0,
+        )
+        for number, usage in enumerate(settlement.reported)
+    ]
 
 
 class UsageBy(StrEnum):

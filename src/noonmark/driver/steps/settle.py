@@ -17,6 +17,7 @@ from noonmark.core.targets.ping import MOMENTS
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import ProgressReport, SettleReport
 from noonmark.driver.store_executor import Priority
+from noonmark.ports.budgets import reported_usage
 from noonmark.ports.events import Abandoned, LeaseLost, Settled
 
 if TYPE_CHECKING:
@@ -124,8 +125,20 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     logs.completed(completed)
     node.report(driver_events)
     await log_pauses(node, [one for one, done in zip(settlements, written, strict=True) if done])
+    await _record_lost_usage(node, [one for one, done in zip(settlements, written, strict=True) if not done])
     settled = sum(written)
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
+
+
+async def _record_lost_usage(node: Node, lost: Sequence[Settlement]) -> None:
+    """Record what runs have used although another node has their occurrences by now: it is spent all the same."""
+    records = [record for settlement in lost for record in reported_usage(settlement)]
+    if not records:
+        return
+    try:
+        await node.executor.call(node.store.record_usage, records)
+    except NoonmarkError as error:  # the other ends are written
+        logger.warning("the usage of %d lost runs was not recorded: %s", len(lost), error)
 
 
 async def log_pauses(node: Node, ended: Sequence[Settlement]) -> None:

@@ -13,7 +13,7 @@ from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
-from noonmark.ports.budgets import UsageRecord
+from noonmark.ports.budgets import reported_usage
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.ports.workflows import OF_OCCURRENCE, Approval
 from noonmark.stores.rules import budgets, bundles, completion, plan_writes, rate_windows, slots, step_ends
@@ -181,7 +181,7 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
         return _report_overdue(uow, row, settlement)
     if settlement.reason not in RESOURCE_WAITS:  # a node that could not start it has nothing to record but why
         uow.add_run(row, settlement.run)
-    _record_usage(uow, settlement)
+    budgets.record_all(uow, reported_usage(settlement))
     row.attempt = settlement.attempt
     if settlement.suspended is not None:
         step_ends.suspend(uow, row, settlement.reason, to_detail(settlement.facts), settlement.suspended)
@@ -201,25 +201,6 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     completion.complete_if_done(uow, state)
     plan_writes.pause_if_failing(uow, state, settlement.pause_after)
     return True
-
-
-def _record_usage(uow: UnitOfWork, settlement: Settlement) -> None:
-    """Record what a run reports to have used, under its id: what was recorded of it before is not counted again."""
-    run, occurrence = settlement.run, settlement.occurrence
-    records = [
-        UsageRecord(
-            call_id=f"{run.id}/{number}",
-            tenant=settlement.tenant,
-            user=settlement.user,
-            usage=usage,
-            schedule_id=occurrence.schedule_id,
-            occurrence_id=occurrence.id,
-            at=uow.now() if run.ended is None else run.ended,
-        )
-        for number, usage in enumerate(settlement.reported)
-    ]
-    if records:
-        budgets.record_all(uow, records)
 
 
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:
