@@ -53,6 +53,11 @@ def test_prices_come_from_the_table_then_from_the_list_and_are_unknown_otherwise
     assert prices.most(sonnet, 10, 1) == 10 * 3_750 + 15_000  # all of it may be written to a cache
     assert prices.cost(model_name("openai:nobody"), used) is prices.most(model_name("openai:nobody"), 1, 1) is None
     assert prices.cost(model_name("test"), used) == prices.most(model_name("test"), 1, 1) == 0
+    rehearsal = PriceList({"test": parse_price("1000,2000")})
+    assert (rehearsal.cost(model_name("test"), used), rehearsal.most(model_name("test"), 1, 1)) == (
+        112_000_000,
+        3_000_000,
+    )
 
 
 def test_skills_are_read_from_their_folder_and_from_nowhere_else(tmp_path):

@@ -23,10 +23,10 @@ class PriceList:
 
     def cost(self, model: ModelName, usage: Usage) -> int | None:
         """What a call has cost, in nano-dollars."""
-        if model.is_free:
-            return 0
         if (price := self._listed(model)) is not None:
             return price.cost(usage)
+        if model.is_free:
+            return 0
         return _looked_up(
             model,
             input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
@@ -37,10 +37,10 @@ class PriceList:
 
     def most(self, model: ModelName, input_tokens: int, output_tokens: int) -> int | None:
         """The most that a call can cost: all of its input may be written to a cache."""
-        if model.is_free:
-            return 0
         if (price := self._listed(model)) is not None:
             return price.most(input_tokens, output_tokens)
+        if model.is_free:
+            return 0
         plain = _looked_up(model, input_tokens=input_tokens, output_tokens=output_tokens)
         written = _looked_up(
             model, input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=input_tokens
