@@ -412,6 +412,7 @@ LOOKS = (
     Row("bundle/list", lambda at: at.kept_bundle and {"limit": 1_000}, _on("bundle", "list", limit="--limit")),
     Row("secret/list", command=_on("secret", "list")),
     Row("limits/get", command=_on("limits")),
+    Row("schedule/tools"),
     Row("key/list", lambda _: {"tenant": "nobody"}, lambda _: ("key", "list", "--tenant", "nobody")),
     Row("signing/key", command=_on("secret", "signing-key")),
     Row("event/match", lambda _: {"event_type": "seen", "filters": {"n": {"gt": 1}}, "limit": 10},
@@ -428,6 +429,7 @@ LOOKS = (
         lambda asked: ("audit", "list", "--schedule", asked["schedule_id"], "--limit", "10")),
 )  # fmt: skip
 CHANGES = (
+    Row("schedule/call", lambda at: {"name": "noonmark_schedule_pause", "arguments": {"schedule_id": at.schedule()}}),
     Row("schedule/create",
         lambda at: {"name": "n", "trigger": YEARLY, "target": NOBODY, "labels": {"team": "ops"}},
         lambda _: ("schedule", "create", *AS_OPTIONS, "--name", "n", "--label", "team=ops"), audited=1),
@@ -746,6 +748,9 @@ WRONG = (
     _wrong("key/rotate", {"key_id": "nm_live_000000"}, _on("key", "rotate"), "not_found", "key_id"),
     _wrong("whoami", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("limits/get", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("schedule/tools", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("schedule/call", {"name": "noonmark_schedule_get", "arguments": GONE}),
+    _wrong("schedule/call", {"name": "nothing"}, None, "invalid_request", "name"),
     _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("ping/url", GONE, _on("schedule", "ping-url")),
     _wrong("ping/rotate", GONE, _on("schedule", "ping-url", "--rotate")),

@@ -150,6 +150,7 @@ BODIES = {
     "key/create": {"scopes": "read"},
     "budget/set": {"period": "day", "max_tokens": 1},
     "usage/record": {"idempotency_key": "k", "tokens": 1},
+    "schedule/call": {"name": "nothing"},
 }
 ID_OF = {"ping/url": "ping_id", "ping/rotate": "ping_id"}
 """The id that takes the place of a plain schedule."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import to_micros, to_text
-from noonmark.operations.errors import STATUS
+from noonmark.operations.errors import STATUS, tool_code
 from noonmark.operations.service import LOCAL
-from noonmark.operations.table import OPERATIONS, Body, perform
+from noonmark.operations.table import CALLS_TOOL, OPERATIONS, Body, perform
 from noonmark.server.routes import ROUTES
 from tests.cli.runner import call
 
@@ -102,7 +102,8 @@ class JsonRpc:
         if "error" not in answer:
             return answer["result"]
         code = answer["error"]["data"]["code"]
-        number, right = answer["error"]["code"], STATUS[code].jsonrpc
+        number = answer["error"]["code"]
+        right = tool_code(code) if row.operation == CALLS_TOOL else STATUS[code].jsonrpc
         raise CallError(code, answer["error"]["data"].get("field", ""), number=number, right=right)
 
 
@@ -202,6 +203,8 @@ METHODS = {
     "key/rotate": Method("rotate_key", ("key_id",)),
     "whoami": Method("whoami"),
     "limits/get": Method("limits"),
+    "schedule/tools": Method("schedule_tools", (), "tools"),
+    "schedule/call": Method("call_schedule_tool", ("name", "arguments")),
     "node/list": Method("nodes", (), "nodes"),
     "workload": Method("workload"),
     "doctor": Method("doctor"),
@@ -211,7 +214,7 @@ METHODS = {
     "worker/confirm-time": Method("worker_confirm_time"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("deleted", "checks", "backfills", "nodes", "secrets", "event_id", "count", "signing_key")
+NOT_PAGED = ("tools", "deleted", "checks", "backfills", "nodes", "secrets", "event_id", "count", "signing_key")
 
 
 class ClientMethods:

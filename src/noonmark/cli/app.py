@@ -216,6 +216,17 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "rotate": ("key:rotate_key", "Replace an API key by a new one."),
         },
     ),
+    "mcp": (
+        "Give agents tools for schedules, over MCP.",
+        {
+            "serve": ("mcp:serve", "Serve the tools over stdin and stdout; noonmark mcp does the same."),
+            "config": ("mcp:config", "Print what to paste into clients of MCP."),
+        },
+    ),
+    "skill": (
+        "Install the skill for agents that schedule work.",
+        {"install": ("mcp:install_skill", "Write the skill schedule-workflow into a folder of skills.")},
+    ),
     "node": ("Show the nodes of a cluster.", {"list": ("cluster:list_nodes", "List nodes.")}),
     "audit": ("Show the audit log.", {"list": ("cluster:list_audit", "List changes and who made them.")}),
 }
@@ -351,7 +362,7 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _expand_group(arguments: Sequence[str]) -> list[str]:
-    """Expand `upload FILE` to `upload add FILE`, and `usage` with or without options to `usage report`."""
+    """Expand `upload FILE` to `upload add FILE`, `usage` and its options to `usage report`, and `mcp` to `mcp serve`."""
     words = list(arguments)
     group, following = (words[0], words[1:2]) if words else ("", [])
     if following and following[0] in (*GROUPS.get(group, ("", {}))[1], "--help", "-h"):
@@ -360,6 +371,8 @@ def _expand_group(arguments: Sequence[str]) -> list[str]:
         words.insert(1, "add")
     if group == "usage" and (not following or following[0].startswith("-")):
         words.insert(1, "report")
+    if group == "mcp" and (not following or following[0].startswith("-")):
+        words.insert(1, "serve")
     return words
 
 

@@ -41,6 +41,8 @@ CREATING = frozenset(
         "workflow/create",
         "session/create",
         "mob/create",
+        "schedule/tools",
+        "schedule/call",
         "event/emit",
         "secret/set",
         "key/create",
@@ -82,8 +84,11 @@ class Remote(Protocol):
 
 
 @contextmanager
-def connect(connection: Connection, *, timeout: float | None = None) -> Iterator[Remote]:
-    """Use the server or store that the options name; a timeout, in seconds, is for a server."""
+def connect(connection: Connection, *, timeout: float | None = None, is_agent: bool = False) -> Iterator[Remote]:
+    """Use the server or store that the options name; a timeout, in seconds, is for a server.
+
+    What an agent does in a store is recorded as such; at a server its key says so.
+    """
     if connection.store is not None and connection.server is not None:
         raise InvalidRequest("conflicts with --server: give one of them", field="--store")
     if connection.store is not None and (connection.key is not None or connection.key_file is not None):
@@ -93,7 +98,7 @@ def connect(connection: Connection, *, timeout: float | None = None) -> Iterator
     remote = (
         _server(connection, timeout)
         if connection.store is None
-        else StoreRemote(connection.store, connection.as_tenant)
+        else StoreRemote(connection.store, connection.as_tenant, is_agent=is_agent)
     )
     try:
         yield ByName(remote)
@@ -245,7 +250,7 @@ class ServerRemote:
 class StoreRemote:
     """The operations on a store, in this process. Nodes that use the same store see the changes."""
 
-    def __init__(self, url: str, tenant: str | None = None) -> None:
+    def __init__(self, url: str, tenant: str | None = None, *, is_agent: bool = False) -> None:
         """Prepare the store; the first call opens it. Its schema is never upgraded here."""
         from noonmark.clocks import SystemClock  # noqa: PLC0415 - --server needs none of these
         from noonmark.operations.service import LOCAL  # noqa: PLC0415 - likewise
@@ -257,7 +262,8 @@ class StoreRemote:
         self._url, self._file = url, file_of(url)
         self._clock = SystemClock()
         self._service = self._make_service(creates_file=False)
-        caller = replace(LOCAL, source="cli", opens_store=True, chain=os.environ.get(CHAIN_VARIABLE, ""))
+        source, chain = "mcp" if is_agent else "cli", os.environ.get(CHAIN_VARIABLE, "")
+        caller = replace(LOCAL, source=source, opens_store=True, is_agent=is_agent, chain=chain)
         if tenant is not None:
             caller = replace(caller, owner=replace(caller.owner, tenant=_tenant(tenant)))
         self._caller, self._perform = caller, partial(perform, caller=caller)

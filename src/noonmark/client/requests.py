@@ -50,6 +50,7 @@ from noonmark.operations.models.answers import (
     Secret,
     Selected,
     Session,
+    ToolDefinition,
     Upload,
     UsageForecast,
     UsageSummary,
@@ -999,6 +1000,16 @@ def whoami() -> Request[Identity]:
 def limits() -> Request[LimitList]:
     """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
     return rest_request("limits/get", _one(LimitList), {})
+
+
+def schedule_tools() -> Request[list[ToolDefinition]]:
+    """List the tools that the caller may use, with the schemas of their arguments and answers."""
+    return rest_request("schedule/tools", _all("tools", ToolDefinition), {})
+
+
+def call_schedule_tool(name: str, arguments: Document | None = None) -> Request[Document]:
+    """Call a tool by its name; the answer is that of its operation, with long values cut off."""
+    return rest_request("schedule/call", lambda document: document, to_arguments(name=name, arguments=arguments))
 
 
 def nodes() -> Request[list[Node]]:

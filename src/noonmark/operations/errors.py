@@ -120,5 +120,17 @@ def error_document(error: errors.NoonmarkError) -> dict[str, object]:
     return document
 
 
+_TOOL_CODES = {
+    "not_found": -32004,
+    **dict.fromkeys(("missing_scope", "not_allowed", "missing_extra", "store_unavailable"), -32001),
+}
+
+
+def tool_code(code: str) -> int:
+    """The number of an error of a tool: invalid arguments, not found, not available to the caller, or anything else."""
+    is_invalid = STATUS[code].jsonrpc == -32602
+    return -32602 if is_invalid else _TOOL_CODES.get(code, -32000)
+
+
 MAX_PROBLEMS = 100
 """How many problems of one document are listed."""

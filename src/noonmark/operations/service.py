@@ -199,7 +199,7 @@ class Caller:
     owner: Owner
     name: str
     source: str
-    """The surface: `rest`, `jsonrpc`, `cli` or `client`."""
+    """The surface: `rest`, `jsonrpc`, `mcp`, `cli` or `client`."""
     request_id: str = ""
     scopes: frozenset[Scope] = ALL_SCOPES
     is_root: bool = True

@@ -90,6 +90,8 @@ class Operation:
 READ, WRITE, RUN, ADMIN = Scope.READ, Scope.WRITE, Scope.RUN, Scope.ADMIN
 SETS_SECRET = "secret/set"  # noqa: S105 - a name
 """Errors about a call of it repeat nothing of its arguments: the secret may be in the wrong place."""
+CALLS_TOOL = "schedule/call"
+"""It performs another operation, whose scope it needs."""
 _SCHEDULE, _OCCURRENCE = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
 _WORKFLOW, _WORKFLOW_RUN = "/workflows/{workflow_id}", "/workflow-runs/{workflow_run_id}"
 _BUDGET = "/budgets/{scope}/{id}"
@@ -694,6 +696,17 @@ _ROWS = (
     Operation("key/list", "keys.list_keys", ADMIN, "GET /keys", takes.KeyQuery, answers.KeyPage),
     Operation("whoami", "keys.who_am_i", None, "GET /whoami", takes.NoArguments, answers.Identity),
     Operation("limits/get", "limits.get_limits", None, "GET /limits", takes.NoArguments, answers.LimitList),
+    Operation("schedule/tools", "tools.list_tools", None, "GET /schedule/tools", takes.NoArguments, answers.ToolList),
+    Operation(
+        CALLS_TOOL,
+        "tools.call_tool",
+        None,
+        "POST /schedule/call",
+        takes.ToolCall,
+        answers.ToolResult,
+        body=Body.REQUIRED,
+        is_repeatable=False,
+    ),
     Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList, is_global=True),
     Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis, is_global=True),
     Operation("workload", "workload.get_workload", READ, "GET /workload", takes.WorkloadQuery, answers.Workload),
@@ -723,7 +736,7 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
         streamed = f": files are not JSON; send it to {STREAMED[name]}" if name in STREAMED else ""
         raise MethodNotFound(f"there is no operation {shown(name)}{streamed}", field="method")
     check_access(operation, caller)
-    if operation.is_change and not name.startswith("worker/"):
+    if operation.is_change and name != CALLS_TOOL and not name.startswith("worker/"):
         check_clock(service)
     with hidden_cause_from(caller):
         if service.traces is None:

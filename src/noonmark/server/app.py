@@ -27,6 +27,7 @@ from noonmark.server import health as health_routes
 from noonmark.server.authentication import SOURCE, Authenticator
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import RequestGuard
+from noonmark.server.mcp import endpoint as mcp
 from noonmark.server.problems import HttpError, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
@@ -74,6 +75,7 @@ def create_app(
         **jsonrpc.handlers(),
         **uploads.handlers(),
         **bundles.handlers(),
+        **mcp.handlers(),
         **health_routes.metrics_handlers(metrics),
     }
     endpoints = partial(_endpoints, service, settings)
@@ -179,7 +181,8 @@ class Endpoint:
             **({} if authenticator is None else {"exceeded": partial(authenticator.exceeded, request, caller)}),
         )
         if isinstance(handler, StreamHandler):
-            check_scope(handler.name, handler.scope, caller)
+            if handler.scope is not None:
+                check_scope(handler.name, handler.scope, caller)
             return await handler.respond(request, api_request, self._settings)
         if self._limiter is None:
             return _call(handler, api_request)

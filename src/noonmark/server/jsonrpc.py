@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError, QuotaExceeded
 from noonmark.core.json_values import key_path, shown
 from noonmark.core.redaction import redact_keys
-from noonmark.operations.errors import STATUS, error_document
-from noonmark.operations.table import OPERATIONS, SETS_SECRET, perform
+from noonmark.operations.errors import STATUS, error_document, tool_code
+from noonmark.operations.table import CALLS_TOOL, OPERATIONS, SETS_SECRET, perform
 from noonmark.server.requests import JSON, ApiResponse
 from noonmark.server.strict_json import parse
 
@@ -141,7 +141,8 @@ def _answer_call(service: Service, caller: Caller, message: object) -> dict[str,
         result = perform(service, caller, call.method, _arguments(call))
         response: dict[str, Any] = {"jsonrpc": "2.0", "result": result, "id": call.id}
     except NoonmarkError as error:
-        response = _failure(caller, call.id, error, STATUS[error.code].jsonrpc)
+        number = tool_code(error.code) if call.method == CALLS_TOOL else STATUS[error.code].jsonrpc
+        response = _failure(caller, call.id, error, number)
     except Exception:
         logger.exception("%s failed (request %s)", call.method, caller.request_id)
         internal = NoonmarkError("internal error; the server log has the cause under this request_id")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from starlette.responses import Response
 
 from noonmark.core.errors import InvalidSchedule, NoonmarkError, Problem, QuotaExceeded
-from noonmark.operations.errors import STATUS, error_document
+from noonmark.operations.errors import STATUS, error_document, tool_code
 from noonmark.server.strict_json import write_json
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PROBLEM = "application/problem+json"
 TASK_ROUTES = "/api/v1/"
 """Clients of these routes read the message from a member named `error`."""
+TOOL_CALLS = "/schedule/call"
+"""Errors of this route have the number that JSON-RPC has for them."""
 E = TypeVar("E", bound=NoonmarkError)
 
 _TITLES = {
@@ -58,6 +60,8 @@ def problem_response(error: NoonmarkError, request: Request) -> Response:
     }
     if request.scope["path"].startswith(TASK_ROUTES):
         document["error"] = details["detail"]
+    if request.scope["path"] == TOOL_CALLS and code in STATUS:
+        document["tool_code"] = tool_code(code)
     return Response(write_json(document), status, {**headers, "Cache-Control": "no-store"}, media_type=PROBLEM)
 
 

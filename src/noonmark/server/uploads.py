@@ -65,8 +65,8 @@ class StreamHandler:
     respond: Callable[[Request, ApiRequest, HttpSettings], Awaitable[Response]]
     name: str
     """What it does, as operations are named."""
-    scope: Scope
-    """The permission that it needs."""
+    scope: Scope | None
+    """The permission that it needs; None if any key will do."""
 
 
 def handlers() -> dict[tuple[str, str], StreamHandler]:

@@ -1181,3 +1181,27 @@ class Identity:
     key_id: str | None
     agent: bool
     expires_at_utc: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """A tool for agents."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: Document
+    output_schema: Document
+    annotations: Document
+    """What it does, with the names of MCP: `readOnlyHint`, `destructiveHint`, `idempotentHint`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolList:
+    """The tools that the caller may use."""
+
+    tools: list[ToolDefinition]
+
+
+class ToolResult(dict[str, Any]):
+    """What a tool answers: the answer of its operation, with long values cut off."""

@@ -999,3 +999,11 @@ class KeyRotation(KeyRevocation):
     expires_in_seconds: Lifetime | None = None
     """By default the new key lasts as long as the old one did from its creation."""
     expires_at_utc: Instant | None = None
+
+
+class ToolCall(Arguments):
+    """A tool to call."""
+
+    name: Name
+    arguments: Object | None = None
+    """As its input schema says."""

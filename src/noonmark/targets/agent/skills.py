@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 FILE = "SKILL.md"
 MAX_BYTES = 65_536
+COMPANIONS = Path(__file__).with_name("companion_skills")
+"""The skills of the package; a folder of skills may replace them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -36,7 +38,14 @@ def _name_of(reference: object) -> str:
     return name
 
 
+def companion_skill(name: str) -> str:
+    """The text of a skill of the package."""
+    return (COMPANIONS / name / FILE).read_text("utf-8")
+
+
 def _read(folder: Path | None, name: str) -> str:
+    if not (folder is not None and (folder / name / FILE).is_file()) and (COMPANIONS / name / FILE).is_file():
+        folder = COMPANIONS
     if folder is None:
         raise ValueError(f"the skill {name} cannot be loaded: this node has no folder of skills; set agent_skills")
     file = folder / name / FILE

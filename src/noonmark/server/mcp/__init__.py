@@ -1,0 +1,1 @@
+"""The Model Context Protocol: the tools of agents, over stdio and HTTP."""
