@@ -23,6 +23,7 @@ READING = {
     "noonmark_schedule_occurrences",
     "noonmark_schedule_preview",
     "noonmark_schedule_explain",
+    "noonmark_usage",
 }
 
 
@@ -76,11 +77,10 @@ def test_the_tools_follow_the_scopes_of_the_caller(call):
     destructive = {one["name"] for one in writing if one["annotations"]["destructiveHint"]}
     assert destructive == {"noonmark_schedule_update", "noonmark_schedule_delete"}
     for name in set(tools.TOOLS) - READING:
+        arguments = {"schedule_id": "s", "trigger": NINE, "target": REPORT, "event_type": "e"}
+        given = {argument: arguments[argument] for argument in arguments if argument in tools.TOOLS[name].arguments}
         with pytest.raises(NoonmarkError, match="needs the scope"):
-            reader = replace(LOCAL, scopes=frozenset({Scope.READ}))
-            arguments = {"schedule_id": "s", "trigger": NINE, "target": REPORT, "event_type": "e"}
-            offers = tools.TOOLS[name].arguments
-            call(name.removeprefix("noonmark_"), reader, **{k: v for k, v in arguments.items() if k in offers})
+            call(name.removeprefix("noonmark_"), replace(LOCAL, scopes=frozenset({Scope.READ})), **given)
 
 
 def test_a_created_schedule_is_told_with_its_next_fires_and_traps(call):
@@ -109,6 +109,7 @@ def test_a_whole_life_in_tools(call):
     assert '"runs":"succeeded"' in call.text("schedule_explain", schedule_id=made)
     assert "Emitted e1" in call.text("emit_event", event_type="seen", event_id="e1")
     assert "There was an event e1" in call.text("emit_event", event_type="other", event_id="e1")
+    assert "0 tokens in 0 model calls" in call.text("usage")
     assert "is deleted" in call.text("schedule_delete", schedule_id=made)
     assert call("schedule_list") == {"schedules": [], "next_cursor": None}
     dependent = call.text("schedule_create", trigger={"type": "event", "event_type": "seen"}, target=REPORT)
@@ -158,12 +159,14 @@ def test_answers_are_cut_to_what_a_model_can_read(call):
     jsonschema.validate(page, schema)
     assert call("schedule_get", schedule_id="long")["description"] == "x" * 10_000
     assert len(call.text("schedule_get", schedule_id="long")) < 2 * tool_texts.MAX_DATA
-    deep = {"a": {}}
-    for _ in range(50):
-        deep = {"a": deep, "b": ["z" * 30] * 1_000}
+    many = ["z" * 30] * 1_000
     with pytest.raises(AnswerTooLarge):
-        tool_texts.capped({"payload": {str(n): deep for n in range(200)}})
-    short = tool_texts.capped({"payload": ["w" * 3_000] * 20 + [{"a": deep["a"]["b"]}]})
+        tool_texts.capped({"payload": [many] * 20})
+    nested = {}
+    for _ in range(50):
+        nested = {"a": nested}
+    assert json.dumps(tool_texts.capped(nested)).count("a") < 2 * tool_texts.MAX_DEPTH
+    short = tool_texts.capped({"payload": ["w" * 3_000] * 20 + [{"a": many}]})
     assert short["payload"][0] == "w" * 2_048 + f" {tool_texts.CUT}"
     assert len(short["payload"][-1]["a"]) == tool_texts.MAX_ITEMS
 

@@ -362,7 +362,7 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _expand_group(arguments: Sequence[str]) -> list[str]:
-    """Expand `upload FILE` to `upload add FILE`, `usage` and its options to `usage report`, and `mcp` to `mcp serve`."""
+    """Expand `upload FILE` to `upload add FILE`, `usage` to `usage report`, and `mcp` to `mcp serve`."""
     words = list(arguments)
     group, following = (words[0], words[1:2]) if words else ("", [])
     if following and following[0] in (*GROUPS.get(group, ("", {}))[1], "--help", "-h"):

@@ -182,6 +182,18 @@ def event_text(event: Mapping[str, Any], _: Micros) -> str:
     return f"Emitted {event['event_id']}. Schedules that it triggers start now."
 
 
+def usage_text(usage: Mapping[str, Any], _: Micros) -> str:
+    """What agents have used."""
+    lines = [f"From {usage['from_utc']} to {usage['to_utc']}: {_used(usage['total'])}."]
+    groups = [{"key": one["key"], "name": one["name"], "used": _used(one)} for one in usage["groups"]]
+    return _joined(lines, {f"by {usage['by']}": groups} if groups else {})
+
+
+def _used(total: Mapping[str, Any]) -> str:
+    cost = "an unknown cost" if total["cost_usd"] is None else f"{total['cost_usd']:.4f} USD"
+    return f"{total['total_tokens']:,} tokens in {total['model_calls']:,} model calls, {cost}"
+
+
 def error_text(error: Mapping[str, Any]) -> str:
     """An error, with every problem and its field."""
     problems: Sequence[Mapping[str, Any]] = error.get("problems") or [error]

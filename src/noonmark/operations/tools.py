@@ -239,6 +239,16 @@ _ROWS = (
         arguments=("event_type", "payload", "event_id"),
         render=tool_texts.event_text,
     ),
+    Tool(
+        name="noonmark_usage",
+        operation="usage/report",
+        title="Report usage",
+        description="Report what agents have used, in tokens and USD: since the beginning of the month, unless an"
+        " interval is given, by schedule, session, model, user or day.",
+        arguments=("by", "from", "to", "schedule_id", "limit"),
+        render=tool_texts.usage_text,
+        defaults={"limit": ROWS},
+    ),
 )
 TOOLS: Mapping[str, Tool] = {tool.name: tool for tool in _ROWS}
 
