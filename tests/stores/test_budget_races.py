@@ -6,13 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.admission import Start
 from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Refused, Reservation, Reserved
 from noonmark.core.budgets.spend import Amount, Usage
-from noonmark.core.ids import fraction
+from noonmark.core.ids import fraction, manual
+from noonmark.core.planner import first_plan
+from noonmark.core.targets import TaskTarget
+from noonmark.core.triggers import EventTrigger
 from noonmark.ports.budgets import Settled, UsageBy
+from noonmark.ports.records import Admitted
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sqlite import SqliteStore
+from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD
+from noonmark.testing.factories import NOW
 
 RUNS, NODES = 50, 2
 MOST = 1_000
@@ -133,3 +141,28 @@ def test_of_racing_runs_none_gets_beyond_a_hard_limit_also_when_it_is_raised(mak
         own = sum(sum(one) for run, one in costs.items() if USERS[run % len(USERS)] == user)
         assert group.usage.cost + group.reserved.cost == own
     store.close()
+
+
+def test_of_racing_starts_as_many_pass_as_have_room_for_their_first_call(make_store):
+    stores = [make_store() for _ in range(NODES)]
+    for store in stores:
+        store.open()
+    stores[0].put_budget(replace(TENANT, max_cost=20 * MOST + 1))
+    for run in range(RUNS):
+        schedule = factories.schedule(f"uid-{run}", trigger=EventTrigger("none"), target=TaskTarget(query="look"))
+        assert stores[0].create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
+        assert stores[0].add([factories.occurrence(schedule, manual("a"), nominal=NOW)]) == [True]
+    claims = stores[0].claim("node-a", ["task"], now=NOW, until=NOW, limit=RUNS, lease=LEASE)
+
+    def start(place):
+        claim = claims[place]
+        first = replace(call(place, 0), occurrence_id=claim.occurrence.id)
+        admission = Start(claim=claim, takes_slot=True, reservation=first)
+        [answer] = stores[place % NODES].admit([admission], now=NOW, lease=LEASE)
+        return isinstance(answer, Admitted)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(start, range(RUNS))) == 20
+    assert used(stores[1]) == 20 * MOST
+    for store in stores:
+        store.close()
