@@ -27,23 +27,23 @@ def without_fence(patch):
 
 def without_slot(patch):
     """A start takes the slot from whoever holds it."""
-    take = slots.take
+    busy = slots.busy
 
-    def take_anyway(uow, row, start):
+    def never_busy(uow, row, start):
         state = uow.state_of(row)
         holder = slots.slot_holder(uow, state)
         if start.takes_slot and holder is not None and holder is not row:
             state.holder, holder.holds_slot = None, 0
             uow.changed(holder)
-        return take(uow, row, start)
+        return busy(uow, row, start)
 
-    patch.setattr(slots, "take", take_anyway)
+    patch.setattr(slots, "busy", never_busy)
 
 
 def without_turns(patch):
     """What was caught up begins as soon as the slot is free."""
-    take = slots.take
-    patch.setattr(slots, "take", lambda uow, row, start: take(uow, row, replace(start, is_in_line=False)))
+    busy = slots.busy
+    patch.setattr(slots, "busy", lambda uow, row, start: busy(uow, row, replace(start, is_in_line=False)))
 
 
 def without_watermark(patch):
