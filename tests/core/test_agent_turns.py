@@ -8,6 +8,7 @@ from noonmark.core.agents.session import Mob, Session, SessionState, task_sessio
 from noonmark.core.agents.turns import (
     agent_target,
     asks_for_remote,
+    is_flow_key,
     is_helper,
     missing,
     needed_mob,
@@ -70,8 +71,13 @@ def test_a_turn_holds_a_key_and_needs_what_it_names(target, key, session, mob):
     assert turn_limits(target, "uid-1") == (KeyLimit(key, 1, Reason.TARGET_BUSY),)
     named = session_of(target, "uid-1")
     assert key == ("flow:crew:news\n" if named is None else f"session:{named}\n")
+    assert is_flow_key(key) is (named is None)
     assert (needed_session(target), needed_mob(target)) == (session, mob)
     assert agent_target(target) is target
+
+
+def test_the_key_of_a_schedule_is_not_that_of_a_flow():
+    assert not is_flow_key("flow:crew:news")
 
 
 def test_other_targets_hold_no_key():

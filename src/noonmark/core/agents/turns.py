@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     AgentTarget = SessionTarget | OnDemandSessionTarget | MobTarget
     """What one occurrence at a time may talk to."""
 
+_FLOW = "flow:"
 _KINDS = frozenset({TargetKind.SESSION, TargetKind.MOB})
 
 
@@ -87,7 +88,12 @@ def turn_limits(declared: Target, uid: str) -> tuple[KeyLimit, ...]:
     if session_id is not None:
         return (KeyLimit(turn_key(session_id), 1, Reason.TARGET_BUSY),)
     flow = cast("MobFlowTarget", target)
-    return (KeyLimit(f"flow:{flow.mob_id}:{flow.flow_id}\n", 1, Reason.TARGET_BUSY),)
+    return (KeyLimit(f"{_FLOW}{flow.mob_id}:{flow.flow_id}\n", 1, Reason.TARGET_BUSY),)
+
+
+def is_flow_key(name: str) -> bool:
+    """Whether a concurrency key is that of a flow: no schedule can name it."""
+    return name.startswith(_FLOW) and name.endswith("\n")
 
 
 def needed_session(target: AgentTarget) -> str | None:

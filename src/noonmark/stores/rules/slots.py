@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Busy, Place
+from noonmark.core.agents.turns import is_flow_key
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.stores.rules.records import OtherKey, read_other_keys
@@ -118,6 +119,17 @@ def free_keys(uow: UnitOfWork, row: Row) -> None:
         row.place = row.other_keys = None
         uow.changed(row)
         _free(uow, held)
+
+
+def free_keys_of_suspended(uow: UnitOfWork, row: Row) -> None:
+    """Give back what a run that suspends does not use, but not the key of its flow: that is busy until its end."""
+    held = _held(uow, row)
+    keys = [key for number in held if (key := uow.concurrency_key_of(number)) is not None]
+    kept = [key.key for key in keys if is_flow_key(key.name)]
+    if held and held != kept:
+        row.place, row.other_keys = next(iter(kept), None), None
+        uow.changed(row)
+        _free(uow, [number for number in held if number not in kept])
 
 
 def hold(uow: UnitOfWork, rows: Iterable[Row]) -> None:

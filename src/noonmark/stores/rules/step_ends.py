@@ -88,7 +88,7 @@ def suspend(uow: UnitOfWork, row: Row, reason: Reason, detail: str, suspended: S
         row.ready = uow.now()
         uow.wakes_nodes = True
     uow.changed(row)
-    slots.free_keys(uow, row)
+    slots.free_keys_of_suspended(uow, row)
 
 
 def load(uow: UnitOfWork, settlements: Sequence[Settlement]) -> None:

@@ -5,26 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.admission import Busy
 from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState, member_session, task_session
+from noonmark.core.agents.turns import turn_limits
 from noonmark.core.budgets.budget import Reservation, Reserved
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
+from noonmark.core.policies.limits import KeyLimit
+from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import AuditEntry
-from noonmark.core.targets.mob import MobMemberTarget, ToolAccess, ToolAccessPolicy
+from noonmark.core.settlement import Suspended, settle
+from noonmark.core.targets.mob import MobFlowTarget, MobMemberTarget, ToolAccess, ToolAccessPolicy
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
 from noonmark.ports.budgets import Settled
+from noonmark.ports.records import Admitted
 from noonmark.ports.sessions import Turn
 from noonmark.stores.rules.sessions import message_bytes
 from noonmark.testing import factories
-from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, hold
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, hold, start
 from noonmark.testing.factories import NOW
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.targets import Target
+    from noonmark.ports.records import LeaseLost
     from noonmark.testing.conformance.bench import Bench
 
 SPEC = SessionSpec(
@@ -267,6 +274,39 @@ def a_turn_ends_suspension_and_the_archive(bench: Bench) -> None:
     assert bench.settle(occurrence, phase=Phase.FAILED, reason=Reason.FAILED)
     assert _state(bench) is SessionState.SUSPENDED
     assert [entry.operation for entry in store.audit_entries("acme", 9)] == ["session/create"] * 2
+
+
+@case
+def a_flow_is_busy_until_its_run_has_ended(bench: Bench) -> None:
+    store, target = bench.store, MobFlowTarget(mob_id="crew", flow_id="news")
+    inflight = KeyLimit("inflight\n", 1, Reason.TENANT_INFLIGHT_LIMIT)
+    keys = (*turn_limits(target, ""), inflight)
+    schedule = bench.create_quiet(target=target, overlap_policy=Allow())
+
+    def begin(key: str) -> Admitted | LeaseLost | Busy:
+        bench.add(schedule, key)
+        [claim] = bench.claim(routes=[target.route])
+        return bench.admit(replace(start(claim), takes_slot=False, keys=keys))
+
+    def taken() -> list[int]:
+        return [store.count_places("acme", one.name) for one in keys]
+
+    first = begin("a")
+    assert isinstance(first, Admitted)
+    suspended = Suspended(
+        started=bench.now, ended=bench.now, until=None, waiting_for=Reason.STEP_PENDING, open_steps=frozenset()
+    )
+    assert store.settle([settle(first.occurrence, schedule, suspended, node="node-a")]) == [True]
+    assert taken() == [1, 0]
+    busy = begin("b")
+    assert isinstance(busy, Busy)
+    assert busy.key == keys[0]
+    assert store.cancel(first.occurrence.id)
+    [claim] = [one for one in bench.claim(routes=[target.route]) if one.occurrence.id == first.occurrence.id]
+    resumed = bench.decide(replace(start(claim), takes_slot=False, keys=keys))
+    assert taken() == [1, 1]
+    assert bench.settle(resumed)
+    assert taken() == [0, 0]
 
 
 @case
