@@ -59,6 +59,7 @@ def test_a_server_delivers_to_agents_with_its_flags(tmp_path):
             }
             create(server, "task", NEVER, {"target_kind": "task", "query": "Why?"})
             assert ended(server, run(server, "task"))["phase"] == "completed"
+            assert server.ask("POST", "/sessions", {"session_id": "plain"}).json["model"] == "test"
             assert provider.keys == [f"Bearer {KEY}"] * 2
             log = server.log
         assert not {word for word in (KEY, "How is the weather", "sunny in", "Why?") if word in log}
@@ -69,6 +70,8 @@ def test_a_server_without_agents_says_so(tmp_path):
         answer = server.ask("POST", "/schedules", {"name": "x", "trigger": NEVER, "target": prompt("test")})
         assert answer.status == 201
         assert "no live node serves `session`; a server runs agents with --agents embedded" in answer.text
+        nameless = server.ask("POST", "/sessions", {})
+        assert (nameless.status, nameless.json["field"]) == (400, "model")
     refused = launch(tmp_path, "--price", "mine=cheap", name="refused")
     assert refused.process.wait(60) != 0
     assert "must be prices in dollars per million tokens" in refused.log

@@ -23,9 +23,9 @@ READ = {*TABLES, *(index.name for name in TABLES for index in metadata.tables[na
 ALL_WORK = "event_streams_behind"
 """The one index that may be walked: it holds tenants with events to match, and nothing else."""
 SCANS = {"Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Index Scan", "Tid Scan", "Sample Scan"}
-KEYS = ("key", "schedule", "occurrence", "holder")
+KEYS = ("key", "schedule", "occurrence", "session", "holder")
 NAMES = ("uid", "id", "schedule_id", "upstream_id", "event_id", "event_type")
-OF_TENANTS = ("concurrency_keys", "event_streams", "events", "idempotency_keys", "notes")
+OF_TENANTS = ("concurrency_keys", "event_streams", "events", "idempotency_keys", "mobs", "notes", "sessions")
 TIMES = (
     "deadline",
     "lease_end",
@@ -91,7 +91,7 @@ def multiply(watcher, schema):
             values = [stored_again(column) for column in table.columns]
             watcher.run(
                 f"INSERT INTO {schema}.{table.name} ({', '.join(columns)}) SELECT {', '.join(values)}"
-                f" FROM {schema}.{table.name} AS one, generate_series(1, {STORED // max(1, rows)}) AS number"
+                f" FROM {schema}.{table.name} AS one, generate_series(1, {STORED // max(1, rows)}) AS copy"
             )
 
             watcher.run(f"DELETE FROM {schema}.{table.name} WHERE {first(table)}")
@@ -107,13 +107,13 @@ def first(table):
 def stored_again(column):
     name = column.name
     if name in ("name", "tenant") and column.table.name in OF_TENANTS:
-        return f"one.{name} || number"
+        return f"one.{name} || copy"
     if name in KEYS:
-        return f"one.{name} + {APART} * number"
+        return f"one.{name} + {APART} * copy"
     if name in NAMES or (name == "name" and column.table.name == "schedules"):
-        return f"one.{name} || '-' || number"
+        return f"one.{name} || '-' || copy"
     if name in TIMES:
-        return f"one.{name} + {LATER} + number"
+        return f"one.{name} + {LATER} + copy"
     return f"one.{name}"
 
 

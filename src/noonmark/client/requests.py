@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from noonmark.client.transport import (
     Http,
@@ -179,7 +179,7 @@ class SessionFields(TypedDict, total=False):
     """What a session is created with."""
 
     session_id: str | None
-    model: Required[str]
+    model: str | None
     system_prompt: str | None
     labels: Mapping[str, str] | None
     max_tokens: int | None

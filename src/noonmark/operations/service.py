@@ -150,6 +150,8 @@ class Service:
     """How large bundles may be; None if none may be pushed here."""
     has_agent_model: bool = True
     """Whether the agents of this process have a model for tasks that name none, as far as it is known."""
+    agent_model: str | None = None
+    """The model of sessions that name none."""
     instructions: Instructions | None = None
     """The instructions that tasks may name, as far as this process knows."""
     uploads: Uploads | None = None

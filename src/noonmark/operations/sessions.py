@@ -48,7 +48,8 @@ _FIELDS: dict[str, Any] = {
 
 def create_session(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Create a session; a conflict if its id is taken."""
-    new = parse_session(dict(arguments))
+    default = {} if service.agent_model is None else {"model": service.agent_model}
+    new = parse_session(default | {name: value for name, value in arguments.items() if value is not None})
     session_id, now = new.session_id or service.fresh_id(), service.store.clock()
     session = Session(
         tenant=caller.owner.tenant,

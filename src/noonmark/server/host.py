@@ -546,6 +546,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         bundle_limits=_bundle_limits(settings),
         instructions=make_instructions(settings.task_instructions),
         has_agent_model=settings.agent_model is not None or settings.agents not in (None, EMBEDDED),
+        agent_model=settings.agent_model,
         uploads=make_uploads(
             settings.upload_dir,
             settings.store,

@@ -25,7 +25,10 @@ def create(  # noqa: PLR0913 - one argument per option
     session_id: Annotated[Text, Parameter(help="The id of the session; default: one is drawn.")] = None,
     /,
     *,
-    model: Annotated[str, Parameter(help="The model, such as openai:gpt-5; test answers without a provider.")],
+    model: Annotated[
+        Text,
+        Parameter(help="The model, such as openai:gpt-5 or test, which needs no provider; default: the server's."),
+    ] = None,
     system_prompt: Annotated[Text, Parameter(help="What the agent is told before every conversation.")] = None,
     label: WithLabels = (),
     max_tokens: Annotated[Number, Parameter(help="The most tokens of one answer.")] = None,

@@ -789,8 +789,8 @@ class NewSession(Arguments):
 
     session_id: Id | None = None
     """Default: one is drawn. `schedule:` and `mob:` are for the sessions that schedules and mobs create."""
-    model: Name
-    """Such as `openai:gpt-5`; `test` answers without a provider."""
+    model: Name | None = None
+    """Such as `openai:gpt-5`; `test` answers without a provider. Default: that of the server, if it has one."""
     system_prompt: Text | None = None
     labels: Labels | None = None
     max_tokens: Count | None = None

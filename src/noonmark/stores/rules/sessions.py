@@ -119,7 +119,8 @@ def delete(uow: UnitOfWork, tenant: str, session_id: str) -> list[str] | None:
 def put_mob(uow: UnitOfWork, mob: Mob, sessions: Sequence[Session]) -> bool:
     """Create a mob with the sessions of its members.
 
-    A member whose session is left from a deleted mob goes on with it: its transcript and its usage are kept.
+    A member whose session is left from a deleted mob of the same user goes on with it: its transcript and its usage are
+    kept. What another user left is deleted.
     """
     records, now = uow.sessions, uow.now()
     if records.find_mob(mob.tenant, mob.mob_id) is not None:
@@ -127,6 +128,9 @@ def put_mob(uow: UnitOfWork, mob: Mob, sessions: Sequence[Session]) -> bool:
     records.add_mob(replace(mob, created=mob.created or now, updated=mob.updated or now))
     for session in sessions:
         known = records.find(session.tenant, session.session_id)
+        if known is not None and known.user != session.user:
+            records.remove(known)
+            known = None
         if known is None:
             records.add(_new(uow, session))
         else:

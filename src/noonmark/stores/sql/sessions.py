@@ -56,7 +56,7 @@ MESSAGES = f"""
 """  # noqa: S608 - likewise
 _MOB = f"SELECT {', '.join(MOB_COLUMNS)} FROM mobs WHERE tenant = ? AND {{more}} ORDER BY mob_id LIMIT ?"  # noqa: S608 - likewise
 IN_FLIGHT = "SELECT id FROM occurrences WHERE id IN EACH(text) AND phase IN EACH(text)"
-UNENDED = "SELECT id FROM occurrences WHERE id IN EACH(text) AND ended IS NULL"
+_ENDS = "SELECT id, ended FROM occurrences WHERE id IN EACH(text)"
 OLD = "SELECT session FROM session_messages WHERE created < ? ORDER BY created LIMIT ?"
 LARGE = "SELECT key FROM sessions WHERE bytes > ? ORDER BY bytes DESC LIMIT ?"
 PRUNABLE = "SELECT key, bytes, turn FROM sessions WHERE key IN EACH(bigint) ORDER BY key /* quick: sessions */"
@@ -216,7 +216,7 @@ def prune(session: Session, *, before: Micros, max_bytes: int, limit: int) -> in
     old = {key for (key,) in session.query(OLD, before, limit)}
     keys = old | {key for (key,) in session.query(LARGE, max_bytes, PRUNED_SESSIONS)}
     found = session.query(PRUNABLE, sorted(keys)[:PRUNED_SESSIONS]) if keys else []
-    unended = _ids(session, UNENDED, [turn for _, _, turn in found])
+    unended = _unended(session, [turn for _, _, turn in found])
     deleted = 0
     for key, size, turn in found:
         is_open = isinstance(turn, str) and stored_id(turn) in unended
@@ -230,7 +230,7 @@ def prune(session: Session, *, before: Micros, max_bytes: int, limit: int) -> in
             session.execute(_SHRINK, max(stored - freed, 0), key)
             deleted += count
     over = session.query(OVER, before, limit - deleted) if deleted < limit else []
-    unended = _ids(session, UNENDED, [turn for _, turn in over])
+    unended = _unended(session, [turn for _, turn in over])
     ended = [key for key, turn in over if not isinstance(turn, str) or stored_id(turn) not in unended]
     _remove(session, ended)
     return deleted + len(ended)
@@ -248,14 +248,24 @@ def _remove(session: Session, keys: Sequence[int]) -> None:
         session.delete("sessions", "key", keys)
 
 
-def _ids(session: Session, query: str, turns: Collection[str | None], *given: object) -> set[str]:
-    """Those occurrences of turns that a query finds."""
-    ids = sorted({stored_id(turn) for turn in turns if isinstance(turn, str)})
-    return {found for (found,) in session.query(query, ids, *given)} if ids else set()
+def _in_flight(session: Session, turns: Collection[str | None]) -> set[str]:
+    """The occurrences of turns that are being delivered."""
+    ids, phases = _occurrences(turns), [str(phase) for phase in DELIVERING]
+    return {one for (one,) in session.query(IN_FLIGHT, ids, phases)} if ids else set()
+
+
+def _unended(session: Session, turns: Collection[str | None]) -> set[str]:
+    """The occurrences of turns that have not ended. A condition on the end would make PostgreSQL read all of those."""
+    ids = _occurrences(turns)
+    return {one for one, ended in session.query(_ENDS, ids) if ended is None} if ids else set()
+
+
+def _occurrences(turns: Collection[str | None]) -> list[str]:
+    return sorted({stored_id(turn) for turn in turns if isinstance(turn, str)})
 
 
 def _as_of_now(session: Session, sessions: Sequence[AgentSession]) -> list[AgentSession]:
-    flying = _ids(session, IN_FLIGHT, [one.turn for one in sessions], [str(phase) for phase in DELIVERING])
+    flying = _in_flight(session, [one.turn for one in sessions])
     return [as_of_now(one, is_in_flight=one.turn is not None and stored_id(one.turn) in flying) for one in sessions]
 
 

@@ -464,8 +464,23 @@ def a_new_mob_takes_over_the_sessions_of_a_deleted_one(bench: Bench) -> None:
     assert before is not None
     assert store.delete_mob("acme", "crew") == []
     bench.advance(SECOND)
-    again = replace(member, user="bob", spec=SessionSpec(model="test"), role="editor")
-    assert store.put_mob(replace(CREW, user="bob"), [again]) is True
-    changed = replace(before, user="bob", spec=again.spec, role="editor", updated=bench.now)
+    again = replace(member, spec=SessionSpec(model="test"), role="editor")
+    assert store.put_mob(CREW, [again]) is True
+    changed = replace(before, spec=again.spec, role="editor", updated=bench.now)
     assert store.session("acme", writer) == changed
     assert len(store.messages("acme", writer, 9)) == 1
+
+
+@case
+def a_new_mob_of_another_user_begins_anew(bench: Bench) -> None:
+    store, writer = bench.store, member_session("crew", "writer")
+    member = replace(DESK, session_id=writer, mob_id="crew", member_id="writer")
+    store.put_mob(CREW, [member])
+    assert bench.settle(_begin(bench, session_id=writer))
+    assert len(store.messages("acme", writer, 9)) == 1
+    assert store.delete_mob("acme", "crew") == []
+    assert store.put_mob(replace(CREW, user="bob"), [replace(member, user="bob")]) is True
+    begun = store.session("acme", writer)
+    assert begun is not None
+    assert (begun.user, begun.messages, begun.turn) == ("bob", 0, None)
+    assert store.messages("acme", writer, 9) == []
