@@ -395,9 +395,9 @@ class TestWorkers:
         worker.clock_ahead = 7_200 * SECOND
         for name, operation in OPERATIONS.items():
             if operation.is_change and not name.startswith("worker/"):
-                arguments = {"name": "noonmark_schedule_create"} if name == "schedule/call" else {}
+                pause = {"name": "noonmark_schedule_pause", "arguments": {"schedule_id": made}}
                 with pytest.raises(StoreUnavailable, match=r"leapt ahead by 7200 s"):
-                    harness(name, **arguments)
+                    harness(name, **(pause if name == "schedule/call" else {}))
         assert harness("schedule/get", schedule_id=made)["schedule_id"] == made
         assert harness("worker/confirm-time")["status"] == "stopped"
         harness("schedule/pause", schedule_id=made)
