@@ -95,6 +95,7 @@ FULL_TARGETS = {
             "backend": "sqlite",
             "config_generation": 9_000_000_000_000,
             "keep_alive": True,
+            "enable_schedule": True,
             "app_context": [],
         },
         "action": {
@@ -371,6 +372,7 @@ _create = _objects(
     backend=_words,
     config_generation=st.integers(0, 2**63 - 1),
     keep_alive=st.booleans(),
+    enable_schedule=st.booleans(),
     app_context=json_values,
 )
 _access = st.one_of(

@@ -182,6 +182,8 @@ def test_answers_are_cut_to_what_a_model_can_read(call):
         ("schedule_create", {"trigger": NINE, "target": REPORT, "user_id": "eve"}, InvalidRequest, "user_id"),
         ("schedule_create", {"trigger": NINE, "target": {"target_kind": "command", "argv": ["true"]}}, NotAllowed,
          "target"),
+        ("schedule_create", {"trigger": NINE, "target": {"target_kind": "session", "type": "current_session"}},
+         InvalidRequest, "target.type"),
         ("schedule_update", {"schedule_id": "s", "target": {"target_kind": "command"}}, NotAllowed, "target"),
         ("emit_event", {"event_type": "e", "payload": "x" * 10_000_000}, PayloadTooLarge, "arguments"),
     ],

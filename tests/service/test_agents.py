@@ -32,7 +32,8 @@ def last_run(server, schedule_id):
 
 def test_a_server_delivers_to_agents_with_its_flags(tmp_path):
     (tmp_path / "gadgets.py").write_text(TOOLS)
-    script = Reply(tool_calls=[("weather", {"city": "Rome"})]), Reply("sunny")
+    script = [Reply(tool_calls=[("weather", {"city": "Rome"})]), Reply("sunny")]
+    script += [Reply(tool_calls=[("noonmark_schedule_list", {})]), Reply("listed")]
     with OpenAIServer(*script) as provider:
         flags = ("--agent-tool", "weather=gadgets:weather", "--price", "openai:mine=1,2", "--price", "other=1,2,3,4")
         more = ("--provider-limit", "openai=1000,10000000", "--agent-model", "test", "--log-level", "debug")
@@ -57,10 +58,15 @@ def test_a_server_delivers_to_agents_with_its_flags(tmp_path):
                 "tool_calls": 1,
                 "cost_usd": 0.00024,
             }
+            target = prompt("openai:mine")
+            create(server, "clock", NEVER, {**target, "create": {**target["create"], "enable_schedule": True}})
+            assert ended(server, run(server, "clock"))["phase"] == "completed"
+            said = server.get(f"/sessions/{last_run(server, 'clock')['result']['session_id']}/messages").text
+            assert "2 schedules:" in said
             create(server, "task", NEVER, {"target_kind": "task", "query": "Why?"})
             assert ended(server, run(server, "task"))["phase"] == "completed"
             assert server.ask("POST", "/sessions", {"session_id": "plain"}).json["model"] == "test"
-            assert provider.keys == [f"Bearer {KEY}"] * 2
+            assert provider.keys == [f"Bearer {KEY}"] * 4
             log = server.log
         assert not {word for word in (KEY, "How is the weather", "sunny in", "Why?") if word in log}
 

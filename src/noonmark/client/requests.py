@@ -197,6 +197,7 @@ class SessionFields(TypedDict, total=False):
     backend: str | None
     config_generation: int | None
     keep_alive: bool | None
+    enable_schedule: bool | None
     app_context: Any
 
 

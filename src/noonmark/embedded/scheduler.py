@@ -165,7 +165,7 @@ class Scheduler:
         self._zone = None if timezone is None else zone_argument(timezone)
         self._programs = ProgramPolicy(is_offered=False)
         self._bundles = _bundle_settings(is_allowed=allow_bundles)
-        self._agents = _agent_settings(agents, agent_model)
+        self._agents = self._with_schedule_tools(_agent_settings(agents, agent_model))
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         unopened = make_store(store_url(store), self._clock)
         recorder = make_program_traces(self._clock, version=__version__, node=node_name()) if traces else None
@@ -1269,6 +1269,13 @@ class Scheduler:
         from noonmark.embedded.runners import ThreadRunner
 
         return ThreadRunner(runtime, claims=claims)
+
+    def _with_schedule_tools(self, agents: AgentSettings | None) -> AgentSettings | None:
+        if agents is None:
+            return None
+        from noonmark.operations.session_tools import SessionTools
+
+        return replace(agents, schedule_tools=SessionTools(self._opened_service))
 
     def _new_target(self, store: Store) -> Target:
         function_runner = make_runner(self._functions, *self._limits)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.core.targets.command import CommandRules
     from noonmark.core.targets.egress import EgressPolicy
+    from noonmark.core.targets.mob import ToolAccessPolicy
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.operations.diagnosis import Conflict as SettingConflict
     from noonmark.operations.diagnosis import Disk
@@ -195,13 +196,24 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallingSession:
+    """The session whose agent makes a request."""
+
+    session_id: str
+    tool_access_policy: ToolAccessPolicy | None = None
+    schedule_id: str | None = None
+    """The schedule whose fire began its turn."""
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who makes a request, on whose behalf, and through what."""
 
     owner: Owner
     name: str
     source: str
-    """The surface: `rest`, `jsonrpc`, `mcp`, `cli` or `client`."""
+    """The surface: `rest`, `jsonrpc`, `mcp`, `cli`, `client`, or `session:` and an id."""
     request_id: str = ""
     scopes: frozenset[Scope] = ALL_SCOPES
     is_root: bool = True
@@ -214,6 +226,8 @@ class Caller:
     expires: Micros | None = None
     """When its key or token expires."""
     is_agent: bool = False
+    session: CallingSession | None = None
+    """The session that it is, if an agent of this server makes the request."""
     operation: str = ""
     """The operation requested."""
     limits: Limits = UNLIMITED

@@ -42,6 +42,7 @@ _FIELDS: dict[str, Any] = {
     "labels": {},
     "structured_output_retries": 0,
     "keep_alive": False,
+    "enable_schedule": False,
 }
 """What a session was created with, where nothing was said."""
 

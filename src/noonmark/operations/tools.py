@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.agents.containment import containment_problem, is_restricted, with_policy
 from noonmark.core.errors import InvalidRequest, NotAllowed, PayloadTooLarge
 from noonmark.core.json_values import key_path, shown
+from noonmark.core.targets import parse_target
+from noonmark.core.targets.session import SessionType
 from noonmark.operations import tool_texts
 from noonmark.operations.errors import error_document
 from noonmark.operations.models.answers import ToolResult
@@ -53,6 +56,8 @@ this session, where there is one;
 {"target_kind": "workflow", "workflow_id": ".."}; {"target_kind": "function", "function": ".."};
 {"target_kind": "event", "event_type": ".."}; {"target_kind": "mob", "type": "member", "mob_id": "..", "member_id": \
 "..", "action": {"type": "send", "content": ".."}}."""
+CURRENT = "current_session"
+"""The type of a session target that stands for the session of the caller."""
 TARGET_KINDS = ("session", "task", "http", "workflow", "function", "event", "mob", "bundle", "ping")
 """Tools offer no commands."""
 TRIGGER_TYPES = ("once", "interval", "cron", "calendar", "event")
@@ -269,7 +274,29 @@ def call_tool(service: Service, caller: Caller, arguments: ToolCall) -> dict[str
     if tool is None:
         raise InvalidRequest(f"there is no tool {shown(arguments.name)}; there are {', '.join(TOOLS)}", field="name")
     given = arguments.arguments or {}
-    return ToolResult(tool_texts.capped(perform(service, caller, tool.operation, read_arguments(tool, given))))
+    read = read_arguments(tool, given)
+    if isinstance(read.get("target"), dict):
+        read["target"] = _resolved_target(caller, read["target"])
+    return ToolResult(tool_texts.capped(perform(service, caller, tool.operation, read)))
+
+
+def _resolved_target(caller: Caller, target: dict[str, Any]) -> dict[str, Any]:
+    """The target as it is stored: `current_session` names the session, and its helpers have its own policy."""
+    session = caller.session
+    if target.get("target_kind") == "session" and target.get("type") == CURRENT:
+        if session is None:
+            raise InvalidRequest(
+                "there is no current session here; name one with resumable_session and session_id", field="target.type"
+            )
+        target = {**target, "type": str(SessionType.RESUMABLE), "session_id": session.session_id}
+    if session is None:
+        return target
+    target = with_policy(session.tool_access_policy, target)
+    if is_restricted(session.tool_access_policy):
+        problem = containment_problem(session.session_id, session.tool_access_policy, parse_target(target))
+        if problem is not None:
+            raise NotAllowed(problem, field="target")
+    return target
 
 
 def read_arguments(tool: Tool, given: object) -> dict[str, Any]:

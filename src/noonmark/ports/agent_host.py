@@ -98,6 +98,33 @@ class TurnResult:
     retry_after: Micros = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool returned, or why it failed."""
+
+    content: Any
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDescription:
+    """What a model is told of a tool."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any] = field(hash=False)
+
+
+class ScheduleTools(Protocol):
+    """The tools with which an agent makes schedules of its own."""
+
+    def descriptions(self) -> list[ToolDescription]:
+        """What a model is told of them."""
+
+    def call(self, turn: AgentTurn, session: Session, name: str, arguments: object, call_id: str) -> ToolOutput:
+        """Call a tool on behalf of a session. It may block on the store, and raises nothing that the agent causes."""
+
+
 class Readiness(StrEnum):
     """Whether a target can take a turn."""
 

@@ -33,6 +33,7 @@ from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
 from noonmark.operations.service import LOCAL, BundleLimits, Service
+from noonmark.operations.session_tools import SessionTools
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
@@ -134,13 +135,15 @@ def host(loaded: LoadedSettings, listener: socket.socket) -> int:
             _check_exposure(loaded, store, listener)
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
             traces = _create_traces(settings, clock, cleanup)
-            worker = _create_worker(loaded, functions, store, clock, metrics, traces)
+            session_tools = SessionTools()
+            worker = _create_worker(loaded, functions, store, clock, metrics, traces, session_tools)
             metrics.watch(worker)
             cleanup.callback(worker.close)
             key_cache = KeyCache(store, clock.monotonic)
             cleanup.callback(key_cache.write)
             key_cache.has_keys()  # so that it is known if the store does not answer later
-            components = _Components(store, clock, worker, metrics, key_cache, _tokens(loaded, clock))
+            tokens = _tokens(loaded, clock)
+            components = _Components(store, clock, worker, metrics, key_cache, tokens, session_tools)
             app = _create_app(replace(settings, port=listener.getsockname()[1]), components, _http(settings, listener))
             _listen_for_metrics(loaded, metrics, cleanup)
             if settings.worker:
@@ -168,6 +171,7 @@ class _Components(NamedTuple):
     metrics: Metrics
     key_cache: KeyCache
     tokens: TokenVerifier | None
+    session_tools: SessionTools
 
 
 def _certificate(loaded: LoadedSettings) -> Certificate | None:
@@ -274,13 +278,14 @@ def _create_traces(settings: Settings, clock: SystemClock, cleanup: ExitStack) -
     return recorder
 
 
-def _create_worker(
+def _create_worker(  # noqa: PLR0913, PLR0917 - each is a part of the process
     loaded: LoadedSettings,
     functions: FunctionRegistry,
     store: Store,
     clock: SystemClock,
     metrics: Metrics,
     traces: TraceRecorder | None,
+    session_tools: SessionTools,
 ) -> Worker:
     settings = loaded.settings
     programs = ProgramPolicy(
@@ -301,7 +306,7 @@ def _create_worker(
         keep_messages_for=int(settings.keep_messages_days * DAY_SECONDS * SECOND),
         session_bytes=settings.max_session_bytes,
     )
-    seal, bundles, agents = make_seal(settings.secret_key), _bundles(settings), _agents(loaded)
+    seal, bundles, agents = make_seal(settings.secret_key), _bundles(settings), _agents(loaded, session_tools)
     outbound = HttpTargetSettings(
         egress=_egress(settings),
         keys=_keys(settings),
@@ -356,7 +361,7 @@ def _bundles(settings: Settings) -> BundleSettings | None:
     )
 
 
-def _agents(loaded: LoadedSettings) -> AgentSettings | None:
+def _agents(loaded: LoadedSettings, session_tools: SessionTools) -> AgentSettings | None:
     """How this node delivers to agents; None if it does not."""
     settings = loaded.settings
     host, _, remote = (settings.agents or (EMBEDDED if is_installed("agents") else OFF)).partition(",")
@@ -370,6 +375,7 @@ def _agents(loaded: LoadedSettings) -> AgentSettings | None:
         instructions=make_instructions(settings.task_instructions),
         model=settings.agent_model,
         tools=_import_tools(loaded),
+        schedule_tools=session_tools,
         skills=None if settings.agent_skills is None else Path(settings.agent_skills).absolute(),
         prices={model: parse_price(price) for model, price in settings.prices.items()},
         multipliers={user: float(factor) for user, factor in settings.budget_multipliers.items()},
@@ -560,6 +566,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         per_address=rates.get("address"),
         failures=parse_rate(settings.auth_failures, burst=None),
     )
+    components.session_tools.attach(service)
     recover(service)
     warn_of_unreadable(service, LOCAL.owner.tenant)
     health = Health(

@@ -175,6 +175,8 @@ class SessionSpec:
     backend: str | None = None
     config_generation: int | None = None
     keep_alive: bool = False
+    enable_schedule: bool = False
+    """Whether its agent has the tools with which it makes schedules of its own."""
     app_context: Any = field(default=None, hash=False)
 
     def to_document(self) -> dict[str, Any]:
@@ -197,6 +199,7 @@ class SessionSpec:
             backend=self.backend,
             config_generation=self.config_generation,
             keep_alive=self.keep_alive or None,
+            enable_schedule=self.enable_schedule or None,
             app_context=self.app_context,
         )
 
@@ -296,5 +299,6 @@ def read_spec(fields: Reader) -> SessionSpec:
         backend=fields.text("backend", None),
         config_generation=fields.integer("config_generation", None, high=2**63 - 1),
         keep_alive=fields.boolean("keep_alive", default=False),
+        enable_schedule=fields.boolean("enable_schedule", default=False),
         app_context=fields.json("app_context"),
     )

@@ -813,6 +813,7 @@ class Session:
     backend: str | None = None
     config_generation: int | None = None
     keep_alive: bool = False
+    enable_schedule: bool = False
     app_context: Any = None
     schedule_id: str | None
     """The schedule that created it and is bound to it."""

@@ -813,6 +813,8 @@ class NewSession(Arguments):
     backend: Name | None = None
     config_generation: Annotated[Any, raw({"type": "integer", "minimum": 0})] | None = None
     keep_alive: Flag | None = None
+    enable_schedule: Flag | None = None
+    """Whether its agent has the tools with which it makes schedules of its own."""
     app_context: Json | None = None
 
 

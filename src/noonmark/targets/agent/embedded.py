@@ -8,6 +8,7 @@ without a result are called again.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.messages import InstructionPart
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from noonmark.core.agents.session import Message, Session
     from noonmark.core.instants import Micros
     from noonmark.core.targets import Target
+    from noonmark.core.targets.mob import ToolAccessPolicy
     from noonmark.ports.agent_host import AgentTurn
     from noonmark.ports.store import Store
     from noonmark.targets.agent.models import LoadedModel
@@ -167,7 +169,7 @@ class _TurnRun:
             return self._missing()
         await self._begin()
         policy = turn.tool_access_policy or session.tool_access_policy
-        self._tools = Toolbox(host.tools(), policy)
+        self._tools = self._toolbox(session, policy)
         self._schema = OutputSchema(session.spec.output_schema) if session.spec.output_schema else None
         model = await host.load_model(turn, session)
         self._calls = ModelCalls(
@@ -184,6 +186,14 @@ class _TurnRun:
             while (result := await self._advance(session)) is None:
                 pass
         return result
+
+    def _toolbox(self, session: Session, policy: ToolAccessPolicy | None) -> Toolbox:
+        """The functions of the program, and the tools for schedules where the session has them."""
+        host, turn = self._host, self._turn
+        schedules = host.settings.schedule_tools
+        if schedules is None or not session.spec.enable_schedule:
+            return Toolbox(host.tools(), policy)
+        return Toolbox(host.tools(), policy, schedules.descriptions(), partial(schedules.call, turn, session))
 
     async def _open_session(self) -> Session | None:
         """The session, created if the turn may do that; None if it is missing."""
@@ -347,7 +357,7 @@ class _TurnRun:
         if most is not None and asked > most:
             return _ended(Reason.BUDGET_EXCEEDED, f"the run may call {most:,} tools, and asked for {asked:,}")
         for call in calls:
-            output = await self._tools.call(call["name"], call["arguments"])
+            output = await self._tools.call(call["name"], call["arguments"], call["id"])
             await self._append([tool_result(call, output.content, is_error=output.is_error)])
         return None
 

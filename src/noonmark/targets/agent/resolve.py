@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.agents.containment import SOURCE, containment_problem
 from noonmark.core.agents.helpers import forked, new_helper, pattern_of
 from noonmark.core.agents.session import Session, member_session, schedule_session, task_session
 from noonmark.core.agents.tasks import task_prompt
@@ -56,6 +57,7 @@ def goes_to_remote(target: Target, settings: AgentSettings) -> bool:
 
 def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> AgentTurn | Missing:
     """The turn of a delivery; ValueError if it asks for what its occurrence does not have. Blocks on the store."""
+    _check_containment(assignment.schedule, store)
     turn = _resolve(assignment, store, settings)
     root = None if isinstance(turn, Missing) else _root(assignment.occurrence, store)
     if isinstance(turn, Missing) or root is None:
@@ -65,6 +67,18 @@ def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> Ag
     run = settings.run_limits(declaration, turn.owner.user)
     limits = replace(turn.limits, run=run, max_tool_calls=settings.tool_limit(declaration))
     return replace(turn, schedule_id=root.schedule_id, limits=limits)
+
+
+def _check_containment(schedule: Schedule, store: Store) -> None:
+    """ValueError for a schedule whose agent may use more than the session that made it."""
+    if not schedule.source.startswith(SOURCE):
+        return
+    session_id = schedule.source.removeprefix(SOURCE)
+    session = store.session(schedule.owner.tenant, session_id)
+    policy = None if session is None else session.tool_access_policy
+    problem = containment_problem(session_id, policy, schedule.declaration.target)
+    if problem is not None:
+        raise ValueError(problem)
 
 
 def _root(occurrence: Occurrence, store: Store) -> Schedule | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.budgets.prices import Price
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration
+    from noonmark.ports.agent_host import ScheduleTools
 
 EMBEDDED, OFF = "embedded", "off"
 MINUTE: Micros = 60 * SECOND
@@ -62,6 +63,8 @@ class AgentSettings:
     models: Mapping[str, Any] = field(default_factory=dict)
     """Models that the program made itself, by name."""
     tools: ToolRegistry = field(default_factory=ToolRegistry)
+    schedule_tools: ScheduleTools | None = field(default=None, repr=False)
+    """What calls the tools for schedules; the process that delivers turns sets it."""
     skills: Path | None = None
     """A folder with one folder per skill."""
     prices: Mapping[str, Price] = field(default_factory=dict)

@@ -11,11 +11,11 @@ import inspect
 import re
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.targets.mob import ToolAccess
+from noonmark.ports.agent_host import ToolOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import Tool, ToolDefinition
 
     from noonmark.core.targets.mob import ToolAccessPolicy
+    from noonmark.ports.agent_host import ToolDescription
 
 MAX_RESULT = 65_536
 """Characters of a result that an agent is shown."""
@@ -54,33 +55,47 @@ class ToolRegistry:
         return list(self._by_name.items())
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
-    """What a tool returned, or why it failed."""
-
-    content: Any
-    is_error: bool = False
-
-
 class Toolbox:
     """The tools of one turn."""
 
-    def __init__(self, tools: Mapping[str, Tool[None]], policy: ToolAccessPolicy | None) -> None:
+    def __init__(
+        self,
+        tools: Mapping[str, Tool[None]],
+        policy: ToolAccessPolicy | None,
+        own: Iterable[ToolDescription] = (),
+        call_own: Callable[[str, object, str], ToolOutput] | None = None,
+    ) -> None:
+        """`call_own` calls one of the `own` tools, by its name, with arguments and the id of the call; it may block."""
         self._tools = {name: tool for name, tool in tools.items() if _may_use(name, policy)}
+        described = {one.name: one for one in own if _may_use(one.name, policy)}
+        self._own = {name: one for name, one in described.items() if name not in self._tools}
+        self._call_own = call_own
 
     @property
     def definitions(self) -> list[ToolDefinition]:
         """What a model is told of the tools."""
-        return [tool.tool_def for tool in self._tools.values()]
+        from pydantic_ai.tools import ToolDefinition  # noqa: PLC0415 - loaded with the libraries of agents
 
-    async def call(self, name: str, arguments: object) -> ToolOutput:
+        own = [
+            ToolDefinition(name=one.name, description=one.description, parameters_json_schema=one.parameters)
+            for one in self._own.values()
+        ]
+        return [*(tool.tool_def for tool in self._tools.values()), *own]
+
+    async def call(self, name: str, arguments: object, call_id: str = "") -> ToolOutput:
         """Call a tool. What goes wrong is the answer, so that the agent can do better."""
+        if name in self._own and self._call_own is not None:
+            output: ToolOutput = await _in_thread(partial(self._call_own, name, arguments or {}, call_id))
+            return output
+        return await self._call_registered(name, arguments)
+
+    async def _call_registered(self, name: str, arguments: object) -> ToolOutput:
         from pydantic import ValidationError  # noqa: PLC0415 - loaded with the libraries of agents
         from pydantic_ai.exceptions import ModelRetry  # noqa: PLC0415 - likewise
 
         tool = self._tools.get(name)
         if tool is None:
-            known = ", ".join(self._tools) or "none"
+            known = ", ".join((*self._tools, *self._own)) or "none"
             return ToolOutput(f"there is no tool {name!r}; available: {known}", is_error=True)
         schema = tool.function_schema
         try:

@@ -1,0 +1,188 @@
+"""Sessions that schedule for themselves: a real agent loop, as whom it acts, and what its policy keeps from it."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from noonmark import AgentSettings, Scheduler
+from noonmark.core.agents.session import Mob, Session, member_session
+from noonmark.core.schedule import Owner
+from noonmark.core.targets.mob import ToolAccess, ToolAccessPolicy
+from noonmark.core.targets.session import SessionSpec
+from noonmark.operations.service import LOCAL
+from noonmark.operations.table import perform
+from tests.embedded.waiting import NEVER, eventually
+
+SOME = ToolAccessPolicy(
+    type=ToolAccess.ALLOW_LIST, tools=("noonmark_schedule_create", "noonmark_schedule_update", "noonmark_schedule_list")
+)
+DAILY = {"type": "cron", "expression": "0 9 * * *", "timezone": "Europe/Stockholm"}
+WAKE = {"target_kind": "session", "type": "current_session", "action": {"type": "prompt", "prompt": "Go on."}}
+SPAWN = {"target_kind": "mob", "type": "spawn_helper", "mob_id": "crew", "member_id": "h", "prompt": "Help."}
+
+
+class Agent:
+    """A session whose model follows a script: each step sees the texts that the tools have answered so far."""
+
+    def __init__(self, policy=None, *, enabled=True):
+        self.steps, self.offered, self.answers = [], [], []
+        settings = AgentSettings(models={"scripted": FunctionModel(self._answer)}, model="scripted")
+        self.scheduler = Scheduler(agents=settings)
+        self.scheduler.start()
+        self.store = self.scheduler._store
+        spec = SessionSpec(model="scripted", enable_schedule=enabled)
+        session = Session(tenant="default", session_id="s1", user="ada", spec=spec, tool_access_policy=policy)
+        self.store.put_session(session)
+        lead = replace(session, session_id=member_session("crew", "lead"), mob_id="crew", member_id="lead")
+        members = {"members": [{"member_id": "lead", "model": "scripted"}]}
+        crew = Mob(tenant="default", mob_id="crew", user="ada", document=members)
+        self.store.put_mob(crew, [replace(lead, tool_access_policy=None)])
+
+    def _answer(self, messages, info):
+        self.offered.append({tool.name for tool in info.function_tools})
+        self.answers = [part.content for one in messages for part in one.parts if part.part_kind == "tool-return"]
+        if not self.steps:
+            return ModelResponse(parts=[TextPart("done")])
+        name, arguments = self.steps.pop(0)(self.answers)
+        return ModelResponse(parts=[ToolCallPart(f"noonmark_{name}", arguments)])
+
+    def take(self, *steps):
+        """Let the agent take these steps in one turn; the texts of the answers."""
+        before = len(self.answers)
+        self.steps = [step if callable(step) else lambda _, step=step: step for step in steps]
+        wake = {**WAKE, "type": "exact_session", "session_id": "s1"}
+        job = self.scheduler.schedule(wake, f"turn-{len(self.offered)}", NEVER)
+        self.scheduler.run_now(job)
+        self.scheduler.delete(job)
+        return self.answers[before:]
+
+    def schedules(self):
+        """What the session has made."""
+        stored = [one.schedule for one in self.store.schedules("default", limit=100)]
+        return [one for one in stored if one.source == "session:s1"]
+
+
+@pytest.fixture
+def agent():
+    made = []
+
+    def make(*arguments, **options):
+        made.append(Agent(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.scheduler.stop(wait=False)
+        one.scheduler.close()
+
+
+def created_id(answers):
+    return re.search(r"Created (\S+):", answers[-1] if "Created" in answers[-1] else answers[0])[1]
+
+
+def test_an_agent_creates_inspects_edits_and_deletes_its_schedule(agent):
+    one = agent()
+    texts = one.take(
+        ("schedule_preview", {"trigger": DAILY}),
+        ("schedule_create", {"name": "mornings", "trigger": DAILY, "target": WAKE}),
+        lambda answers: ("schedule_get", {"schedule_id": created_id(answers[1:])}),
+        lambda answers: (
+            "schedule_update",
+            {"schedule_id": created_id(answers[1:]), "trigger": {**DAILY, "expression": "0 10 * * *"}},
+        ),
+    )
+    assert "09:00 Europe/Stockholm" in texts[0]
+    assert texts[1].startswith("Created ")
+    assert "10:00 Europe/Stockholm" in texts[3]
+    [made] = one.schedules()
+    assert made.owner == Owner(tenant="default", user="ada")
+    # The shortcut is resolved before it is stored.
+    assert (str(made.declaration.target.type), made.declaration.target.session_id) == ("resumable_session", "s1")
+    one.scheduler.run_now(made.schedule_id)
+    said = [part["text"] for message in one.store.messages("default", "s1", 100) for part in message.parts
+            if part["type"] == "text"]  # fmt: skip
+    assert said[-2:] == ["Go on.", "done"]
+    listed, deleted, left = one.take(
+        ("schedule_list", {}),
+        ("schedule_delete", {"schedule_id": made.schedule_id}),
+        ("schedule_list", {}),
+    )
+    assert f"- {made.schedule_id}: active" in listed
+    assert deleted.startswith(f"Deleted {made.schedule_id}")
+    assert left == "0 schedules."
+    entries = perform(one.scheduler._service(), LOCAL, "audit/list", {"schedule_id": made.schedule_id})["entries"]
+    assert [entry["operation"] for entry in entries][:1] == ["schedule/delete"]
+    assert {entry["caller"] for entry in entries if entry["operation"] != "schedule/run"} == {"ada"}
+
+
+def test_an_agent_has_the_tools_only_where_its_session_and_its_policy_say_so(agent):
+    without = agent(enabled=False)
+    [text] = without.take(("schedule_list", {}))
+    assert "there is no tool" in text
+    assert without.offered[0] == set()
+    some = agent(SOME)
+    some.take()
+    assert some.offered[0] == set(SOME.tools)
+
+
+def test_a_restricted_session_schedules_itself_and_helpers_with_its_own_policy(agent):
+    one = agent(SOME)
+    wider = {"type": "allow_list", "value": [*SOME.tools, "shell"]}
+    on_demand = {**WAKE, "type": "materialize_on_demand_session", "create": {"model": "scripted"}}
+    targets = [
+        WAKE,
+        SPAWN,
+        {**SPAWN, "options": {"tool_access_policy": {"type": "inherit"}}},
+        {**SPAWN, "options": {"tool_access_policy": wider}},
+        on_demand,
+        {"target_kind": "http", "url": "https://example.com"},
+        {"target_kind": "command", "argv": ["true"]},
+        {**WAKE, "type": "exact_session", "session_id": member_session("crew", "lead")},
+    ]
+    texts = one.take(*(("schedule_create", {"trigger": DAILY, "target": target}) for target in targets))
+    assert [text.split()[0] for text in texts] == ["Created"] * 3 + ["Error"] * 5
+    assert all("not_allowed" in text for text in texts[3:])
+    helpers = [made for made in one.schedules() if made.declaration.target.kind == "mob"]
+    assert [made.declaration.target.options.tool_access_policy for made in helpers] == [SOME, SOME]
+    [refused] = one.take(
+        ("schedule_update", {"schedule_id": helpers[0].schedule_id, "target": targets[4]}),
+    )
+    assert "not_allowed" in refused
+    one.scheduler.run_now(helpers[0].schedule_id)
+    assert one.offered[-1] == set(SOME.tools)
+
+
+def test_the_policy_is_checked_again_at_delivery(agent):
+    one = agent()
+    [text] = one.take(("schedule_create", {"trigger": DAILY, "target": SPAWN}))
+    made = created_id([text])
+    session = one.store.session("default", "s1")
+    assert one.store.delete_session("default", "s1") == []
+    assert one.store.put_session(replace(session, tool_access_policy=SOME))
+    asked = len(one.offered)
+    asked_for = one.scheduler.run_now(made, wait=False)
+    eventually(lambda: one.store.occurrence(asked_for).ended is not None)
+    assert str(one.store.occurrence(asked_for).phase) == "delivery_failed"
+    assert "exactly its own tool_access_policy" in one.scheduler.runs(made)[0].error
+    assert len(one.offered) == asked
+
+
+def test_a_call_that_is_repeated_creates_nothing_twice(agent):
+    """After a crash between the call of a tool and its record, the same call is made again."""
+    one = agent()
+    tools, session = one.scheduler._agents.schedule_tools, one.store.session("default", "s1")
+    turns = []
+    deliver = tools.call
+    tools.call = lambda turn, *rest: turns.append(turn) or deliver(turn, *rest)
+    one.take(("schedule_list", {}))
+    arguments = {"trigger": DAILY, "target": WAKE}
+    first, again = (deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-1") for _ in range(2))
+    other = deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-2")
+    assert first.content == again.content != other.content
+    assert len(one.schedules()) == 2
+    wrong = deliver(turns[0], session, "noonmark_schedule_create", json.dumps(arguments), "call-3")
+    assert (wrong.is_error, "arguments: must be an object" in wrong.content) == (True, True)
