@@ -123,6 +123,7 @@ print(json.dumps({
     "export": call("export", "--store", store),
     "preview": call("preview", "0 9 * * *", "--timezone", "UTC"),
     "serve": call("serve"),
+    "mcp": call("mcp"),
     "postgres": call("schedule", "list", "--store", "postgresql://localhost/noonmark"),
     "embedded": refused("postgresql://localhost/noonmark"),
     "secrets": refused(secret_key="A" * 43 + "="),
@@ -157,6 +158,7 @@ def test_the_base_install_has_the_command_line(base):
     ("what", "extra", "needs"),
     [
         ("serve", "server", "noonmark serve"),
+        ("mcp", "mcp", "noonmark mcp"),
         ("postgres", "postgres", "a PostgreSQL store"),
         ("embedded", "postgres", "a PostgreSQL store"),
         ("secrets", "server", "a key that encrypts secrets"),

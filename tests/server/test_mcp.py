@@ -18,6 +18,7 @@ from noonmark.operations.tools import TOOLS
 from tests.cli.runner import call as command
 from tests.embedded.waiting import SOON
 from tests.server.live_server import GREET, NOON, bearer, new_key, serving
+from tests.server.test_rate_limits import limits
 
 TENANTS = {"acme": "read,write,run", "rival": "read,write,run"}
 INITIALIZE = {
@@ -177,6 +178,14 @@ def test_large_and_malformed_messages_are_refused(served):
     extra = talk(served, served.keys["acme"], call("schedule_list", surprise=1))
     assert extra.structured_content["error"]["field"] == "surprise"
     assert served.client.get("/health").status_code == 200
+
+
+def test_requests_count_against_the_rate_limit_of_the_key():
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    with serving(keyed=True, rates=limits) as server:
+        answers = [post(server, listing, bearer(server.key)) for _ in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 429]
+    assert "retry-after" in answers[-1].headers
 
 
 def test_a_key_that_only_reads_is_offered_nothing_that_writes(served):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from noonmark.core.agents.containment import SOURCE
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("noonmark.agents")
 SCOPES = frozenset({Scope.READ, Scope.WRITE, Scope.RUN})
-CREATES = "noonmark_schedule_create"
+KEYS = {"noonmark_schedule_create": "idempotency_key", "noonmark_emit_event": "event_id"}
+"""The argument that makes a repeated call of a tool the same call."""
 
 
 class SessionTools:
@@ -54,8 +56,8 @@ class SessionTools:
         service = self._service()
         given = dict(arguments) if isinstance(arguments, dict) else arguments
         try:
-            if name == CREATES and isinstance(given, dict) and given.get("idempotency_key") is None:
-                given["idempotency_key"] = f"{turn.occurrence.id}:{call_id}"[:255]
+            if name in KEYS and isinstance(given, dict) and given.get(KEYS[name]) is None:
+                given[KEYS[name]] = _key_of(turn, call_id)
             caller = _caller(service, turn, session, call_id)
             answer = perform(service, caller, CALLS_TOOL, {"name": name, "arguments": given})
         except NoonmarkError as error:
@@ -66,6 +68,12 @@ class SessionTools:
             return ToolOutput(tools.error_text(internal), is_error=True)
         shown = given if isinstance(given, dict) else {}
         return ToolOutput(tools.answer_text(name, shown, answer, service.store.clock()))
+
+
+def _key_of(turn: AgentTurn, call_id: str) -> str:
+    """The same for every copy of a call; its id is what the provider of the model has chosen."""
+    text = f"{turn.occurrence.id}:{call_id}".encode(errors="surrogatepass")
+    return f"call_{blake2b(text, digest_size=16).hexdigest()}"
 
 
 def _caller(service: Service, turn: AgentTurn, session: Session, call_id: str) -> Caller:

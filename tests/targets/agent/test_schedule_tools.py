@@ -184,5 +184,8 @@ def test_a_call_that_is_repeated_creates_nothing_twice(agent):
     other = deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-2")
     assert first.content == again.content != other.content
     assert len(one.schedules()) == 2
+    event = {"event_type": "seen", "payload": 1}
+    emitted = [deliver(turns[0], session, "noonmark_emit_event", event, call).content for call in ("c4", "c4", "c5")]
+    assert emitted[0] == emitted[1] != emitted[2]
     wrong = deliver(turns[0], session, "noonmark_schedule_create", json.dumps(arguments), "call-3")
     assert (wrong.is_error, "arguments: must be an object" in wrong.content) == (True, True)
