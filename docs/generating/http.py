@@ -27,6 +27,7 @@ TITLES = {
     "mob": "Mobs",
     "approval": "Approvals",
     "budget": "Budgets",
+    "halt": "Halts",
     "usage": "Usage",
     "upload": "Uploads",
     "bundle": "Bundles",

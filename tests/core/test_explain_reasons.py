@@ -327,6 +327,24 @@ TOLD = {
             "It was started and then cancelled: the schedule was paused while its agent was at work.",
         ),
     ],
+    Reason.HALTED: [
+        (
+            {},
+            {
+                "phase": Phase.SKIPPED,
+                "facts": {"halted_by": "ada", "halted_at": "2026-11-16T03:00:00Z", "halt_reason": "a loop"},
+            },
+            [],
+            "It did not run: `ada` had halted it at 2026-11-16T03:00:00Z (a loop).",
+        ),
+        ({}, {"phase": Phase.SKIPPED, "facts": {"halted_by": "ada"}}, [], "It did not run: `ada` had halted it."),
+        (
+            {},
+            {"phase": Phase.CANCELLED, "attempt": 1},
+            [Outcome.CANCELLED],
+            "It was started and then cancelled: somebody had halted its schedule, or its whole tenant.",
+        ),
+    ],
     Reason.TARGET_MISSING: [
         (
             {},

@@ -133,6 +133,7 @@ WISHES = {
     Reason.DEPENDENCY_FAILED,
     Reason.DEPENDENCY_TIMED_OUT,
     Reason.PAUSED,
+    Reason.HALTED,
     Reason.MAX_RUNS_REACHED,
     Reason.APPROVAL_DENIED,
     Reason.APPROVAL_EXPIRED,

@@ -201,6 +201,16 @@ class Stage:
         self.do("budget/set", scope="schedule", id=made, period="month", max_cost_usd=1)
         return made
 
+    def halted(self):
+        """The id of a halt that covers no schedule."""
+        return self.do("halt/set", labels={"of": self.name()})["halt_id"]
+
+    def halted_labels(self):
+        """The labels of such a halt."""
+        of = {"of": self.name()}
+        self.do("halt/set", labels=of)
+        return of
+
     @cached_property
     def kept_budget(self):
         """The id of a schedule with a budget that is only read."""
@@ -401,6 +411,7 @@ LOOKS = (
         _on("approval", "list", state="--state", limit="--limit")),
     Row("budget/list", lambda at: {"scope": "schedule", "id": at.kept_budget, "limit": 10},
         lambda asked: ("budget", "list", "--scope", "schedule", "--id", asked["id"], "--limit", "10")),
+    Row("halt/list", command=lambda _: ("halt", "--list")),
     Row("usage/report", lambda at: at.kept_usage and {"by": "schedule", "from": "2026-01-01T00:00:00Z", "to": LATER,
                                                        "user": "local", "limit": 100},
         lambda asked: ("usage", "--by", "schedule", "--since", asked["from"], "--until", LATER, "--user", "local")),
@@ -502,6 +513,11 @@ CHANGES = (
         lambda asked: ("budget", "set", "user", asked["id"], "--max-tokens", "9", "--require-approval", "--soft")),
     Row("budget/delete", lambda at: {"scope": "schedule", "id": at.budget(), "period": "month"},
         lambda asked: ("budget", "delete", "schedule", asked["id"], "--period", "month")),
+    Row("halt/set", lambda at: {"labels": {"of": at.name()}, "reason": "a loop"},
+        lambda asked: ("halt", "--label", f"of={asked['labels']['of']}", "--reason", "a loop")),
+    Row("halt/lift", lambda at: {"labels": at.halted_labels()},
+        lambda asked: ("unhalt", "--label", f"of={asked['labels']['of']}")),
+    Row("halt/lift", lambda at: {"halt_id": at.halted(), "reason": "mended"}, _on("unhalt", reason="--reason")),
     Row("usage/record", lambda at: {"idempotency_key": at.name(), "schedule_id": at.schedule(), "model": "m",
                                     "provider": "p", "input_tokens": 3, "output_tokens": 2, "cost_usd": 0.001}),
     Row("ping/rotate", lambda at: {"schedule_id": at.schedule(target=PINGED)},
@@ -700,6 +716,10 @@ WRONG = (
            "invalid_request", "scope"),
     _wrong("budget/delete", {"scope": "user", "id": "nobody"}, lambda _: ("budget", "delete", "user", "nobody"),
            field="id"),
+    _wrong("halt/set", {"labels": {"of": 3}}, None, "invalid_request", "labels.of"),
+    _wrong("halt/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("halt/lift", {"halt_id": "nowhere"}, _on("unhalt"), field="halt_id"),
+    _wrong("halt/lift", {"labels": {"of": "nobody"}}, lambda _: ("unhalt", "--label", "of=nobody"), field="labels"),
     _wrong("usage/report", {"by": "colour"}, lambda _: ("usage", "report", "--by", "colour"), "invalid_request", "by"),
     _wrong("usage/record", {"idempotency_key": "k", "tokens": 1, "output_tokens": 1}, None, "invalid_request", "tokens",
            is_typed=False),

@@ -189,6 +189,9 @@ METHODS = {
     "approval/list": Method("approvals", (), "approvals"),
     "approval/approve": Method("approve", ("approval_id",)),
     "approval/deny": Method("deny", ("approval_id",)),
+    "halt/set": Method("halt"),
+    "halt/lift": Method("unhalt", ("halt_id",), "lifted"),
+    "halt/list": Method("halts", (), "halts"),
     "budget/set": Method("set_budget", ("scope", "id")),
     "budget/list": Method("budgets", (), "budgets"),
     "budget/delete": Method("delete_budget", ("scope", "id"), "deleted"),
@@ -214,7 +217,19 @@ METHODS = {
     "worker/confirm-time": Method("worker_confirm_time"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("tools", "deleted", "checks", "backfills", "nodes", "secrets", "event_id", "count", "signing_key")
+NOT_PAGED = (
+    "tools",
+    "deleted",
+    "checks",
+    "backfills",
+    "nodes",
+    "secrets",
+    "halts",
+    "lifted",
+    "event_id",
+    "count",
+    "signing_key",
+)
 
 
 class ClientMethods:

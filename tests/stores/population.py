@@ -13,6 +13,7 @@ from noonmark.core.api_key import ApiKey, Scope
 from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Reservation, Reserved
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.event import Event
+from noonmark.core.halt import Halt
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.occurrence import Overrides
@@ -181,7 +182,9 @@ def talk(store, occurrence, now):
 
 
 def spend(store):
-    """Leave budgets, a call of each kind, and a breaker."""
+    """Leave budgets, a call of each kind, a breaker, and a halt of another tenant."""
+    halt = Halt(halt_id="h1", tenant="elsewhere", at=1, by="ada", reason="a loop", labels={"team": "blue"})
+    assert store.set_halt(halt, most=1) == 0
     for tenant in TENANTS:
         for scope, period in ((BudgetScope.USER, Period.DAY), (BudgetScope.TENANT, Period.TOTAL)):
             name = "ada" if scope is BudgetScope.USER else tenant

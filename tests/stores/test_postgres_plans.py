@@ -41,7 +41,7 @@ def store(database):
     store.close()
 
 
-@pytest.mark.parametrize(("query", "values"), [(STARTABLE, (1, 0, IDS, 1)), (ENDABLE, (IDS, 1, 0))])
+@pytest.mark.parametrize(("query", "values"), [(STARTABLE, (1, 0, ["acme"], IDS, 1)), (ENDABLE, (IDS, 1, 0))])
 def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(store, query, values):
     plan = store._autocommit(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)

@@ -31,6 +31,8 @@ COMMANDS = {
     "export": ("files:export", "Print workflows and schedules as a file for noonmark apply.", "[OPTIONS]"),
     "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "top": ("top:top", "Watch what runs, is queued, comes next and failed.", "[OPTIONS]"),
+    "halt": ("halt:halt", "Stop everything at once, or what has some labels.", "[OPTIONS]"),
+    "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),

@@ -34,11 +34,13 @@ from noonmark.operations.models.answers import (
     Document,
     Event,
     Explanation,
+    Halt,
     Identity,
     LimitList,
     Matched,
     Message,
     Mob,
+    NewHalt,
     Node,
     Occurrence,
     PingUrl,
@@ -794,6 +796,26 @@ def approve(approval_id: str, *, comment: str | None = None) -> Request[Approval
 def deny(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
     """Deny: the occurrence is skipped, or the step fails. The same decision again changes nothing."""
     return rest_request("approval/deny", _one(Approval), to_arguments(approval_id=approval_id, comment=comment))
+
+
+def halt(*, labels: Mapping[str, str] | None = None, reason: str | None = None) -> Request[NewHalt]:
+    """Halt: nothing starts any more, not even what is made later, and what runs is cancelled.
+
+    With labels, only schedules that have all of them; otherwise everything of the tenant.
+    """
+    return rest_request("halt/set", _one(NewHalt), to_arguments(labels=labels, reason=reason))
+
+
+def unhalt(
+    halt_id: str | None = None, *, labels: Mapping[str, str] | None = None, reason: str | None = None
+) -> Request[list[Halt]]:
+    """Lift a halt, or all with these labels: fires are normal from then on, and what was skipped stays so."""
+    return rest_request("halt/lift", _all("lifted", Halt), to_arguments(halt_id=halt_id, labels=labels, reason=reason))
+
+
+def halts() -> Request[list[Halt]]:
+    """List the halts of the tenant, oldest first."""
+    return rest_request("halt/list", _all("halts", Halt), {})
 
 
 def set_budget(  # noqa: PLR0913 - as the operation

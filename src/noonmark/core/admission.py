@@ -1,6 +1,6 @@
 """Admission: what happens to a claimed occurrence at its due time.
 
-Window, misfire, dependencies, overlap, limits and budgets are decided here, in that order, and never at the claim. The
+Window, misfire, dependencies, halts, overlap, limits and budgets are decided here, in that order, not at the claim. The
 decision is a value; the store carries it out on condition that the claim still holds, and takes the places it needs
 (the schedule's slot, a place under a concurrency key, one of its `max_runs`, room in its budgets) in the same
 transaction. When a place is taken, `refused` decides what that means.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.budgets.budget import Reservation
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.dependencies import Standings
@@ -70,6 +71,8 @@ class Place(StrEnum):
     MAX_RUNS = "max_runs"
     BUDGET = "budget"
     """Room for its first call of a model."""
+    HALT = "halt"
+    """Nobody has halted it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,8 @@ class Busy:
     """Which budget has no room, if that is it."""
     asked_until: Micros | None = None
     """Until when somebody may approve that it goes beyond that budget, if that was asked before."""
+    halt: Halt | None = None
+    """What stops it, if it is halted."""
     at: Micros = field(default=0, compare=False)
     """When the store saw it."""
 
@@ -267,6 +272,10 @@ def refused(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...] = ()) -> Admiss
             return _overlapping(claim, busy, keys)
         case Place.BUDGET:
             return _beyond_budget(claim, busy)
+        case Place.HALT:
+            phase = Phase.CANCELLED if claim.occurrence.has_begun else Phase.SKIPPED
+            facts = no_facts() if busy.halt is None else busy.halt.facts()
+            return End(claim=claim, phase=phase, reason=Reason.HALTED, facts=facts)
     assert_never(busy.place)
 
 

@@ -114,7 +114,7 @@ ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
             {Reason.TIMED_OUT, Reason.COMPLETION_TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED, Reason.NOT_RETRIED}
         ),
         Phase.CANCELLED: frozenset(
-            {Reason.CANCELLED, Reason.REPLACED, Reason.WINDOW_CLOSED, Reason.DELETED, Reason.PAUSED}
+            {Reason.CANCELLED, Reason.REPLACED, Reason.WINDOW_CLOSED, Reason.DELETED, Reason.PAUSED, Reason.HALTED}
         ),
         Phase.SKIPPED: frozenset(
             {
@@ -125,6 +125,7 @@ ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 Reason.DEPENDENCY_FAILED,
                 Reason.DEPENDENCY_TIMED_OUT,
                 Reason.PAUSED,
+                Reason.HALTED,
                 Reason.TARGET_MISSING,
                 Reason.TARGET_BUSY,
                 Reason.MAX_RUNS_REACHED,

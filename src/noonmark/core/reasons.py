@@ -66,6 +66,7 @@ class Reason(Explained):
     DEPENDENCY_FAILED = "dependency_failed", "A schedule it depends on did not complete."
     DEPENDENCY_TIMED_OUT = "dependency_timed_out", "A schedule it depends on did not end within the wait limit."
     PAUSED = "paused", "The schedule was paused at that time."
+    HALTED = "halted", "Somebody had halted its schedule, or its whole tenant."
     TARGET_MISSING = "target_missing", "No live node could serve its target."
     MAX_RUNS_REACHED = "max_runs_reached", "The schedule had run as often as it may."
     APPROVAL_DENIED = "approval_denied", "Somebody denied that it goes beyond its budget."

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.clock_trust import LONG_SILENCE, discrepancy
 from noonmark.core.ids import shown_name
-from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.ports.records import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.ports.records import Condition, Damaged, NodeRecord
@@ -95,6 +96,8 @@ class Facts:
     nodes: Sequence[NodeRecord] = ()
     zone_data: str = ""
     """The version of the time zone data of the process that answers."""
+    halts: Sequence[Halt] = ()
+    """What does not start, since somebody halted it."""
     workload: Workload = field(default_factory=Workload)
     disks: Sequence[Disk] = ()
     conflicts: Sequence[Conflict] | None = None
@@ -112,6 +115,7 @@ def judge(facts: Facts) -> list[Check]:
             _zones(facts),
             _leader(facts.nodes),
             _nodes(facts.nodes, now),
+            _halts(facts.halts),
             _lag(facts, now),
             _overdue(facts, now),
         ]
@@ -126,6 +130,21 @@ def overall(checks: Sequence[Check]) -> str:
     """The status of all checks: `ok`, `warnings` or `problems`."""
     statuses = {check.status for check in checks}
     return "problems" if PROBLEM in statuses else "warnings" if WARNING in statuses else OK
+
+
+def _halts(halts: Sequence[Halt]) -> Check:
+    if not halts:
+        return Check(name="halts", sentence="nothing is halted")
+    each = (
+        f"{halt.halt_id} of tenant {halt.tenant} by {halt.by} since {to_text(halt.at)}" for halt in halts[:MAX_NAMED]
+    )
+    more = f" and {len(halts) - MAX_NAMED} more" if len(halts) > MAX_NAMED else ""
+    return Check(
+        name="halts",
+        status=WARNING,
+        sentence=f"what these cover does not start: {'; '.join(each)}{more}",
+        advice="Lift a halt when its cause is gone: noonmark unhalt HALT-ID",
+    )
 
 
 def _store(condition: Condition) -> Check:

@@ -47,6 +47,7 @@ _ADVICE = {
     "idempotency_keys": _REMOVE,
     "secrets": "Set the secret again: noonmark secret set",
     "api_keys": "The key is refused. Create another one: noonmark key create",
+    "halts": "It stops the whole tenant. Lift it, and set it again: noonmark unhalt",
     "nodes": _BY_ITSELF,
     "leadership": _BY_ITSELF,
     "served_routes": _BY_ITSELF,
@@ -87,6 +88,7 @@ def _gather(service: Service, most: int) -> Facts:
         clocks=clocks,
         nodes=store.nodes(),
         zone_data=service.zone_data,
+        halts=store.halts(),
         workload=store.workload(now=clocks.now, limit=MAX_WORKLOAD),
     )
 

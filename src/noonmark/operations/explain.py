@@ -121,7 +121,17 @@ def explain_instant(
         time = _first_fire(stored, now=now) if at is None else at
         explanation = _instant(store, stored, time, permissions, now=now)
     about = {"schedule_id": schedule.schedule_id, "at": text(time), "phase": str(schedule.phase)}
-    return about | explanation.to_document()
+    return about | _with_halt(store, schedule, explanation).to_document()
+
+
+def _with_halt(store: Store, schedule: Schedule, explanation: explain.Explanation) -> explain.Explanation:
+    """The explanation of a schedule that is halted now says so, whatever it is about."""
+    halt = next((one for one in store.halts(schedule.owner.tenant) if one.covers(schedule)), None)
+    if halt is None:
+        return explanation
+    why = "" if halt.reason is None else f" ({halt.reason})"
+    sentence = f"It is halted by `{halt.by}` since {text(halt.at)}{why}: nothing of it starts until that is lifted."
+    return replace(explanation, summary=f"{explanation.summary} {sentence}")
 
 
 def _instant(

@@ -442,6 +442,8 @@ _ROWS = (
         answers.DeletedBudgets,
         is_repeatable=False,
     ),
+    Operation("halt/set", "halts.set_halt", WRITE, "POST /halts", takes.HaltRequest, answers.NewHalt, status=201),
+    Operation("halt/lift", "halts.lift_halt", WRITE, "POST /halts/lift", takes.LiftRequest, answers.LiftedHalts),
     Operation(
         "usage/record",
         "usage.record_usage",
@@ -666,6 +668,7 @@ _ROWS = (
         "approval/list", "approvals.list_approvals", READ, "GET /approvals", takes.ApprovalQuery, answers.ApprovalPage
     ),
     Operation("budget/list", "budgets.list_budgets", READ, "GET /budgets", takes.BudgetQuery, answers.BudgetPage),
+    Operation("halt/list", "halts.list_halts", READ, "GET /halts", takes.HaltQuery, answers.HaltList),
     Operation("usage/report", "usage.report_usage", READ, "GET /usage", takes.UsageQuery, answers.UsageSummary),
     Operation(
         "usage/forecast",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.settlement import run_id
+from noonmark.operations.halts import halt_document
 from noonmark.operations.history import ScheduleReader
 from noonmark.operations.serializers import run_document
 from noonmark.ports.records import OccurrenceFilter
@@ -53,6 +54,7 @@ def get_workload(service: Service, caller: Caller, arguments: WorkloadQuery) -> 
         "overdue": group(workload.overdue),
         "failed": schedules.documents(failed.occurrences),
         "runs": [run for row in running if (run := _open_run(service, row)) is not None],
+        "halts": [halt_document(halt) for halt in store.halts(tenant)],
     }
 
 

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.budgets import BudgetStore
 from noonmark.ports.bundles import BundleStore
+from noonmark.ports.halts import HaltStore
 from noonmark.ports.sessions import SessionStore
 from noonmark.ports.workflows import WorkflowStore
 
@@ -359,6 +360,7 @@ class Store(
     SecretStore,
     ApiKeyStore,
     BudgetStore,
+    HaltStore,
     BundleStore,
     WorkflowStore,
     SessionStore,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line
 from noonmark.cli.render.console import Text, text_width
+from noonmark.cli.render.halts import halt_sentence
 from noonmark.cli.render.tables import node_state, schedule_label
 from noonmark.cli.render.times import duration_text
 from noonmark.core.instants import from_micros, parse_instant
@@ -52,7 +53,7 @@ def _summary(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | Non
     if nodes is not None:
         alive = sum(1 for node in nodes if node["is_alive"])
         line.append(Text(f"  {alive} {'node' if alive == 1 else 'nodes'} alive", "" if alive else "bold red"))
-    return [line]
+    return [line, *([Text(one_line(halt_sentence(halt)), "bold red")] for halt in answer["halts"])]
 
 
 def _sections(

@@ -282,6 +282,13 @@ def _paused(case: Case) -> str:
     return f"{plain(Reason.PAUSED)}{author_and_reason}"
 
 
+def _halted(case: Case) -> str:
+    by, since, why = (case.detail.get(name) for name in ("halted_by", "halted_at", "halt_reason"))
+    if by is None:
+        return plain(Reason.HALTED)
+    return f"`{by}` had halted it{'' if since is None else f' at {since}'}{'' if why is None else f' ({why})'}"
+
+
 def _target_missing(case: Case) -> str:
     row = case.occurrence
     if row.phase in LIVE:
@@ -481,6 +488,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.DEPENDENCY_FAILED: _dependency_failed,
         Reason.DEPENDENCY_TIMED_OUT: _dependency_timed_out,
         Reason.PAUSED: _paused,
+        Reason.HALTED: _halted,
         Reason.TARGET_MISSING: _target_missing,
         Reason.MAX_RUNS_REACHED: _max_runs,
         Reason.APPROVAL_DENIED: _approval_denied,

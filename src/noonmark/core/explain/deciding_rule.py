@@ -57,6 +57,7 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
         Reason.DEPENDENCY_FAILED: Rule.DEPENDENCIES,
         Reason.DEPENDENCY_TIMED_OUT: Rule.DEPENDENCIES,
         Reason.PAUSED: Rule.PAUSE,
+        Reason.HALTED: Rule.PAUSE,
         Reason.TARGET_MISSING: Rule.CLAIM,
         Reason.MAX_RUNS_REACHED: Rule.LIMITS,
         Reason.APPROVAL_DENIED: Rule.LIMITS,

@@ -635,7 +635,7 @@ class OccurrenceGroup:
 class Workload:
     """What runs, is due, waits, comes next and is overdue, and what failed within the last hour, latest end first.
 
-    `runs` are the runs in progress, with their progress and without results.
+    `runs` are the runs in progress, with their progress and without results; `halts` is what does not start.
     """
 
     running: OccurrenceGroup
@@ -645,6 +645,7 @@ class Workload:
     overdue: OccurrenceGroup
     failed: list[Occurrence]
     runs: list[Run]
+    halts: list[Halt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1020,6 +1021,40 @@ class DeletedBudgets:
     """The budgets that were deleted."""
 
     deleted: list[Budget]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """What does not start, since somebody halted it."""
+
+    halt_id: str
+    labels: dict[str, str]
+    """Only schedules with all of these; empty: everything of the tenant."""
+    halted_by: str
+    halted_at_utc: datetime
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewHalt(Halt):
+    """A halt that was set."""
+
+    stopped: int
+    """How many occurrences were running, and are asked to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaltList:
+    """The halts of a tenant, oldest first."""
+
+    halts: list[Halt]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiftedHalts:
+    """The halts that were lifted."""
+
+    lifted: list[Halt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

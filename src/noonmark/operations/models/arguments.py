@@ -745,6 +745,27 @@ class BudgetQuery(Arguments):
     cursor: BudgetCursor | None = None
 
 
+class HaltRequest(Arguments):
+    """What to halt."""
+
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    """Only schedules with all of these labels; default: everything of the tenant."""
+    reason: Reason | None = None
+
+
+class LiftRequest(Arguments):
+    """The halts to lift."""
+
+    halt_id: Name | None = None
+    """Default: those with exactly these labels."""
+    labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    reason: Reason | None = None
+
+
+class HaltQuery(Arguments):
+    """The halts of the tenant."""
+
+
 class UsageQuery(Arguments):
     """The usage to report."""
 

@@ -17,6 +17,7 @@ from noonmark.stores.memory.unit_of_work import UnitOfWork
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules import halts as halt_rules
 from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.records import REASONS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.budgets.spend import Usage
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
@@ -765,6 +767,18 @@ class MemoryStore:
 
     def _first_time(self, indexes: Sequence[DueIndex[str] | WaitQueues]) -> Micros | None:
         return min((first[0] for one in indexes if (first := one.first()) is not None), default=None)
+
+    @atomic
+    def set_halt(self, halt: Halt, *, most: int, note: AuditEntry | None = None) -> int | None:
+        return self._noted(halt.tenant, halt_rules.set_halt(self._uow, halt, most), note)
+
+    @atomic
+    def lift_halt(self, tenant: str, halt_id: str, *, note: AuditEntry | None = None) -> Halt | None:
+        return self._noted(tenant, self._uow.delete_halt(tenant, halt_id), note)
+
+    @atomic
+    def halts(self, tenant: str | None = None) -> list[Halt]:
+        return list(self._uow.all_halts) if tenant is None else self._uow.halts(tenant)
 
     @atomic
     def put_budget(self, budget: Budget, *, note: AuditEntry | None = None) -> Standing:

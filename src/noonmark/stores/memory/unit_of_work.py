@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.event import Event
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.rate_limit import RateLimit, Taken
@@ -141,6 +142,8 @@ class UnitOfWork(rules.UnitOfWork):
         self.nodes = NodeRegister()
         self.audit_log = AuditLog()
         self.secrets = SecretStore()
+        self.all_halts: list[Halt] = []
+        """Those of all tenants, oldest first."""
         self.api_keys = ApiKeys()
         self.bundles = Bundles(partial(bundle_users, self))
         self._followers: defaultdict[Identity, set[int]] = defaultdict(set)
@@ -202,6 +205,28 @@ class UnitOfWork(rules.UnitOfWork):
     def live_rows(self, state: ScheduleState) -> list[Row]:
         self.write()
         return list(self._by_key[state.schedule].live.values())
+
+    def halts(self, tenant: str) -> list[Halt]:
+        return [halt for halt in self.all_halts if halt.tenant == tenant]
+
+    def add_halt(self, halt: Halt) -> None:
+        self.all_halts.append(halt)
+
+    def delete_halt(self, tenant: str, halt_id: str) -> Halt | None:
+        found = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
+        if found is not None:
+            self.all_halts.remove(found)
+        return found
+
+    def begun_rows(self, tenant: str) -> list[Row]:
+        self.write()
+        live = (
+            row
+            for entry in self.entries.values()
+            if entry.schedule.owner.tenant == tenant
+            for row in entry.live.values()
+        )
+        return [row for row in live if row.phase in DELIVERING or row.is_suspended]
 
     def slot_queue(self, state: ScheduleState) -> list[Row]:
         self.write()

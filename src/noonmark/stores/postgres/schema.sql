@@ -116,6 +116,15 @@ CREATE TABLE events (
 CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE TABLE halts (
+    tenant TEXT COLLATE "C" NOT NULL,
+    halt_id TEXT COLLATE "C" NOT NULL,
+    halted BIGINT NOT NULL,
+    caller TEXT COLLATE "C" NOT NULL,
+    reason TEXT COLLATE "C",
+    labels TEXT COLLATE "C",
+    PRIMARY KEY (tenant, halt_id)
+);
 CREATE TABLE idempotency_keys (
     key BIGSERIAL NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,

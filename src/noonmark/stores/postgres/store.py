@@ -38,6 +38,9 @@ _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _AUTOCOMMIT = ""
 _LOCK = "SELECT pg_advisory_xact_lock(tenant) FROM unnest('{{{}}}'::bigint[]) AS tenant"
+_LOCK_SHARED = "SELECT pg_advisory_xact_lock_shared({})"
+_STARTS = "starts of all tenants"
+"""The name of the lock that starts share; it cannot be that of a tenant."""
 _NOTIFY = "SELECT pg_notify(?, '')"
 _ATTEMPTS = 4
 _FIRST_PAUSE = 0.01
@@ -122,8 +125,20 @@ class PostgresStore(SqlStore):
     def _write_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
         return self._transact(_WRITING, work)
 
-    def _write_locked(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, notify: bool = False) -> T:
-        locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
+    def _start_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
+        # One round trip, as below. A halt waits for the starts that did not see it, and later ones see it.
+        return self._transact(f"{_WRITING}; {_LOCK_SHARED.format(_lock_of(self._address.schema, _STARTS))}", work)
+
+    def _write_locked(
+        self,
+        tenants: Iterable[str],
+        work: Callable[[UnitOfWork], T],
+        *,
+        notify: bool = False,
+        stops_starts: bool = False,
+    ) -> T:
+        names = {*tenants, _STARTS} if stops_starts else tenants
+        locks = sorted(_lock_of(self._address.schema, name) for name in names)
 
         def do(uow: UnitOfWork) -> T:
             answer = work(uow)

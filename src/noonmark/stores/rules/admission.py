@@ -16,7 +16,7 @@ from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.budgets import reported_usage
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.ports.workflows import OF_OCCURRENCE, Approval
-from noonmark.stores.rules import budgets, bundles, completion, plan_writes, rate_windows, slots, step_ends
+from noonmark.stores.rules import budgets, bundles, completion, halts, plan_writes, rate_windows, slots, step_ends
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
 from noonmark.stores.rules.unit_of_work import Fact
@@ -136,7 +136,8 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
         return LeaseLost(occurrence_id=claimed.id)
     match admission:
         case Start():
-            busy = slots.busy(uow, row, admission) or _reserve(uow, row, admission)
+            busy = halts.in_the_way(uow, row, admission.claim.schedule)
+            busy = busy or slots.busy(uow, row, admission) or _reserve(uow, row, admission)
             if busy is not None:
                 return busy
             slots.take(uow, row, admission)

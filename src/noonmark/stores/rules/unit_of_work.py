@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.budgets.budget import Standing
     from noonmark.core.event import Event
     from noonmark.core.filters.index import Discriminator
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence, Overrides
@@ -288,6 +289,24 @@ class UnitOfWork(ABC):
     @abstractmethod
     def add_audit_entry(self, tenant: str, entry: AuditEntry) -> None:
         """Store what a caller did."""
+
+    # Halts
+
+    @abstractmethod
+    def halts(self, tenant: str) -> list[Halt]:
+        """The halts of a tenant, oldest first; none is set while a transaction that starts something lasts."""
+
+    @abstractmethod
+    def add_halt(self, halt: Halt) -> None:
+        """Store a halt."""
+
+    @abstractmethod
+    def delete_halt(self, tenant: str, halt_id: str) -> Halt | None:
+        """Delete a halt and return it."""
+
+    @abstractmethod
+    def begun_rows(self, tenant: str) -> list[Row]:
+        """The rows of a tenant that are delivered, and its workflow runs that are suspended."""
 
     # Bundles
 

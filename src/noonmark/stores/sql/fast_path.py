@@ -1,9 +1,9 @@
 """The fast path: the usual admissions and settlements of a call in a few statements.
 
-A start is plain if it takes nothing but the slot, an end if no row waits for what it gives back, and both if nothing
-else in the call is about the same schedule and no schedule listens for it as a system event. A plain one changes only
-its own row and schedule, so it does not matter that it is written before the others. The rules in
-`stores.rules.admission` do one by one whatever a statement here leaves out.
+A start is plain if it takes nothing but the slot and its tenant has no halt, an end if no row waits for what it gives
+back, and both if nothing else in the call is about the same schedule and no schedule listens for it as a system event.
+A plain one changes only its own row and schedule, so it does not matter that it is written before the others. The rules
+in `stores.rules.admission` do one by one whatever a statement here leaves out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _ENDS = frozenset(phase for phase, _ in ENDS.values())
 STARTABLE = f"""
     SELECT one.id, one.key, s.revision = ?
         AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key)
-        AND s.admitted BETWEEN 0 AND {NARROW} AS is_plain
+        AND s.admitted BETWEEN 0 AND {NARROW}
+        AND NOT EXISTS (SELECT 1 FROM halts WHERE halts.tenant IN EACH(text)) AS is_plain
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL /* quick: one, s */
 """  # noqa: S608 - our own text
@@ -97,6 +98,7 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
     session = uow.session
     repeated = _repeated([one.claim.occurrence.uid for one in admissions])
     late = _subscribed_late(session, admissions, now)
+    tenants = list({one.claim.schedule.owner.tenant for one in admissions})
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
     for admission in admissions:
         if isinstance(admission, Start) and _is_plain(admission):
@@ -108,9 +110,8 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
                 groups.setdefault(group, {})[claimed.id] = admission
     started: dict[str, Occurrence] = {}
     for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
-        locked = session.gather(
-            "id, key, is_plain", f"({STARTABLE}) AS found", revision, int(takes_slot), list(starts), fence
-        )
+        values = (revision, int(takes_slot), tenants, list(starts), fence)
+        locked = session.gather("id, key, is_plain", f"({STARTABLE}) AS found", *values)
         rows = [(one, key) for one, key, is_plain in locked if is_plain]
         if not rows:
             continue

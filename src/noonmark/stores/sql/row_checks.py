@@ -244,6 +244,7 @@ _WRITTEN = {
         is_settled:flag is_made:flag tokens:number cost:number? model:text? provider:text? input_tokens:number
         output_tokens:number cache_read_tokens:number cache_write_tokens:number model_calls:count tool_calls:count
     """,
+    "halts": "tenant:text halt_id:text halted:instant caller:text reason:text? labels:object?",
     "breakers": "tenant:text username:text failures:count since:instant",
     "rate_buckets": "name:text full_at:instant",
     "nodes": """

@@ -13,6 +13,7 @@ from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
+from noonmark.stores.rules import halts as halt_rules
 from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.bundles import users as bundle_users
@@ -29,6 +30,7 @@ from noonmark.stores.sql import (
     secret_store,
 )
 from noonmark.stores.sql import events as stored_events
+from noonmark.stores.sql import halts as stored_halts
 from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql import sessions as stored_sessions
 from noonmark.stores.sql import workflows as stored_workflows
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from noonmark.core.budgets.spend import Usage
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
@@ -129,8 +132,19 @@ class SqlStore(ABC):
         """Change rows that no other transaction is changing."""
 
     @abstractmethod
-    def _write_locked(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, notify: bool = False) -> T:
-        """Change anything of some tenants, one transaction at a time.
+    def _start_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
+        """The same, and no halt is set meanwhile."""
+
+    @abstractmethod
+    def _write_locked(
+        self,
+        tenants: Iterable[str],
+        work: Callable[[UnitOfWork], T],
+        *,
+        notify: bool = False,
+        stops_starts: bool = False,
+    ) -> T:
+        """Change anything of some tenants, one transaction at a time; with `stops_starts`, while nothing starts.
 
         Other nodes are notified if `notify` is set and something was changed, and whenever a waiting row became due:
         perhaps only another node can serve it.
@@ -221,7 +235,7 @@ class SqlStore(ABC):
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        started = self._write_unlocked(lambda uow: fast_path.start_all(uow, admissions, now=now, lease=lease))
+        started = self._start_unlocked(lambda uow: fast_path.start_all(uow, admissions, now=now, lease=lease))
         others = [one for one in admissions if one.claim.occurrence.id not in started]
         tenants = {one.claim.schedule.owner.tenant for one in others}
 
@@ -761,6 +775,18 @@ class SqlStore(ABC):
             return users or _noted(uow, tenant, users, note)
 
         return self._write_locked({tenant}, delete)
+
+    def set_halt(self, halt: Halt, *, most: int, note: AuditEntry | None = None) -> int | None:
+        def put(uow: UnitOfWork) -> int | None:
+            return _noted(uow, halt.tenant, halt_rules.set_halt(uow, halt, most), note)
+
+        return self._write_locked({halt.tenant}, put, notify=True, stops_starts=True)
+
+    def lift_halt(self, tenant: str, halt_id: str, *, note: AuditEntry | None = None) -> Halt | None:
+        return self._write_locked({tenant}, lambda uow: _noted(uow, tenant, uow.delete_halt(tenant, halt_id), note))
+
+    def halts(self, tenant: str | None = None) -> list[Halt]:
+        return self._autocommit(lambda uow: stored_halts.read(uow.session, uow.report, tenant))
 
     def put_budget(self, budget: Budget, *, note: AuditEntry | None = None) -> Standing:
         def put(uow: UnitOfWork) -> Standing:

@@ -21,6 +21,7 @@ from noonmark.stores.sql import (
     bundles,
     dependencies,
     events,
+    halts,
     nodes,
     row_checks,
     schedule_documents,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.event import Event
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.rate_limit import RateLimit, Taken
@@ -116,6 +118,12 @@ _OF_BUNDLES = """
     WHERE ended IS NULL AND own IS NOT NULL AND tenant = ?
     AND (occurrences.route = 'bundle' OR occurrences.route >= 'bundle:' AND occurrences.route < 'bundle;')
 """
+BEGUN = """
+    SELECT occurrences.* FROM schedules CROSS JOIN occurrences ON occurrences.schedule = schedules.key
+    WHERE tenant = ? AND ended IS NULL
+    AND (phase IN ('dispatching', 'awaiting_completion') OR (phase IN ('pending', 'claimed') AND reason = 'suspended'))
+    ORDER BY occurrences.key
+"""
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 
@@ -132,6 +140,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.schedule_cache = schedule_cache
         self.damaged_streams: list[object] = []
         """The tenants of event streams that are damaged."""
+        self._halts: dict[str, list[Halt]] = {}
         self._rows: dict[int, Row] = {}
         self._by_id: dict[str, Row] = {}
         self._states: dict[int, ScheduleState] = {}
@@ -194,6 +203,25 @@ class UnitOfWork(rules.UnitOfWork):
 
     def live_rows(self, state: ScheduleState) -> list[Row]:
         return self.find("schedule = ? AND ended IS NULL ORDER BY key", state.schedule)
+
+    def halts(self, tenant: str) -> list[Halt]:
+        if tenant not in self._halts:
+            self._halts[tenant] = halts.read(self.session, self.report, tenant)
+        return self._halts[tenant]
+
+    def add_halt(self, halt: Halt) -> None:
+        self._halts.pop(halt.tenant, None)
+        halts.add(self.session, halt)
+
+    def delete_halt(self, tenant: str, halt_id: str) -> Halt | None:
+        found = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
+        if found is not None:
+            self._halts.pop(tenant)
+            halts.delete(self.session, found)
+        return found
+
+    def begun_rows(self, tenant: str) -> list[Row]:
+        return self.rows_in(BEGUN, tenant)
 
     def slot_queue(self, state: ScheduleState) -> list[Row]:
         return self.find(f"{_IN_SLOT_LINE} ORDER BY due, nominal, id", state.schedule)

@@ -119,6 +119,16 @@ CREATE TABLE events (
 CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE TABLE halts (
+    tenant TEXT NOT NULL,
+    halt_id TEXT NOT NULL,
+    halted BIGINT NOT NULL,
+    caller TEXT NOT NULL,
+    reason TEXT,
+    labels TEXT,
+    PRIMARY KEY (tenant, halt_id)
+)
+ WITHOUT ROWID;
 CREATE TABLE idempotency_keys (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,

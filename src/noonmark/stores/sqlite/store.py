@@ -164,7 +164,17 @@ class SqliteStore(SqlStore):
             raise
         return answer
 
-    def _write_locked(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, notify: bool = False) -> T:  # noqa: ARG002 - see below
+    def _start_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
+        return self._write_unlocked(work)
+
+    def _write_locked(
+        self,
+        tenants: Iterable[str],  # noqa: ARG002 - see below
+        work: Callable[[UnitOfWork], T],
+        *,
+        notify: bool = False,  # noqa: ARG002 - likewise
+        stops_starts: bool = False,  # noqa: ARG002 - likewise
+    ) -> T:
         """The same: SQLite has one writer at a time, and cannot notify other processes."""
         return self._write_unlocked(work)
 

@@ -45,6 +45,7 @@ PRIMARY = {
     "budget_counters": ("tenant", "scope", "scope_id", "period", "period_start"),
     "model_calls": ("tenant", "call_id"),
     "breakers": ("tenant", "username"),
+    "halts": ("tenant", "halt_id"),
     "rate_buckets": ("name",),
     "nodes": ("name",),
     "leadership": ("key",),

@@ -702,6 +702,19 @@ breakers = Table(
     sqlite_with_rowid=False,
 )
 
+# What is stopped. Admission reads it in the transaction of every start, so it is usually empty, and always small.
+halts = Table(
+    "halts",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("halt_id", Text, primary_key=True),
+    instant("halted", required=True),
+    Column("caller", Text, nullable=False),
+    Column("reason", Text),
+    Column("labels", Text),
+    sqlite_with_rowid=False,
+)
+
 # When each bucket of tokens is full again. One that is full is like one that is not here.
 rate_buckets = Table(
     "rate_buckets", metadata, Column("name", Text, primary_key=True), instant("full_at", required=True)

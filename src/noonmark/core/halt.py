@@ -1,0 +1,46 @@
+"""Halts: a record that stops everything of a tenant at once, or what has some labels.
+
+While there is one, what it covers does not start: fires, events, manual runs and backfills end as `skipped/halted`, and
+what was running is cancelled. It covers schedules that are made later, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+
+MAX_HALTS = 100
+"""Of one tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """What is halted, who did it, and why. Without labels, it is the whole tenant."""
+
+    halt_id: str
+    tenant: str
+    at: Micros
+    by: str
+    reason: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Only schedules with all of these."""
+
+    def covers(self, schedule: Schedule) -> bool:
+        """Whether it stops a schedule."""
+        if schedule.owner.tenant != self.tenant:
+            return False
+        labels = schedule.declaration.labels
+        return all(labels.get(name) == value for name, value in self.labels.items())
+
+    def facts(self) -> dict[str, str]:
+        """Who stopped it, when, and why, for what did not start."""
+        facts = {"halt_id": self.halt_id, "halted_by": self.by, "halted_at": to_text(self.at)}
+        return facts if self.reason is None else {**facts, "halt_reason": self.reason}

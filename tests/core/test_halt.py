@@ -1,0 +1,45 @@
+"""What a halt covers, and what becomes of what it stops."""
+
+import pytest
+
+from noonmark.core.admission import Busy, Claim, Place, refused
+from noonmark.core.halt import Halt
+from noonmark.core.ids import manual
+from noonmark.core.lifecycle import ENDINGS, Phase
+from noonmark.core.reasons import Reason
+from noonmark.core.schedule import Owner
+from noonmark.testing import factories
+
+HALT = Halt(halt_id="h1", tenant="acme", at=factories.NOW, by="ada", reason="a loop", labels={"team": "blue"})
+
+
+@pytest.mark.parametrize(
+    ("tenant", "labels", "is_covered"),
+    [
+        ("acme", {"team": "blue"}, True),
+        ("acme", {"team": "blue", "tier": "1"}, True),
+        ("acme", {"team": "red"}, False),
+        ("acme", {}, False),
+        ("other", {"team": "blue"}, False),
+    ],
+)
+def test_a_halt_covers_what_has_its_labels(tenant, labels, is_covered):
+    schedule = factories.schedule(labels=labels, owner=Owner(tenant=tenant, user="ada"))
+    assert HALT.covers(schedule) is is_covered
+    everything = Halt(halt_id="h2", tenant="acme", at=0, by="ada")
+    assert everything.covers(schedule) is (tenant == "acme")
+    assert everything.facts() == {"halt_id": "h2", "halted_by": "ada", "halted_at": "1970-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(("attempt", "phase"), [(0, Phase.SKIPPED), (1, Phase.CANCELLED)])
+def test_what_is_halted_is_skipped_or_cancelled_if_it_has_begun(attempt, phase):
+    schedule = factories.schedule()
+    claim = Claim(
+        occurrence=factories.occurrence(schedule, manual("a"), attempt=attempt),
+        schedule=schedule,
+        claimed=factories.NOW,
+    )
+    end = refused(claim, Busy(place=Place.HALT, halt=HALT))
+    assert (end.phase, end.reason, end.facts["halt_reason"]) == (phase, Reason.HALTED, "a loop")
+    assert end.reason in ENDINGS[end.phase]
+    assert refused(claim, Busy(place=Place.HALT)).facts == {}

@@ -1,0 +1,85 @@
+"""Halts: who may set and lift them, what they stop, and where that is shown."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.api_key import Scope, expand_scopes
+from noonmark.core.errors import InvalidRequest, MissingScope, NotAllowed, NotFound
+from noonmark.core.schedule import Owner
+from tests.operations.harness import EVERY_MINUTE, FOREIGN, Harness
+
+WRITER = replace(
+    FOREIGN,
+    owner=Owner(tenant="default", user="ada"),
+    name="ada",
+    is_root=False,
+    scopes=expand_scopes([Scope.READ, Scope.WRITE]),
+)
+AGENT, OF_ONE = replace(WRITER, is_agent=True), replace(WRITER, sees_own_only=True)
+READER = replace(WRITER, scopes=frozenset({Scope.READ}))
+
+
+@pytest.fixture
+def harness():
+    return Harness()
+
+
+def reasons(harness, schedule_id):
+    rows = harness("schedule/occurrences", schedule_id=schedule_id)["occurrences"]
+    return [(row["phase"], row["reason"]) for row in rows if row["phase"] != "pending"]
+
+
+def test_what_is_halted_is_skipped_until_it_is_lifted(harness):
+    made = harness.create(schedule_id="s", trigger=EVERY_MINUTE, labels={"team": "blue"})
+    halt = harness("halt/set", WRITER, labels={"team": "blue"}, reason="a loop")
+    assert (halt["halted_by"], halt["reason"], halt["stopped"]) == ("ada", "a loop", 0)
+    later = harness.create(schedule_id="later", trigger=EVERY_MINUTE, labels={"team": "blue"})
+    other = harness.create(schedule_id="other", trigger=EVERY_MINUTE)
+    asked = harness("schedule/run", schedule_id="s")
+    harness.pass_by(60)
+    for one in (made, later):
+        assert set(reasons(harness, one["schedule_id"])) == {("skipped", "halted")}
+    assert harness("occurrence/get", occurrence_id=asked["occurrence_id"])["reason"] == "halted"
+    assert reasons(harness, other["schedule_id"]) == [("completed", "succeeded")]
+    words = harness("schedule/explain", schedule_id="s")["summary"]
+    assert "`ada` had halted it at" in words
+    assert "(a loop)" in words
+    assert "nothing of it starts until that is lifted" in words
+    assert "nothing of it starts" not in harness("schedule/explain", schedule_id="other")["summary"]
+    assert [one["halt_id"] for one in harness("workload")["halts"]] == [halt["halt_id"]]
+    [check] = [one for one in harness("doctor")["checks"] if one["check"] == "halts"]
+    assert (check["status"], halt["halt_id"] in check["detail"]) == ("warning", True)
+    assert harness("halt/lift", WRITER, halt_id=halt["halt_id"])["lifted"][0]["halt_id"] == halt["halt_id"]
+    harness.pass_by(60)
+    assert reasons(harness, "s")[0] == ("completed", "succeeded")
+    assert ("skipped", "halted") in reasons(harness, "s")
+    entries = harness("audit/list")["entries"]
+    assert [one["reason"] for one in entries if one["operation"] == "halt/set"] == [
+        f"{halt['halt_id']}, team=blue: a loop"
+    ]
+
+
+def test_a_halt_is_lifted_by_its_labels_or_its_id(harness):
+    for labels in ({}, {}, {"team": "blue"}):
+        harness("halt/set", labels=labels)
+    assert len(harness("halt/lift")["lifted"]) == 2  # those of the whole tenant
+    with pytest.raises(NotFound, match="no halt of the whole tenant"):
+        harness("halt/lift")
+    with pytest.raises(NotFound, match="no halt of team=red"):
+        harness("halt/lift", labels={"team": "red"})
+    with pytest.raises(InvalidRequest, match="not both"):
+        harness("halt/lift", halt_id="h", labels={"team": "blue"})
+    assert harness("halt/list", FOREIGN)["halts"] == []
+    with pytest.raises(NotFound, match="no halt"):
+        harness("halt/lift", FOREIGN, halt_id=harness("halt/list")["halts"][0]["halt_id"])
+
+
+def test_who_may_halt(harness):
+    with pytest.raises(MissingScope):
+        harness("halt/set", READER)
+    with pytest.raises(NotAllowed, match="only an administrator of the tenant may halt"):
+        harness("halt/set", OF_ONE)
+    halt = harness("halt/set", AGENT)
+    with pytest.raises(NotAllowed, match="a person lifts halts"):
+        harness("halt/lift", AGENT, halt_id=halt["halt_id"])
