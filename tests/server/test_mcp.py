@@ -259,7 +259,7 @@ def test_stdio_on_a_server_has_the_tools_of_the_key(served):
 def test_stdio_on_a_store_does_everything_and_refuses_large_arguments(tmp_path):
     async def conversation(client):
         made = await client.call_tool("noonmark_schedule_create", {"trigger": NOON, "target": GREET, "name": "here"})
-        huge = await client.call_tool("noonmark_emit_event", {"event_type": "e", "payload": "x" * 10_000_000})
+        huge = await client.call_tool("noonmark_emit_event", {"event_type": "e", "payload": "x" * 2_000_000})
         return made.structured_content, huge.structured_content["error"]["code"]
 
     store = f"sqlite:///{tmp_path / 'agent.db'}"
