@@ -45,7 +45,7 @@ def test_what_matters_of_an_occurrence_is_shown_on_one_line():
         ("\n \n", None),
         ("Traceback (most recent call last):\n  ...\nKeyError: 'a'\n", "KeyError: 'a'"),
         ("x" * 80, "x" * 80),
-        ("x" * 81, "x" * 79 + "…"),
+        ("x" * 301, "x" * 299 + "…"),
     ],
 )
 def test_a_run_says_in_short_what_went_wrong(error, summary):

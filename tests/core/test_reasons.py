@@ -7,7 +7,7 @@ import re
 import pytest
 
 from noonmark.core.lifecycle import ENDINGS
-from noonmark.core.reasons import Reason
+from noonmark.core.reasons import Reason, reason_sentence
 
 # Reasons of decisions: what they explain is not the end of an occurrence.
 UNDERWAY = {
@@ -58,3 +58,21 @@ def test_every_reason_either_ends_an_occurrence_or_explains_a_step():
     ending = {str(reason) for reasons in ENDINGS.values() for reason in reasons}
     assert not ending & UNDERWAY
     assert ending | UNDERWAY == {str(reason) for reason in Reason}
+
+
+@pytest.mark.parametrize(
+    ("reason", "detail", "sentence"),
+    [
+        (Reason.TARGET_MISSING, '{"session": "desk"}', "There was no session `desk`."),
+        (Reason.TARGET_MISSING, '{"workflow": "sales"}', "There was no workflow `sales`."),
+        (Reason.TARGET_MISSING, '{"node": "a"}', Reason.TARGET_MISSING.sentence),
+        (Reason.TARGET_MISSING, "", Reason.TARGET_MISSING.sentence),
+        (Reason.TARGET_MISSING, "{damaged", Reason.TARGET_MISSING.sentence),
+        (Reason.TARGET_MISSING, "[1]", Reason.TARGET_MISSING.sentence),
+        (Reason.BUDGET_EXCEEDED, '{"why": "the budget of the run is 5 tokens"}', "The budget of the run is 5 tokens."),
+        (Reason.BUDGET_EXCEEDED, '{"why": 5}', Reason.BUDGET_EXCEEDED.sentence),
+        (Reason.PAUSED, '{"session": "desk", "why": "so"}', Reason.PAUSED.sentence),
+    ],
+)
+def test_a_sentence_names_what_was_missing_or_used_up(reason, detail, sentence):
+    assert reason_sentence(reason, detail) == sentence

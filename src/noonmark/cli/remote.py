@@ -236,9 +236,10 @@ class ServerRemote:
                 raise Unreachable(
                     f"{error.message}. If a private authority has signed it, name that with --ca-file or {CA_VARIABLE}"
                 ) from None
-            message = error.message if error.message.endswith("?") else f"{error.message}."
+            # The question that ends the message already names the command that starts one.
+            end = " Name" if error.message.endswith("?") else ". Start a server with `noonmark serve`, name"
             raise Unreachable(
-                f"{message} Start a server with `noonmark serve`, name another one with --server or {SERVER_VARIABLE},"
+                f"{error.message}{end} another one with --server or {SERVER_VARIABLE},"
                 " or use a store directly with --store sqlite:///noonmark.db"
             ) from None
 

@@ -6,6 +6,7 @@ reasons may stand with which final phase is written in `noonmark.core.lifecycle`
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
@@ -97,3 +98,37 @@ class Reason(Explained):
 def no_facts() -> Mapping[str, int | float | str]:
     """The facts of a decision without numbers."""
     return _NO_FACTS
+
+
+def reason_sentence(reason: Reason, detail: str) -> str:
+    """The sentence of a reason; where its stored facts name what was missing or used up, a sentence about that."""
+    words = None
+    if detail and reason in (Reason.TARGET_MISSING, Reason.BUDGET_EXCEEDED):
+        try:
+            facts = json.loads(detail)
+        except ValueError:
+            facts = None
+        if isinstance(facts, dict):
+            words = missing_words(facts) if reason is Reason.TARGET_MISSING else facts.get("why")
+    return f"{words[0].upper()}{words[1:]}." if isinstance(words, str) and words else reason.sentence
+
+
+def missing_words(facts: Mapping[str, object]) -> str | None:
+    """What a target needed and did not find; None if no node could serve it at all."""
+    match facts:
+        case {"workflow": workflow}:
+            return f"there was no workflow `{workflow}`"
+        case {"session": session, "state": state}:
+            return f"the session `{session}` was {state}"
+        case {"session": session}:
+            return f"there was no session `{session}`"
+        case {"mob": mob, "member": member}:
+            return f"the mob `{mob}` had no member `{member}`"
+        case {"mob": mob, "flow": flow}:
+            return f"the mob `{mob}` had no flow `{flow}`"
+        case {"mob": mob}:
+            return f"there was no mob `{mob}`"
+        case {"host": host}:
+            return f"the node has no {host} agent host (see --agents)"
+        case _:
+            return None

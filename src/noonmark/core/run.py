@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.budgets.spend import Usage
 
-MAX_SUMMARY = 80
+MAX_SUMMARY = 300
 MAX_MESSAGE = 200
 """Characters of the message with the progress of a run."""
 _PROGRESS = "progress"

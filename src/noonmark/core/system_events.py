@@ -17,7 +17,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.json_values import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.expected_rate import RateProblem
-from noonmark.core.reasons import Explained
+from noonmark.core.reasons import Explained, reason_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,7 +119,9 @@ def of_occurrence(
         "origin": str(occurrence.origin),
         "phase": str(occurrence.phase),
         "reason": None if occurrence.reason is None else str(occurrence.reason),
-        "summary": fact.sentence if occurrence.reason is None else occurrence.reason.sentence,
+        "summary": fact.sentence
+        if occurrence.reason is None
+        else reason_sentence(occurrence.reason, occurrence.detail),
         "detail": _detail(occurrence.detail),
         "nominal_at": to_text(occurrence.nominal),
         "due_at": to_text(occurrence.first_due),

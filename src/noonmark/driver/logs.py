@@ -11,6 +11,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.interruption import failure_line, log_name, more_about, pause_line, rate_line
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
+from noonmark.core.reasons import reason_sentence
 from noonmark.core.run import Outcome
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def ended(schedule: Schedule, row: Occurrence) -> None:
         return
     first, last = to_text(row.missed_first or row.nominal), to_text(row.missed_last or row.nominal)
     when = f"the fire of {first}" if first == last else f"{row.missed_count:,} fires, {first} to {last},"
-    why = "" if row.reason is None else row.reason.sentence
+    why = "" if row.reason is None else reason_sentence(row.reason, row.detail)
     more = f" {more_about(row.id)}" if row.phase in FAILED else ""
     logger.log(level, "%s: %s ended as %s. %s%s", log_name(schedule), when, row.phase, why, more, extra=_ids(row))
 

@@ -17,7 +17,7 @@ from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.occurrence import Overrides
 from noonmark.core.policies.options import as_document
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.reasons import Reason
+from noonmark.core.reasons import Reason, reason_sentence
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
@@ -246,7 +246,7 @@ def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) ->
         raise OverlapConflict("another occurrence of the schedule is in flight, and its overlap policy is skip")
     if stored.phase is Phase.TIMED_OUT:
         raise TimeoutError("the run took longer than its timeout")
-    reason = "" if stored.reason is None else f": {stored.reason.sentence}"
+    reason = "" if stored.reason is None else f": {reason_sentence(stored.reason, stored.detail)}"
     last = _last_run(runtime, stored)
     error_line = "" if last is None else exception_line(last.error)
     # An error that only repeats the reason is left out.

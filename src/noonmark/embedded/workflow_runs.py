@@ -10,6 +10,7 @@ from noonmark.core.errors import Conflict, NotFound, RunFailed
 from noonmark.core.frozen import brief
 from noonmark.core.instants import from_micros, parse_instant, to_text
 from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import reason_sentence
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.core.workflows.progress import results
 from noonmark.core.workflows.run import StepPhase
@@ -212,8 +213,9 @@ def _raise(run: EndedRun) -> NoReturn:
     if run.occurrence.phase is Phase.TIMED_OUT:
         raise TimeoutError(f"{what} took longer than its timeout")
     if run.occurrence.phase is not Phase.FAILED or not failed:
-        reason = "" if run.occurrence.reason is None else f": {run.occurrence.reason.sentence}"
-        raise RunFailed(f"{what} ended as {run.occurrence.phase}{reason}", result=run.results())
+        ended = run.occurrence
+        reason = "" if ended.reason is None else f": {reason_sentence(ended.reason, ended.detail)}"
+        raise RunFailed(f"{what} ended as {ended.phase}{reason}", result=run.results())
     first = next((one for one in failed if one.index is not None), failed[0])
     place = f"step {first.step_id!r}" if first.index is None else f"step {first.step_id!r}, element {first.index},"
     message = f"{place} failed: {exception_line(first.error) or 'it did not complete'} ({what})"

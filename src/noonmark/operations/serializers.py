@@ -17,7 +17,7 @@ from noonmark.core.interruption import PINGED, real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.jitter import due_at
-from noonmark.core.reasons import Reason
+from noonmark.core.reasons import Reason, reason_sentence
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import run_id
 from noonmark.core.triggers import EventTrigger
@@ -227,7 +227,7 @@ def _occurrence(
         terms = terms | {"overlap_policy": occurrence.overrides.overlap_policy.to_document()}
     last = run if occurrence.phase in FINAL else None
     waiting_for, reason = occurrence.waiting_for, occurrence.reason or occurrence.waiting_for
-    why = None if reason is None else reason.sentence
+    why = None if reason is None else reason_sentence(reason, occurrence.detail)
     if occurrence.route == PINGED and reason in PING_SENTENCES:
         why = PING_SENTENCES[reason]
     if reason is None and unserved is not None and occurrence.phase is Phase.PENDING:
@@ -343,7 +343,7 @@ def failure_detail(occurrence: Occurrence, run: Run | None) -> str | None:
     if occurrence.reason is None or failure_class(occurrence, run) is None:
         return None
     summary = None if run is None or run.outcome is Outcome.COMPLETED else run.summary
-    return summary or occurrence.reason.sentence
+    return summary or reason_sentence(occurrence.reason, occurrence.detail)
 
 
 def _name(occurrence: Occurrence, schedule: Schedule | None) -> str | None:

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from noonmark import Scheduler
+from tests.cli.runner import call
 from tests.cli.terminal import NOONMARK
 from tests.embedded.waiting import SOON, eventually
 
@@ -84,7 +85,22 @@ def test_a_mob_is_created_from_a_file(desk, tmp_path):
     shown = desk("mob", "show", "crew")
     assert "mob:crew:writer" in shown
     assert "draft" in shown
+    assert shown.split()[:2] == ["Mob", "crew"]
+    assert "\n\n1 member\n\nFlow" in shown
     assert desk("session", "send", "mob:crew:writer", "Hello.", "--wait").strip()
+    assert " tokens, 1 model call, 0 tool calls, " in desk("session", "show", "mob:crew:writer")
+    wrong = {"mob_id": "other", "members": CREW["members"], "flows": {"f": {"steps": [
+        {"id": "s", "member_id": "boss", "prompt": "Go."}]}}}  # fmt: skip
+    file.write_text(json.dumps(wrong))
+    assert desk.refused(2, "mob", "create", file) == [
+        'flows.f.steps[0].member_id: must be a member of the mob, one of writer, not "boss"'
+    ]
+    missing = {"target_kind": "session", "type": "exact_session", "session_id": "gone",
+               "action": {"type": "prompt", "prompt": "Hi."}}  # fmt: skip
+    desk("schedule", "create", "--schedule-json", json.dumps({"schedule_id": "gone", "target": missing}), "--every=6h")
+    ended = call("schedule", "run-now", "gone", "--wait", *desk.connection)
+    assert ended.out.endswith("misfired: There was no session `gone`.\n")
+    desk("schedule", "delete", "gone")
     assert desk("mob", "delete", "crew") == "Deleted mob crew.\n"
     assert desk("session", "delete", "mob:crew:writer") == "Deleted session mob:crew:writer.\n"
     file.write_text("[1]")

@@ -6,6 +6,7 @@ import pytest
 
 from noonmark.cli.render.tables import dollars
 from noonmark.cli.render.usage import bar, tokens_words
+from tests.cli.runner import call
 
 CALLS = [("gpt-5", 0.75, 60_000), ("gpt-5-mini", 0.25, 9_000), ("llama", None, 500)]
 
@@ -46,9 +47,15 @@ def test_a_budget_is_set_topped_up_listed_and_deleted(cli, spent):
     assert lines[2].startswith(f"tenant default day {'█' * 24} 69.5 k of 0 tokens soft warn in ")
     assert lines[3] == f"user local total {'█'}▋ 69.5 k of 1 M tokens soft ask -"
     assert cli("budget", "delete", "user", "local") == "Deleted the budget of user local: total.\n"
-    assert cli.refused(2, "budget", "set", "user", "ada", "--max-cost", "much") == [
-        '--max-cost: must be a number such as 0.5, not "much"'
-    ]
+    for wrong in ("much", "nan", "inf"):
+        assert cli.refused(2, "budget", "set", "user", "ada", "--max-cost", wrong) == [
+            f'--max-cost: must be a number such as 0.5, not "{wrong}"'
+        ]
+
+
+def test_a_forecast_without_usage_names_no_figures(tmp_path):
+    done = call("usage", "forecast", "--store", f"sqlite:///{tmp_path / 'new.db'}")
+    assert done.out == "No schedule has used a model within the last 31 days; name one to see its forecast.\n"
 
 
 def test_a_forecast_says_what_is_unknown(cli, spent):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from noonmark.cli.options import Connection, Limit, Number, Text
@@ -62,10 +63,15 @@ def set_budget(  # noqa: PLR0913 - one argument per option
 
 
 def _number(text: str | None, field: str) -> float | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else float(text)
+        number = float(text)
     except ValueError:
-        raise InvalidRequest(f"must be a number such as 0.5, not {shown(text)}", field=field) from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidRequest(f"must be a number such as 0.5, not {shown(text)}", field=field)
+    return number
 
 
 def list_budgets(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.cli.output import shorten
+from noonmark.cli.output import print_line, shorten
 from noonmark.cli.render.console import facts_table, open_console
 from noonmark.cli.render.tables import show_table
 from noonmark.cli.render.times import local_times
@@ -33,14 +33,14 @@ def show_sessions(sessions: Sequence[dict[str, Any]], more: str) -> None:
         for one in sessions
     ]
     titles = ["Session", "State", "Model", "Messages", "Tokens", "Cost", times.titles("Updated")[0]]
-    show_table(titles, rows, _count(sessions, "session") + more)
+    show_table(titles, rows, _count(len(sessions), "session") + more)
 
 
 def show_session(session: Mapping[str, Any]) -> None:
     """Show a session."""
     times, usage = local_times(), session["usage"]
     labels = ", ".join(f"{name}={value}" for name, value in session["labels"].items())
-    calls = f"{usage['model_calls']:,} calls of a model, {usage['tool_calls']:,} of tools"
+    calls = f"{_count(usage['model_calls'], 'model call')}, {_count(usage['tool_calls'], 'tool call')}"
     facts = {
         "Session": f"{session['session_id']} ({session['state']})",
         "Model": session["model"],
@@ -50,7 +50,7 @@ def show_session(session: Mapping[str, Any]) -> None:
         "Mob": session["mob_id"],
         "Role": session["role"],
         "Messages": f"{session['message_count']:,}",
-        "Used": f"{usage['total_tokens']:,} tokens, {calls}, {cost_text(session['cost_usd'])}",
+        "Used": f"{_count(usage['total_tokens'], 'token')}, {calls}, {cost_text(session['cost_usd'])}",
         "Last turn": session["occurrence_id"],
         "Created": f"{times.local(session['created_at_utc'])} by {session['owner']['user']}",
         "Updated": times.local(session["updated_at_utc"]),
@@ -94,7 +94,7 @@ def show_mobs(mobs: Sequence[dict[str, Any]], more: str) -> None:
         ]
         for one in mobs
     ]
-    show_table(["Mob", "Members", "Flows", times.titles("Created")[0]], rows, _count(mobs, "mob") + more)
+    show_table(["Mob", "Members", "Flows", times.titles("Created")[0]], rows, _count(len(mobs), "mob") + more)
 
 
 def show_mob(mob: Mapping[str, Any]) -> None:
@@ -103,13 +103,18 @@ def show_mob(mob: Mapping[str, Any]) -> None:
         [member["member_id"], member.get("role") or "-", member["model"], member["session_id"]]
         for member in mob["members"]
     ]
-    show_table(["Member", "Role", "Model", "Session"], rows, f"mob {mob['mob_id']} of {mob['owner']['user']}")
+    created = f"{local_times().local(mob['created_at_utc'])} by {mob['owner']['user']}"
+    with open_console() as console:
+        console.print(facts_table({"Mob": mob["mob_id"], "Created": created}))
+        console.print()
+    show_table(["Member", "Role", "Model", "Session"], rows, _count(len(rows), "member"))
     if mob["flows"]:
+        print_line("")
         flows = [
             [flow_id, ", ".join(str(step.get("id")) for step in flow["steps"])]
             for flow_id, flow in mob["flows"].items()
         ]
-        show_table(["Flow", "Steps"], flows, _count(flows, "flow"))
+        show_table(["Flow", "Steps"], flows, _count(len(flows), "flow"))
 
 
 def cost_text(cost_usd: float | None) -> str:
@@ -117,5 +122,5 @@ def cost_text(cost_usd: float | None) -> str:
     return "unknown cost" if cost_usd is None else f"${cost_usd:.4f}"
 
 
-def _count(documents: Sequence[object], singular: str) -> str:
-    return f"{len(documents):,} {singular if len(documents) == 1 else f'{singular}s'}"
+def _count(number: int, singular: str) -> str:
+    return f"{number:,} {singular if number == 1 else f'{singular}s'}"

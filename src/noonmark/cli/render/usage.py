@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.cli.output import print_line
 from noonmark.cli.render.tables import dollars, show_table
 from noonmark.cli.render.times import local_times
 
@@ -76,7 +77,10 @@ def bar(part: float, whole: float, width: int = BAR) -> str:
 def show_forecast(answer: Mapping[str, Any]) -> None:
     """Show what schedules will cost this month."""
     schedules = answer["schedules"]
-    most = max((one["p90_usd"] or one["spent_usd"] for one in schedules), default=0)
+    if not schedules:
+        print_line("No schedule has used a model within the last 31 days; name one to see its forecast.")
+        return
+    most = max(one["p90_usd"] or one["spent_usd"] for one in schedules)
     rows = [
         [
             f"{one['name']} ({one['schedule_id']})" if one["name"] else one["schedule_id"],

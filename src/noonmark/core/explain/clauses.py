@@ -15,7 +15,7 @@ from noonmark.core.policies.catch_up import decide
 from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.policies.fires import Listed
 from noonmark.core.policies.misfire import Skip
-from noonmark.core.reasons import Reason
+from noonmark.core.reasons import Reason, missing_words
 from noonmark.core.run import Outcome
 
 if TYPE_CHECKING:
@@ -294,29 +294,9 @@ def _target_missing(case: Case) -> str:
     if row.phase in LIVE:
         return f"it has been due since {instant_words(row.due)}, and {case.unserved}"
     missed = f"{fires(case, 'due')}, but " if row.missed_count > 1 else ""
-    if (workflow := case.detail.get("workflow")) is not None:
-        return f"{missed}there was no workflow `{workflow}`"
-    if (agent := _missing_agent(case.detail)) is not None:
-        return f"{missed}{agent}"
+    if (lacking := missing_words(case.detail)) is not None:
+        return f"{missed}{lacking}"
     return f"{missed}no live node could serve its target, `{row.route}`"
-
-
-def _missing_agent(detail: Mapping[str, object]) -> str | None:
-    match detail:
-        case {"session": session, "state": state}:
-            return f"the session `{session}` was {state}"
-        case {"session": session}:
-            return f"there was no session `{session}`"
-        case {"mob": mob, "member": member}:
-            return f"the mob `{mob}` had no member `{member}`"
-        case {"mob": mob, "flow": flow}:
-            return f"the mob `{mob}` had no flow `{flow}`"
-        case {"mob": mob}:
-            return f"there was no mob `{mob}`"
-        case {"host": host}:
-            return f"the node has no {host} agent host (see --agents)"
-        case _:
-            return None
 
 
 def _max_runs(case: Case) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.flows import flow_definition
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, Problem
+from noonmark.core.json_values import shown
 from noonmark.core.workflows.definition import parse_definition
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ def _problems(mob_id: str, flow_id: str, flow: dict[str, Any], members: Collecti
                 )
         member_id = step.get("member_id")
         if member_id is not None and not (isinstance(member_id, str) and member_id in members):
-            yield f"steps[{index}].member_id", "is no member of the mob"
+            yield (
+                f"steps[{index}].member_id",
+                f"must be a member of the mob, one of {', '.join(members)}, not {shown(member_id)}",
+            )
     own = [{name: value for name, value in step.items() if name not in _OWN} for step in steps]
     try:
         parse_definition(flow_definition(mob_id, flow_id, {**flow, "steps": own}))

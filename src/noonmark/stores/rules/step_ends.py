@@ -13,6 +13,7 @@ from noonmark.core.errors import InvalidTrigger
 from noonmark.core.filters.index import NONE, discriminators
 from noonmark.core.filters.match import matches
 from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import reason_sentence
 from noonmark.core.workflows.progress import result_problem
 from noonmark.core.workflows.run import Compensation, StepPhase
 from noonmark.stores.rules import slots
@@ -204,5 +205,5 @@ def _failure(row: Row, run: Run | None) -> str:
     """Why a child did not complete."""
     lines = [line.strip() for line in ((run and run.error) or "").splitlines() if line.strip()]
     reason = REASONS.get(row.reason)
-    more = lines[-1][-MAX_ERROR:] if lines else reason.sentence if reason else ""
+    more = lines[-1][-MAX_ERROR:] if lines else reason_sentence(reason, row.detail) if reason else ""
     return f"{row.id} ended as {row.phase}/{row.reason}: {more}"

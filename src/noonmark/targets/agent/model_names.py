@@ -50,7 +50,7 @@ def model_name(named: str, provider: Provider | None = None) -> ModelName:
     if found is None:
         raise ValueError(
             f"the model {named!r} has no provider; write it as provider:model, such as openai:gpt-5.2,"
-            " anthropic:claude-sonnet-4-5 or test"
+            " anthropic:claude-sonnet-4-6 or test"
         )
     return ModelName(f"{found}:{named}", named, found)
 
