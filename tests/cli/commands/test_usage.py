@@ -54,7 +54,9 @@ def test_a_budget_is_set_topped_up_listed_and_deleted(cli, spent):
 
 
 def test_a_forecast_without_usage_names_no_figures(tmp_path):
-    done = call("usage", "forecast", "--store", f"sqlite:///{tmp_path / 'new.db'}")
+    store = f"sqlite:///{tmp_path / 'new.db'}"
+    assert call("migrate", "--store", store).code == 0
+    done = call("usage", "forecast", "--store", store)
     assert done.out == "No schedule has used a model within the last 31 days; name one to see its forecast.\n"
 
 
