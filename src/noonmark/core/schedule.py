@@ -61,6 +61,12 @@ class AuditEntry:
     request_id: str | None = None
     key_id: str | None = None
     """The API key that the caller used."""
+    session_id: str | None = None
+    """The session whose agent made the change."""
+    tool_call_id: str | None = None
+    """The call of a tool by which it did."""
+    parent_schedule_id: str | None = None
+    """The schedule whose fire began the turn of that session."""
     key: int | None = None
     """Its number once it is stored; later entries of a tenant have higher numbers."""
 

@@ -410,6 +410,9 @@ def audit_document(entry: AuditEntry, *, is_numbered: bool) -> dict[str, Any]:
         "reason": entry.reason,
         "request_id": entry.request_id,
         "key_id": entry.key_id,
+        "session_id": entry.session_id,
+        "tool_call_id": entry.tool_call_id,
+        "parent_schedule_id": entry.parent_schedule_id,
     }
 
 

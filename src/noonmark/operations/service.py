@@ -267,6 +267,9 @@ def _audit_entry(
         reason=reason,
         request_id=caller.request_id or None,
         key_id=caller.key_id,
+        session_id=None if caller.session is None else caller.session.session_id,
+        tool_call_id=None if caller.session is None else caller.session.tool_call_id or None,
+        parent_schedule_id=None if caller.session is None else caller.session.schedule_id,
     )
 
 

@@ -115,6 +115,10 @@ def test_an_agent_creates_inspects_edits_and_deletes_its_schedule(agent):
     assert deleted.startswith(f"Deleted {made.schedule_id}")
     assert left == "0 schedules."
     entries = perform(one.scheduler._service(), LOCAL, "audit/list", {"schedule_id": made.schedule_id})["entries"]
+    assert {entry["session_id"] for entry in entries} == {"s1"}
+    assert all(entry["parent_schedule_id"].startswith("job_") for entry in entries)  # those of its two turns
+    assert all(entry["tool_call_id"] for entry in entries)
+    assert len({entry["tool_call_id"] for entry in entries}) == len(entries)
     assert [entry["operation"] for entry in entries][:1] == ["schedule/delete"]
     assert {entry["caller"] for entry in entries if entry["operation"] != "schedule/run"} == {"ada"}
 

@@ -587,6 +587,12 @@ class AuditEntry:
     request_id: str | None
     key_id: str | None
     """The API key that the caller used."""
+    session_id: str | None
+    """The session whose agent made the change."""
+    tool_call_id: str | None
+    """The call of a tool by which it did."""
+    parent_schedule_id: str | None
+    """The schedule whose fire began the turn of that session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,6 +208,9 @@ CREATE TABLE notes (
     reason TEXT COLLATE "C",
     request_id TEXT COLLATE "C",
     key_id TEXT COLLATE "C",
+    session_id TEXT COLLATE "C",
+    tool_call_id TEXT COLLATE "C",
+    parent_schedule_id TEXT COLLATE "C",
     PRIMARY KEY (key)
 );
 CREATE INDEX notes_by_age ON notes (noted);

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NOTE_COLUMNS = (
     "key", "tenant", "noted", "caller", "operation", "schedule_id", "uid", "revision_before", "revision_after",
-    "reason", "request_id", "key_id",
+    "reason", "request_id", "key_id", "session_id", "tool_call_id", "parent_schedule_id",
 )  # fmt: skip
 _COLUMNS = [name for name in NOTE_COLUMNS if name != "tenant"]
 _SELECTED = ", ".join(_COLUMNS)
@@ -32,6 +32,7 @@ def note_values(key: int, tenant: str, note: AuditEntry) -> tuple[Any, ...]:
     return (
         key, tenant, note.at, storable(note.caller), note.operation, note.schedule_id, note.uid, note.revision_before,
         note.revision_after, _storable(note.reason), _storable(note.request_id), note.key_id,
+        note.session_id, _storable(note.tool_call_id), note.parent_schedule_id,
     )  # fmt: skip
 
 
@@ -74,7 +75,8 @@ def _forget(session: Session, table: str, rows: list[Values]) -> int:
 
 
 def _note(columns: tuple[Any, ...]) -> AuditEntry:
-    key, noted, caller, operation, schedule_id, uid, before, after, reason, request_id, key_id = columns
+    key, noted, caller, operation, schedule_id, uid, before, after, reason, request_id, key_id = columns[:11]
+    session_id, tool_call_id, parent_schedule_id = columns[11:]
     return AuditEntry(
         key=key,
         at=noted,
@@ -87,6 +89,9 @@ def _note(columns: tuple[Any, ...]) -> AuditEntry:
         reason=reason,
         request_id=request_id,
         key_id=key_id,
+        session_id=session_id,
+        tool_call_id=tool_call_id,
+        parent_schedule_id=parent_schedule_id,
     )
 
 

@@ -183,7 +183,8 @@ _WRITTEN = {
     """,
     "notes": """
         key:key tenant:text noted:instant caller:text operation:text schedule_id:text? uid:text? revision_before:count?
-        revision_after:count? reason:text? request_id:text? key_id:text?
+        revision_after:count? reason:text? request_id:text? key_id:text? session_id:text? tool_call_id:text?
+        parent_schedule_id:text?
     """,
     "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
     "secrets": """

@@ -213,6 +213,9 @@ CREATE TABLE notes (
     reason TEXT,
     request_id TEXT,
     key_id TEXT,
+    session_id TEXT,
+    tool_call_id TEXT,
+    parent_schedule_id TEXT,
     PRIMARY KEY ("key")
 );
 CREATE INDEX notes_by_age ON notes (noted);

@@ -54,6 +54,9 @@ def an_audit_entry_is_read_as_it_was_written(bench: Bench) -> None:
         revision_after=2,
         reason='it\'s "late" — é 😀 \\ %',
         request_id="req-1",
+        session_id="s1",
+        tool_call_id="call-1",
+        parent_schedule_id="digest",
     )
     bench.store.add_audit_entries("acme", [whole, _note("worker/stop")])
     bare, full = bench.store.audit_entries("acme", 9)

@@ -377,6 +377,9 @@ notes = Table(
     Column("reason", Text),
     Column("request_id", Text),
     Column("key_id", Text),
+    Column("session_id", Text),
+    Column("tool_call_id", Text),
+    Column("parent_schedule_id", Text),
 )
 index("notes_in_order", notes, "tenant, key")
 index("notes_of_schedule", notes, "tenant, schedule_id, key")

@@ -1,0 +1,3 @@
+ALTER TABLE notes ADD COLUMN session_id TEXT COLLATE "C";
+ALTER TABLE notes ADD COLUMN tool_call_id TEXT COLLATE "C";
+ALTER TABLE notes ADD COLUMN parent_schedule_id TEXT COLLATE "C";
