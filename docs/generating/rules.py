@@ -57,7 +57,8 @@ def lifecycle_page() -> str:
         "back. All others are final, each with a [reason](reasons.md):\n\n"
         "| phase | reasons |\n| --- | --- |\n" + "\n".join(rows) + "\n\n"
         "A **schedule** is completed when it has no further fire and nothing is live; an edit of its trigger, or more\n"
-        "`max_runs`, reopens it. A deleted one is kept with its history.\n\n"
+        "`max_runs`, reopens it. A deleted one is kept with its history. A proposed one waits for an approval, and is\n"
+        "deleted if it is denied or expires.\n\n"
         f"```mermaid\n{diagram(SCHEDULE_TRANSITIONS)}```\n"
     )
 

@@ -36,6 +36,7 @@ SCHEDULES = {
     "paused": "active deleted",
     "completed": "active deleted",
     "deleted": "",
+    "proposed": "active deleted",
 }
 
 
@@ -155,6 +156,8 @@ def test_the_diagram_of_a_schedule():
         "    completed --> active\n"
         "    completed --> deleted\n"
         "    deleted --> [*]\n"
+        "    proposed --> active\n"
+        "    proposed --> deleted\n"
     )
 
 

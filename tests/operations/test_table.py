@@ -33,6 +33,7 @@ def test_routes_are_unique():
 
 DOCUMENTS = {
     "schedule/create": {"trigger": EVERY_MINUTE, "target": REPORT},
+    "schedule/propose": {"trigger": EVERY_MINUTE, "target": REPORT},
     "schedule/upsert": {"trigger": EVERY_MINUTE, "target": REPORT, "schedule_id": "s"},
     "schedule/update": {"schedule_id": "s"},
     "workflow/create": {"workflow_id": "w", "steps": [{"id": "a", "target": REPORT}]},
@@ -46,6 +47,7 @@ DOCUMENTS = {
 """The operations whose arguments the core reads."""
 READ_BEFORE = {
     "schedule/create": {"user_id", "idempotency_key"},
+    "schedule/propose": {"user_id", "idempotency_key"},
     "schedule/upsert": {"user_id", "idempotency_key"},
     "schedule/update": {"schedule_id", "expected_revision", "expected_updated_at_utc"},
 }

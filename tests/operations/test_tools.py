@@ -72,6 +72,8 @@ def test_the_tools_follow_the_scopes_of_the_caller(call):
     assert offered() == set()
     assert offered(Scope.READ) == READING
     assert offered(Scope.READ, Scope.WRITE, Scope.RUN) == set(tools.TOOLS)
+    proposing = {f"noonmark_schedule_{one}" for one in ("propose", "update", "pause", "resume", "delete")}
+    assert offered(Scope.READ, Scope.PROPOSE) == READING | proposing
     writing = [one for one in call.harness("schedule/tools")["tools"] if one["name"] not in READING]
     assert not any(one["annotations"]["readOnlyHint"] for one in writing)
     destructive = {one["name"] for one in writing if one["annotations"]["destructiveHint"]}
@@ -95,6 +97,15 @@ def test_a_created_schedule_is_told_with_its_next_fires_and_traps(call):
     preview = call.text("schedule_preview", trigger={**NINE, "expression": "30 2 * * *"})
     assert "- Mon 2026-03-02 02:30 Europe/Stockholm (in 13 h)" in preview
     assert "Warning: on 2026-03-29 there is no 02:30 in Europe/Stockholm" in preview
+
+
+def test_a_proposal_is_told_with_who_decides_and_what_speaks_against_it(call):
+    call.harness("schedule/create", schedule_id="first", name="morning", trigger=NINE, target=REPORT)
+    text = call.text("schedule_propose", schedule_id="asked", name="morning", trigger=NINE, target=REPORT)
+    head, state, conflict, *_ = text.splitlines()
+    assert head == "Proposed to create asked; a person decides by 2026-03-08T12:00:00Z."
+    assert state.startswith("proposed, nothing runs, would fire Mon 2026-03-02 09:00 Europe/Stockholm (in 20 h)")
+    assert conflict == "Conflict: the schedule 'first' has the same target and trigger."
 
 
 def test_a_whole_life_in_tools(call):

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from noonmark.core.admission import refused
 from noonmark.core.agents.session import Message, Role
+from noonmark.core.api_key import Scope
 from noonmark.core.budgets.budget import Reservation
 from noonmark.core.budgets.budget import approval_id as budget_approval_id
 from noonmark.core.budgets.spend import Amount
@@ -43,6 +44,7 @@ STEPS = [
     {"id": "load", "target": NOBODY, "depends_on": ["fetch"]},
 ]
 FLOW = {"name": "nightly", "inputs": {"n": 1}, "steps": STEPS}
+PROPOSER = replace(LOCAL, name="agent", key_id="nm_live_agent1", scopes=frozenset({Scope.PROPOSE}))
 ASKS = {"steps": [{"id": "ask", "approval": {"message": "Publish it?"}}]}
 AGENT = {"model": "test", "system_prompt": "Be brief.", "labels": {"team": "ops"}}
 CREW = {
@@ -57,7 +59,7 @@ class Stage:
     """The data that operations work on; it is created by operations."""
 
     def __init__(self, service):
-        self.service = service
+        self.service, self.tenant = service, LOCAL.owner.tenant
 
     def do(self, operation, **arguments):
         return perform(self.service, LOCAL, operation, arguments)
@@ -178,6 +180,22 @@ class Stage:
         [waiting] = store.admit([refused(claim, busy)], now=now, lease=lease)
         assert waiting.occurrence.waiting_for == "approval"
         return budget_approval_id(one)
+
+    def proposed(self, **fields):
+        """The id of a schedule that an agent proposes."""
+        asked = {"schedule_id": self.name(), "trigger": YEARLY, "target": NOBODY, **fields}
+        return self._propose("schedule/create", asked)["schedule_id"]
+
+    def _propose(self, operation, arguments):
+        caller = replace(PROPOSER, owner=replace(PROPOSER.owner, tenant=self.tenant))
+        return perform(self.service, caller, operation, arguments)
+
+    @cached_property
+    def kept_proposal(self):
+        """A schedule with a proposed change, which is only read."""
+        made = self.schedule(description="old")
+        self._propose("schedule/update", {"schedule_id": made, "description": "new"})
+        return made
 
     def upload(self):
         """A stored upload."""
@@ -409,6 +427,9 @@ LOOKS = (
     Row("mob/list", lambda at: {"limit": 1_000} if at.kept_mob else {}, _on("mob", "list", limit="--limit")),
     Row("approval/list", lambda at: {"state": "pending", "limit": 1_000} if at.kept_run else {},
         _on("approval", "list", state="--state", limit="--limit")),
+    Row("schedule/proposals", lambda at: {"limit": 1_000} if at.kept_proposal else {},
+        _on("schedule", "proposals", limit="--limit")),
+    Row("schedule/proposal", lambda at: {"schedule_id": at.kept_proposal}, _on("schedule", "proposals")),
     Row("budget/list", lambda at: {"scope": "schedule", "id": at.kept_budget, "limit": 10},
         lambda asked: ("budget", "list", "--scope", "schedule", "--id", asked["id"], "--limit", "10")),
     Row("halt/list", command=lambda _: ("halt", "--list")),
@@ -504,6 +525,9 @@ CHANGES = (
           _on("approval", verb, comment="--comment")) for verb in ("approve", "deny")),
     *(Row(f"approval/{verb}", lambda at: {"approval_id": at.occurrence_approval()}, _on("approval", verb))
       for verb in ("approve", "deny")),
+    *(Row(f"schedule/{verb}", lambda at: {"schedule_id": at.proposed(), "comment": "as agreed"},
+          _on("schedule", verb, comment="--comment")) for verb in ("approve", "deny")),
+    Row("schedule/propose", lambda at: {"schedule_id": at.name(), "trigger": YEARLY, "target": NOBODY}),
     Row("budget/set", lambda at: {"scope": "schedule", "id": at.schedule(), "period": "day", "max_cost_usd": 2.5,
                                   "max_tokens": 9, "warning_threshold": 0.5, "when_exhausted": "pause"},
         lambda asked: ("budget", "set", "schedule", asked["id"], "--period", "day", "--max-cost", "2.5",
@@ -702,6 +726,12 @@ WRONG = (
     _wrong("approval/list", {"state": "asleep"}, _on("approval", "list", state="--state"), "invalid_request", "state"),
     *(_wrong(f"approval/{verb}", {"approval_id": "nowhere"}, _on("approval", verb), field="approval_id")
       for verb in ("approve", "deny")),
+    *(_wrong(f"schedule/{verb}", {"schedule_id": "nowhere"}, _on("schedule", verb), field="schedule_id")
+      for verb in ("approve", "deny")),
+    _wrong("schedule/proposal", {"schedule_id": "nowhere"}, _on("schedule", "proposals"), field="schedule_id"),
+    _wrong("schedule/proposals", {"limit": 0}, None, "invalid_request", "limit"),
+    _wrong("schedule/propose", {"trigger": YEARLY, "target": NOBODY, "enabled": False}, None, "invalid_schedule",
+           "enabled"),
     _wrong("budget/set", {"scope": "schedule", "id": "nowhere", "period": "day", "max_tokens": 1},
            lambda _: ("budget", "set", "schedule", "nowhere", "--period", "day", "--max-tokens", "1"), field="id"),
     _wrong("budget/set", {"scope": "user", "id": "ada", "period": "week", "max_tokens": 1},

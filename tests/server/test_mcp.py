@@ -162,7 +162,7 @@ def test_a_session_id_is_nothing(served):
     assert post(served, INITIALIZE, forged).status_code == 401
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     offered = [post(served, listing, {**bearer(key), **forged}) for key in (served.keys["acme"], served.reader)]
-    assert [len(one.json()["result"]["tools"]) for one in offered] == [13, 6]
+    assert [len(one.json()["result"]["tools"]) for one in offered] == [14, 6]
     with httpx2.Client(base_url=served.url, timeout=SOON) as http:
         assert [http.get("/mcp", headers=good).status_code, http.delete("/mcp", headers=good).status_code] == [405] * 2
 

@@ -95,6 +95,9 @@ def alike(document, stage, source):
     if "source" in seen:
         assert seen["source"] in (source, InProcess.source)
         seen["source"] = "a transport"
+    if proposal := seen.get("proposal"):
+        assert proposal["proposal_id"].startswith("prp_")
+        seen["proposal"] |= {"proposal_id": "id", "expires_at_utc": "in a week"}
     return seen
 
 

@@ -16,10 +16,12 @@ from noonmark.core.event import Event
 from noonmark.core.halt import Halt
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lineage import Lineage
 from noonmark.core.occurrence import Overrides
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.proposals import Proposal, ProposedAction
 from noonmark.core.rate_limit import RateLimit
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -132,6 +134,7 @@ def populate(make_store):
             store.take_tokens(f"key {key_id}", RateLimit(10, SECOND, 5), 1)
     run_workflow(store, rig.flow, rig.world.now)
     spend(store)
+    propose(store)
     store.own_key()
     rig.lead_once()
     store.close()
@@ -193,6 +196,28 @@ def spend(store):
         assert [type(one) for one in store.reserve([a_call(tenant, "open"), a_call(tenant, "done")])] == [Reserved] * 2
         assert store.settle_calls([Settled(call_id="done", tenant=tenant, usage=Usage(input_tokens=3, cost=7))])
         store.provider_failed(tenant, "ada")
+
+
+def propose(store):
+    """Leave a proposed schedule, and a proposed change of another one."""
+    for tenant in TENANTS:
+        for action, name in ((ProposedAction.CREATE, "proposed"), (ProposedAction.DELETE, "changed")):
+            proposal = Proposal(
+                proposal_id=f"{tenant}-{name}",
+                action=action,
+                uid=f"{tenant}-{name}",
+                schedule_id=name,
+                owner=Owner(tenant=tenant, user="ada"),
+                document=factories.declaration().to_document(),
+                base_revision=1,
+                source="test",
+                by="ada",
+                proposed=NOW,
+                expires=NOW + 1_000 * MINUTE,
+                lineage=Lineage(depth=1, session_id="talk"),
+            )
+            note = AuditEntry(at=NOW, caller="ada", operation="schedule/create")
+            assert store.put_proposal(proposal, most=9, note=note)
 
 
 def a_call(tenant, call_id):
@@ -360,6 +385,7 @@ def look(rig, store):
             f"sessions {tenant}": lambda tenant=tenant: store.sessions(tenant, 9),
             f"messages {tenant}": lambda tenant=tenant: store.messages(tenant, "mob:news:writer", 9),
             f"mobs {tenant}": lambda tenant=tenant: store.mobs(tenant, 9),
+            f"proposals {tenant}": lambda tenant=tenant: store.proposals(tenant, 9),
             f"budgets {tenant}": lambda tenant=tenant: store.budgets(tenant, 9),
             f"usage {tenant}": lambda tenant=tenant: store.usage(
                 tenant, UsageBy.DAY, since=0, until=rig.world.now, limit=9

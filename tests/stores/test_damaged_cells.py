@@ -67,7 +67,7 @@ NOBODYS = {
     "events", "event_streams", "nodes", "leadership", "served_routes", "notes", "idempotency_keys", "secrets",
     "api_keys", "rate_buckets", "dependency_graphs", "bundles", "bundle_chunks", "workflows", "workflow_runs",
     "workflow_steps", "step_waits", "approvals", "sessions", "session_messages", "mobs",
-    "budgets", "budget_counters", "model_calls", "breakers", "halts",
+    "budgets", "budget_counters", "model_calls", "breakers", "halts", "proposals",
 }  # fmt: skip
 """These belong to no schedule: every one must go on."""
 TABLES = [table for table in metadata.tables if table not in LEFT_OUT]

@@ -16,7 +16,7 @@ from noonmark.core.budgets.spend import Usage
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.event import Event
 from noonmark.core.filters.index import discriminator
-from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
+from noonmark.core.lifecycle import LIVE, STORED_PHASES, Phase
 from noonmark.core.triggers import EventTrigger
 from noonmark.stores.sql.reads.history import CROWDED
 from noonmark.stores.sql.schema.ddl import ddl
@@ -92,7 +92,7 @@ def test_checks_follow_the_life_cycles():
         return {name.strip("' ") for name in names.split(",")}
 
     assert listed("phase_is_known") == set(Phase)
-    assert listed("schedule_phase_is_known") == set(SchedulePhase)
+    assert listed("schedule_phase_is_known") == set(STORED_PHASES)
     assert listed("ended_when_final") == LIVE
     assert f"(history) WHERE history >= {CROWDED};" in SCHEMA
     assert listed("leased_by_a_node") == {Phase.CLAIMED, Phase.DISPATCHING}

@@ -71,6 +71,12 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "explain": ("run:explain", "Explain why something ran or did not run."),
             "occurrences": ("run:list_occurrences", "List the occurrences of a schedule, with reasons."),
             "runs": ("run:list_runs", "List the runs of a schedule, with results."),
+            "proposals": (
+                "proposal:list_proposals",
+                "List what waits for somebody's approval, or show one with a diff.",
+            ),
+            "approve": ("proposal:approve", "Approve what is proposed for a schedule."),
+            "deny": ("proposal:deny", "Deny what is proposed for a schedule."),
             "ping-url": ("schedule:ping_url", "Print the URL that the job of a schedule calls, or replace it."),
         },
     ),

@@ -45,6 +45,7 @@ from noonmark.operations.models.answers import (
     Occurrence,
     PingUrl,
     Preview,
+    Proposal,
     RecordedUsage,
     Redrive,
     Run,
@@ -207,6 +208,13 @@ def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
     return rest_request(
         "schedule/create", _one(Schedule), {**to_arguments(**fields), **to_arguments(idempotency_key=idempotency_key)}
+    )
+
+
+def propose(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
+    """Propose a schedule. The same request with the same idempotency key returns the schedule it has proposed."""
+    return rest_request(
+        "schedule/propose", _one(Schedule), {**to_arguments(**fields), **to_arguments(idempotency_key=idempotency_key)}
     )
 
 
@@ -816,6 +824,26 @@ def unhalt(
 def halts() -> Request[list[Halt]]:
     """List the halts of the tenant, oldest first."""
     return rest_request("halt/list", _all("halts", Halt), {})
+
+
+def proposals(*, page_size: int | None = None) -> Listing[Proposal]:
+    """List the proposals about schedules, which wait for somebody's decision, oldest first."""
+    return _listing("schedule/proposals", "proposals", Proposal, to_arguments(limit=page_size))
+
+
+def proposal(schedule_id: str) -> Request[Proposal]:
+    """Get what is proposed for a schedule, with what would change."""
+    return rest_request("schedule/proposal", _one(Proposal), {"schedule_id": schedule_id})
+
+
+def approve_schedule(schedule_id: str, *, comment: str | None = None) -> Request[Schedule]:
+    """Approve what is proposed for a schedule: it is in force, and planned, from now on."""
+    return rest_request("schedule/approve", _one(Schedule), to_arguments(schedule_id=schedule_id, comment=comment))
+
+
+def deny_schedule(schedule_id: str, *, comment: str | None = None) -> Request[Schedule]:
+    """Deny what is proposed for a schedule: a proposed schedule is deleted, any other stays as it is."""
+    return rest_request("schedule/deny", _one(Schedule), to_arguments(schedule_id=schedule_id, comment=comment))
 
 
 def set_budget(  # noqa: PLR0913 - as the operation

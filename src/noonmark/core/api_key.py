@@ -46,6 +46,8 @@ class Scope(StrEnum):
     READ = "read"
     WRITE = "write"
     RUN = "run"
+    PROPOSE = "propose"
+    """Propose schedules and changes of them, which somebody with `write` approves; and pause schedules."""
     ADMIN = "admin"
 
 

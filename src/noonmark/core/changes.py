@@ -329,7 +329,7 @@ def _creation(index: int, schedule_id: str, document: dict[str, Any]) -> Change:
         action=Action.CREATE,
         schedule_id=schedule_id,
         name=document.get("name"),
-        fields=tuple(_differences("", {}, given)),
+        fields=tuple(differences("", {}, given)),
         arguments=arguments,
         index=index,
     )
@@ -348,7 +348,7 @@ def _edit(index: int, document: dict[str, Any], declared: Declaration, stored: S
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     if not changed:
         return None
-    fields = [one for name in changed for one in _differences(name, before.get(name), after.get(name))]
+    fields = [one for name in changed for one in differences(name, before.get(name), after.get(name))]
     arguments = {name: after.get(name) for name in changed}
     if "trigger" in changed:
         # As it is in the file: the server anchors what is relative.
@@ -381,11 +381,11 @@ def _foreign(schedule_id: str, owner: str | None) -> str:
     return f"the schedule {shown(schedule_id)} exists and {whose}; choose another id, or take it over with --adopt"
 
 
-def _differences(path: str, before: object, after: object) -> Iterator[FieldChange]:
+def differences(path: str, before: object, after: object) -> Iterator[FieldChange]:
     """The fields that differ, objects field by field."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
-            yield from _differences(f"{path}.{name}" if path else name, before.get(name), after.get(name))
+            yield from differences(f"{path}.{name}" if path else name, before.get(name), after.get(name))
     elif before != after:
         yield FieldChange(path, before, after)
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
+from noonmark.core.lineage import stamp
 from noonmark.core.planner import (
     Plan,
+    Snapshot,
     accounted,
     close_overdue,
     follow,
@@ -38,7 +40,7 @@ from noonmark.core.triggers import IntervalTrigger
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.planner import Snapshot
+    from noonmark.core.proposals import Proposal
     from noonmark.core.schedule import Declaration, Schedule
 
 
@@ -58,7 +60,10 @@ def edit(
     With a source, all of it comes from there now, no matter who created the schedule.
     """
     before = snapshot.schedule
-    after = replace(before, declaration=declaration, updated=now, source=source or before.source)
+    lineage = before.lineage
+    if lineage is not None and lineage.fingerprint is not None:
+        lineage = stamp(lineage, declaration.to_document())
+    after = replace(before, declaration=declaration, updated=now, source=source or before.source, lineage=lineage)
     if _runs_alike(before.declaration, declaration):
         return replace(plan(snapshot, now=now, lookahead=lookahead), schedule=after)
     renewed = before.declaration.trigger != declaration.trigger
@@ -155,6 +160,18 @@ def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
     ahead = dict.fromkeys(one.id for one in snapshot.projections if one.nominal > now)
     counted = tuple(one for one in withdrawn.removed if one not in ahead)
     return replace(withdrawn, schedule=deleted, removed=counted, cancelled=tuple(ahead))
+
+
+def denial(proposal: Proposal, *, now: Micros, note: AuditEntry) -> Plan:
+    """Store a proposed schedule as a deleted one: nothing of it was ever planned."""
+    deleted = replace(_step(proposal.schedule(), SchedulePhase.DELETED, now), deleted=now)
+    return Plan(
+        snapshot=Snapshot(schedule=deleted, watermark=now),
+        watermark=now,
+        exhausted=True,
+        note=note,
+        proposal=proposal.proposal_id,
+    )
 
 
 def _step(schedule: Schedule, phase: SchedulePhase, now: Micros) -> Schedule:

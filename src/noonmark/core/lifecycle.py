@@ -54,6 +54,8 @@ class SchedulePhase(StrEnum):
     """No further fire and nothing live; an edit of the trigger, or more `max_runs`, reopens it."""
     DELETED = "deleted"
     """Kept with its history, hidden unless asked for."""
+    PROPOSED = "proposed"
+    """Waits for somebody's approval; nothing of it is planned, and lists leave it out unless asked for."""
 
 
 _NEVER_STARTED = frozenset(
@@ -86,8 +88,11 @@ SCHEDULE_TRANSITIONS: Mapping[SchedulePhase, frozenset[SchedulePhase]] = Mapping
         SchedulePhase.PAUSED: frozenset({SchedulePhase.ACTIVE, SchedulePhase.DELETED}),
         SchedulePhase.COMPLETED: frozenset({SchedulePhase.ACTIVE, SchedulePhase.DELETED}),
         SchedulePhase.DELETED: frozenset(),
+        SchedulePhase.PROPOSED: frozenset({SchedulePhase.ACTIVE, SchedulePhase.DELETED}),
     }
 )
+STORED_PHASES = tuple(phase for phase in SchedulePhase if phase is not SchedulePhase.PROPOSED)
+"""The phases of schedules in the tables of a store; a proposed one is a record of its own until it is decided."""
 
 LIVE = frozenset({Phase.PENDING, Phase.CLAIMED, Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
 """Something is still to come."""

@@ -141,6 +141,10 @@ class Plan:
     """How many schedules the owner may have; counted when the plan adds one or reopens a completed one."""
     note: AuditEntry | None = None
     """The caller's audit entry, if any, written with the plan."""
+    proposal: str | None = None
+    """The id of the proposal that the plan decides; written only while that is pending, and ends it."""
+    max_children: int | None = None
+    """How many schedules the one that made this one may have made; counted when the plan adds one."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
     rate_window: RateWindow | None = None

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.lifecycle import SchedulePhase
+    from noonmark.core.lineage import Lineage
     from noonmark.core.targets import Target
 
 
@@ -200,6 +201,8 @@ class Schedule:
     """When its trigger was declared, where that was after its creation: what it left relative counts from then."""
     pause: Pause | None = None
     """Why it is paused, if it is; None also if it was paused by an earlier release."""
+    lineage: Lineage | None = None
+    """The session or the schedule that made it; None if a person or a program did."""
 
 
 def parse_schedule(document: object, *, now: datetime, key: str = "") -> Declaration:

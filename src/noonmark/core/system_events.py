@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.proposals import Proposal
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
@@ -55,6 +56,9 @@ class SystemEvent(Explained):
     SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
     SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
     SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
+    SCHEDULE_PROPOSED = "schedule.proposed", "A schedule, or a change of one, waits for somebody's approval."
+    SCHEDULE_APPROVED = "schedule.approved", "Somebody approved a proposal, and it is in force."
+    SCHEDULE_DENIED = "schedule.denied", "Somebody denied a proposal, it was withdrawn, or it expired."
     TOO_OFTEN = "schedule.too_often", "A schedule started more often within a window than `expected_rate` says."
     TOO_RARE = "schedule.too_rare", "A window ended with fewer successes of a schedule than `expected_rate` says."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
@@ -156,6 +160,27 @@ def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | Non
     }
     key = fact_id(fact, schedule.uid, schedule.revision, schedule.updated)
     return _event(fact, payload, FIRST_FACT.event_id(key))
+
+
+def of_proposal(fact: SystemEvent, proposal: Proposal, *, by: str, reason: str | None, at: Micros) -> Event:
+    """The event about a proposal: that it waits, or how it was decided, by whom and why."""
+    payload = {
+        "schedule_id": proposal.schedule_id,
+        "schedule_name": proposal.name,
+        "user": proposal.owner.user,
+        "proposal_id": proposal.proposal_id,
+        "action": str(proposal.action),
+        "base_revision": proposal.base_revision,
+        "proposed_by": proposal.by,
+        "proposed_at": to_text(proposal.proposed),
+        "expires_at": to_text(proposal.expires),
+        "by": by,
+        "reason": reason,
+        "at": to_text(at),
+        "depth": FIRST_FACT.depth,
+        "chain": [proposal.schedule_id],
+    }
+    return _event(fact, payload, FIRST_FACT.event_id(fact_id(fact, proposal.proposal_id)))
 
 
 def of_rate(schedule: Schedule, alert: RateAlert) -> Event:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.lineage import Lineage
     from noonmark.core.occurrence import Occurrence, Overrides
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.limits import Dependency
@@ -70,8 +71,12 @@ def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) 
 
 def find_for(caller: Caller, store: Store, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
     """Find a schedule that the caller sees; NotFound if there is none."""
-    stored = find(store, caller.owner.tenant, schedule_id, deleted=deleted)
-    if not caller.sees(stored.schedule):
+    stored = store.find(caller.owner.tenant, schedule_id, deleted=deleted)
+    if stored is None or not caller.sees(stored.schedule):
+        proposal = store.proposal(caller.owner.tenant, schedule_id)
+        if proposal is not None and caller.sees_owner(proposal.owner):
+            message = f"the schedule {schedule_id!r} is proposed, and waits for somebody to approve or deny it"
+            raise NotFound(message, field="schedule_id")
         raise _unknown(schedule_id)
     return stored
 
@@ -90,24 +95,37 @@ def find_by_name(store: Store, tenant: str, name: str, *, field: str = "schedule
     return schedules[0] if schedules else None
 
 
-def create(
+def create(  # noqa: PLR0913 - each is a part of the request
     store: Store,
     schedule: Schedule,
     *,
     lookahead: Micros,
     audit: AuditEntryMaker | None = None,
     quotas: tuple[Quota, ...] = (),
+    max_children: int | None = None,
+    proposal: str | None = None,
 ) -> bool:
-    """Store a new schedule with its first plan; False if its id is taken, QuotaExceeded if the owner has too many."""
+    """Store a new schedule with its first plan; False if its id is taken, QuotaExceeded if the owner has too many.
+
+    With `max_children`, an agent makes it. With a proposal, False also if that is not pending.
+    """
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
-    plan = replace(first_plan(schedule, lookahead=lookahead), quotas=quotas)
+    plan = first_plan(schedule, lookahead=lookahead)
+    plan = replace(plan, quotas=quotas, max_children=max_children, proposal=proposal)
     if audit is not None:
         plan = replace(plan, note=audit(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
         [created] = store.create([replace(plan, graph=_check_order(store, schedule))])
         if created or store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
             return created
+        if proposal is not None and not _is_pending(store, schedule, proposal):
+            return False
     raise Conflict("other schedules kept changing; try again")
+
+
+def _is_pending(store: Store, schedule: Schedule, proposal_id: str) -> bool:
+    proposal = store.proposal(schedule.owner.tenant, schedule.schedule_id)
+    return proposal is not None and proposal.proposal_id == proposal_id
 
 
 def create_many(store: Store, schedules: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
@@ -123,8 +141,15 @@ def create_many(store: Store, schedules: Sequence[Schedule], *, lookahead: Micro
     ]
 
 
-def new_schedule(
-    declaration: Declaration, *, uid: str, schedule_id: str, owner: Owner, source: str, now: Micros
+def new_schedule(  # noqa: PLR0913 - each is a part of the schedule
+    declaration: Declaration,
+    *,
+    uid: str,
+    schedule_id: str,
+    owner: Owner,
+    source: str,
+    now: Micros,
+    lineage: Lineage | None = None,
 ) -> Schedule:
     """The first revision of a declaration."""
     disabled = Pause(at=now, by=owner.user, reason="it was declared with enabled: false")
@@ -139,6 +164,7 @@ def new_schedule(
         created=now,
         updated=now,
         pause=None if declaration.enabled else disabled,
+        lineage=lineage,
     )
 
 
@@ -148,20 +174,23 @@ def change(
     decide: Decide,
     audit: AuditEntryMaker | None = None,
     expected: Expected = ANY_STATE,
+    proposal: str | None = None,
 ) -> Schedule:
     """Decide on a locked schedule and write the plan; None changes nothing. Returns the schedule as it is then.
 
-    RevisionConflict if it is not as expected.
+    RevisionConflict if it is not as expected. Conflict if it decides a proposal that is not pending.
     """
     checked = _Checked()
     for _ in range(MAX_TRIES):
-        decision = _Decision(decide, audit, expected, checked)
+        decision = _Decision(decide, audit, expected, checked, proposal)
         written = store.change(uid, decision)
         if decision.before is None:
             raise NotFound("the schedule was deleted", field="schedule_id")
         after = decision.before if decision.plan is None else decision.plan.schedule or decision.before
         if written or decision.plan is None:
             return after
+        if proposal is not None and not _is_pending(store, decision.before, proposal):
+            raise Conflict("the proposal was decided by somebody else", field="schedule_id")
         checked = _checked(store, after, decision.before.declaration)
     raise Conflict("the schedules it depends on kept changing; try again")
 
@@ -187,8 +216,16 @@ class _Decision:
     nothing; they are looked up, and the next call decides again.
     """
 
-    def __init__(self, decide: Decide, audit: AuditEntryMaker | None, expected: Expected, checked: _Checked) -> None:
+    def __init__(
+        self,
+        decide: Decide,
+        audit: AuditEntryMaker | None,
+        expected: Expected,
+        checked: _Checked,
+        proposal: str | None = None,
+    ) -> None:
         self._decide, self._audit, self._expected, self._checked = decide, audit, expected, checked
+        self._proposal = proposal
         self.before: Schedule | None = None
         """The schedule as found; None if it does not exist or is deleted."""
         self.plan: Plan | None = None
@@ -205,6 +242,8 @@ class _Decision:
         if plan is None:
             return None
         after = plan.schedule or before
+        if self._proposal is not None:
+            plan = replace(plan, proposal=self._proposal)
         if self._audit is not None:
             plan = replace(plan, note=self._audit(before, after, now=now))
         if after.declaration.depends_on != before.declaration.depends_on:
@@ -227,6 +266,7 @@ def declare(  # noqa: PLR0913 - each is a part of the request
     audit: AuditEntryMaker | None = None,
     source: str | None = None,
     quotas: tuple[Quota, ...] = (),
+    proposal: str | None = None,
 ) -> Schedule:
     """Replace the declaration by what `read` makes of the schedule; the same declaration again changes nothing.
 
@@ -241,7 +281,7 @@ def declare(  # noqa: PLR0913 - each is a part of the request
         plan = edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
         return replace(plan, quotas=quotas)
 
-    return change(store, uid, decide, audit)
+    return change(store, uid, decide, audit, proposal=proposal)
 
 
 def pause(  # noqa: PLR0913 - each is a part of the request
@@ -272,7 +312,13 @@ def pause(  # noqa: PLR0913 - each is a part of the request
 
 
 def resume(
-    store: Store, uid: str, *, lookahead: Micros, audit: AuditEntryMaker | None = None, expected: Expected = ANY_STATE
+    store: Store,
+    uid: str,
+    *,
+    lookahead: Micros,
+    audit: AuditEntryMaker | None = None,
+    expected: Expected = ANY_STATE,
+    proposal: str | None = None,
 ) -> Schedule:
     """Resume a schedule: plan from now on."""
 
@@ -282,7 +328,7 @@ def resume(
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
-    return change(store, uid, decide, audit, expected)
+    return change(store, uid, decide, audit, expected, proposal)
 
 
 def _check_goes_on(schedule: Schedule, verb: str) -> None:
@@ -290,9 +336,16 @@ def _check_goes_on(schedule: Schedule, verb: str) -> None:
         raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to start again")
 
 
-def delete(store: Store, uid: str, audit: AuditEntryMaker | None = None, *, expected: Expected = ANY_STATE) -> Schedule:
+def delete(
+    store: Store,
+    uid: str,
+    audit: AuditEntryMaker | None = None,
+    *,
+    expected: Expected = ANY_STATE,
+    proposal: str | None = None,
+) -> Schedule:
     """Delete a schedule: nothing of it starts from now on; its history is kept."""
-    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), audit, expected)
+    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), audit, expected, proposal)
 
 
 def cancel(store: Store, stored: StoredSchedule) -> int:

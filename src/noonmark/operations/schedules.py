@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import schedule_session
@@ -17,11 +18,13 @@ from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.proposals import ProposedAction
 from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import AGENT_KINDS, WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.doctor import unreadable_schedules
 from noonmark.operations.errors import MAX_PROBLEMS
+from noonmark.operations.lineages import count_new, lineage_of, max_children, with_default_end
 from noonmark.operations.models.arguments import (
     KINDS,
     MAX_KEY,
@@ -39,12 +42,13 @@ from noonmark.operations.serializers import read_page, schedule_document
 from noonmark.operations.service import schedule_quotas
 from noonmark.operations.target_policy import check_declaration, schedule_warnings, with_bundle_needs
 from noonmark.operations.usage import schedule_forecast
-from noonmark.ports.records import ScheduleFilter
+from noonmark.ports.records import Counters, ScheduleFilter, StoredSchedule, lowered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.proposals import Proposal
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.models.arguments import (
         Deletion,
@@ -56,8 +60,8 @@ if TYPE_CHECKING:
         TriggerQuery,
     )
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import StoredSchedule
 
+PROPOSED = frozenset({SchedulePhase.PROPOSED})
 KEY_LIFETIME: Micros = DAY_SECONDS * SECOND
 """How long an idempotency key is remembered."""
 READ_ONLY = frozenset(
@@ -78,6 +82,8 @@ READ_ONLY = frozenset(
         "deleted_at_utc",
         "ping_url",
         "forecast",
+        "lineage",
+        "proposal",
     }
 )
 """Fields of a schedule document that callers cannot set."""
@@ -85,44 +91,68 @@ READ_ONLY = frozenset(
 
 def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
-    document, owner, key = _split(service, caller, arguments)
+    document, owner, key = split(service, caller, arguments)
     now, uid = service.store.clock(), service.fresh_id()
     if key is not None:
         # A refused request must not use up its key.
-        check_secrets(service.store, owner.tenant, _parse(service, caller, document, now=now, key="").target)
-        uid = _uid_for(service, owner, key, document, now=now)
+        check_secrets(service.store, owner.tenant, parse(service, caller, document, now=now, key="").target)
+        uid = uid_for(service, owner, key, document, now=now)
         if service.store.snapshot(uid) is not None:
-            return _created_before(service, owner, uid, document, now=now)
-    schedule_id = document.get("schedule_id") or f"sch_{uid}"
-    schedule = schedule_edits.new_schedule(
-        _parse(service, caller, document, now=now, key=str(schedule_id)),
-        uid=uid,
-        schedule_id=str(schedule_id),
-        owner=owner,
-        source=caller.source,
-        now=now,
-    )
+            return created_before(service, owner, uid, document, now=now)
+    schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
+    schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=schedule_id, owner=owner, now=now)
     if not _create(service, caller, schedule):
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return _with_ping_url(service, taken.schedule, _document(service, taken, now=now))
-    return _with_ping_url(service, schedule, _written(service, schedule))
+        return with_ping_url(service, taken.schedule, document_of(service, taken, now=now))
+    return with_ping_url(service, schedule, written(service, schedule))
+
+
+def _new_schedule(  # noqa: PLR0913 - each is a part of the schedule
+    service: Service,
+    caller: Caller,
+    document: dict[str, Any],
+    *,
+    uid: str,
+    schedule_id: str,
+    owner: Owner,
+    now: Micros,
+) -> Schedule:
+    """The first revision of what a document declares, with what made it."""
+    document = with_default_end(service, caller, document, now=now)
+    declaration = parse(service, caller, document, now=now, key=schedule_id)
+    return schedule_edits.new_schedule(
+        declaration,
+        uid=uid,
+        schedule_id=schedule_id,
+        owner=owner,
+        source=caller.source,
+        now=now,
+        lineage=lineage_of(service, caller, declaration),
+    )
 
 
 def _create(service: Service, caller: Caller, schedule: Schedule) -> bool:
     """Store a new schedule; False if its id is taken."""
-    quotas, audit = schedule_quotas(service, caller), caller.audit()
-    return schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=audit, quotas=quotas)
+    count_new(service, caller)
+    return schedule_edits.create(
+        service.store,
+        schedule,
+        lookahead=service.lookahead,
+        audit=caller.audit(),
+        quotas=schedule_quotas(service, caller),
+        max_children=max_children(service, caller),
+    )
 
 
-def _with_ping_url(service: Service, schedule: Schedule, document: dict[str, Any]) -> dict[str, Any]:
+def with_ping_url(service: Service, schedule: Schedule, document: dict[str, Any]) -> dict[str, Any]:
     """The answer to the creation of a schedule: only this one has the URL that its job calls."""
     url = url_of(service, schedule)
     return document if url is None else document | {"ping_url": url}
 
 
-def _created_before(
+def created_before(
     service: Service, owner: Owner, uid: str, document: Mapping[str, Any], *, now: Micros
 ) -> dict[str, Any]:
     """The schedule that the same request has created, even if it was deleted since."""
@@ -132,7 +162,7 @@ def _created_before(
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
         )
-    return _with_ping_url(service, stored.schedule, _document(service, stored, now=now))
+    return with_ping_url(service, stored.schedule, document_of(service, stored, now=now))
 
 
 def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +170,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
 
     It is identified by `schedule_id`, or else by its owner and its workflow or name. A paused schedule stays paused.
     """
-    document, owner, _ = _split(service, caller, arguments)
+    document, owner, _ = split(service, caller, arguments)
     if document.get("schedule_id") is None:
         document["schedule_id"] = _id_of(document, owner)
     schedule_id = document["schedule_id"]
@@ -152,14 +182,11 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
                 edited = _declare(service, caller, stored, document)
             except NotFound:
                 continue  # deleted a moment ago, so it is created
-            return _written(service, edited)
+            return written(service, edited)
         now, uid = service.store.clock(), service.fresh_id()
-        declaration = _parse(service, caller, document, now=now, key=str(schedule_id))
-        schedule = schedule_edits.new_schedule(
-            declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
-        )
+        schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=str(schedule_id), owner=owner, now=now)
         if _create(service, caller, schedule):
-            return _with_ping_url(service, schedule, _written(service, schedule))
+            return with_ping_url(service, schedule, written(service, schedule))
 
 
 def check_schedules(service: Service, caller: Caller, arguments: ScheduleCheck) -> dict[str, Any]:
@@ -195,7 +222,7 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
     schedule_id = document.get("schedule_id")
     known = None if schedule_id is None else service.store.find(caller.owner.tenant, _identifier(schedule_id))
     if known is None or not caller.sees(known.schedule):
-        declaration = _parse(service, caller, document, now=now, key=str(schedule_id or ""))
+        declaration = parse(service, caller, document, now=now, key=str(schedule_id or ""))
         fresh_id = service.fresh_id()
         return schedule_edits.new_schedule(
             declaration,
@@ -217,12 +244,10 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     changes = dict(arguments)
     precondition = ExpectedSchedule.read({name: changes.pop(name, None) for name in ExpectedSchedule.fields()})
     expected = Expected(precondition.expected_revision, precondition.expected_updated_at_utc)
-    _check_writable(changes)
-    allowed = ScheduleFields.fields()
-    if unknown := [name for name in changes if name not in allowed]:
-        raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
+    check_changes(changes)
     stored = schedule_edits.find_for(caller, service.store, precondition.schedule_id)
     changes = with_bundle_needs(service.store, stored.schedule.owner.tenant, changes)
+    changes = with_default_end(service, caller, changes, now=service.store.clock())
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
@@ -246,7 +271,15 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             )
         elif changes["enabled"] is not False and is_paused:
             edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, audit=audit)
-    return _written(service, edited)
+    return written(service, edited)
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Refuse fields that a schedule does not have, or that callers cannot set."""
+    _check_writable(changes)
+    allowed = ScheduleFields.fields()
+    if unknown := [name for name in changes if name not in allowed]:
+        raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
 
 
 def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,7 +328,7 @@ def _declare(service: Service, caller: Caller, stored: StoredSchedule, document:
     )
 
 
-def _split(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
+def split(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
     """The document that declares a schedule, its owner, and the idempotency key."""
     document = with_bundle_needs(service.store, caller.owner.tenant, dict(arguments))
     reader = ArgumentReader({name: document.pop(name, None) for name in ("user_id", "idempotency_key")})
@@ -315,7 +348,8 @@ def _check_writable(document: Mapping[str, Any]) -> None:
         raise InvalidSchedule("is read-only: leave it out", field=read_only[0])
 
 
-def _parse(service: Service, caller: Caller, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
+def parse(service: Service, caller: Caller, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
+    """Read the document of a new schedule, as far as the caller may declare it."""
     if (schedule_id := document.get("schedule_id")) in RESERVED_IDS:
         message = f"{schedule_id!r} means something else in the path of a request; choose another id"
         raise InvalidSchedule(message, field="schedule_id")
@@ -344,7 +378,7 @@ def _id_of(document: Mapping[str, Any], owner: Owner) -> str:
     return "sch_" + _digest(owner.tenant, owner.user, *what)
 
 
-def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
+def uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
     """The uid of the schedule that a request with this key creates: the same for every copy of the request."""
     document_text = json.dumps(present(**document), sort_keys=True)
     fingerprint = _digest(owner.user, "schedule/create", document_text)
@@ -365,7 +399,7 @@ def pause_schedule(service: Service, caller: Caller, arguments: PauseRequest) ->
     With `until`, it resumes by itself at that time.
     """
     stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id)
-    audit, expected = caller.audit(arguments.reason), _expected(arguments)
+    audit, expected = caller.audit(arguments.reason), expected_of(arguments)
     paused = schedule_edits.pause(
         service.store,
         stored.schedule.uid,
@@ -375,7 +409,7 @@ def pause_schedule(service: Service, caller: Caller, arguments: PauseRequest) ->
         reason=arguments.reason,
         until=arguments.until,
     )
-    return _written(service, paused)
+    return written(service, paused)
 
 
 def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
@@ -386,9 +420,9 @@ def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
         stored.schedule.uid,
         lookahead=service.lookahead,
         audit=caller.audit(arguments.reason),
-        expected=_expected(arguments),
+        expected=expected_of(arguments),
     )
-    return _written(service, resumed)
+    return written(service, resumed)
 
 
 def delete_schedule(service: Service, caller: Caller, arguments: Deletion) -> dict[str, Any]:
@@ -400,7 +434,7 @@ def delete_schedule(service: Service, caller: Caller, arguments: Deletion) -> di
     if stored.schedule.phase is not SchedulePhase.DELETED:
         audit = caller.audit(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
-            schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=_expected(arguments))
+            schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=expected_of(arguments))
         service.wake(None)
     [activity] = service.store.activities([stored.schedule.uid])
     stopped = _stop_all(service, caller, activity.delivering, arguments.reason) if arguments.stop_running else 0
@@ -421,11 +455,12 @@ def _stop_all(service: Service, caller: Caller, delivering: Sequence[str], reaso
     return stopped
 
 
-def _expected(arguments: ScheduleAction) -> Expected:
+def expected_of(arguments: ScheduleAction) -> Expected:
+    """The state of the schedule that a request expects."""
     return Expected(arguments.expected_revision, arguments.expected_updated_at_utc)
 
 
-def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
+def written(service: Service, schedule: Schedule) -> dict[str, Any]:
     """The document of a schedule that was just written."""
     # Not by its id: it may have been deleted since, and another one created under that id.
     stored = service.store.find_uid(schedule.uid)
@@ -433,13 +468,13 @@ def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(stored.next_due)
     now = service.store.clock()
-    document = _document(service, stored, now=now)
+    document = document_of(service, stored, now=now)
     if stored.schedule.declaration.target.kind not in AGENT_KINDS or stored.schedule.phase is SchedulePhase.DELETED:
         return document
     return document | {"forecast": schedule_forecast(service.store, stored, now=now)}
 
 
-def _document(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
+def document_of(service: Service, stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
     """The document of a schedule, with what may surprise about it."""
     document = schedule_document(stored, now=now) | _bound_target(service, stored.schedule)
     if stored.schedule.phase not in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED):
@@ -460,8 +495,49 @@ def _bound_target(service: Service, schedule: Schedule) -> dict[str, Any]:
 
 def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
     """Get a schedule; a deleted one only with `include_deleted`."""
+    now = service.store.clock()
+    proposal = service.store.proposal(caller.owner.tenant, arguments.schedule_id)
+    if proposal is not None and proposal.action is ProposedAction.CREATE and caller.sees_owner(proposal.owner):
+        return proposed_schedule(service, proposal, now=now)
     stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id, deleted=arguments.include_deleted)
-    return _document(service, stored, now=service.store.clock())
+    return document_of(service, stored, now=now)
+
+
+def proposed_schedule(service: Service, proposal: Proposal, *, now: Micros) -> dict[str, Any]:
+    """The document of a proposed schedule: its next fires, what may surprise about it, and what it will cost."""
+    stored = _as_stored(proposal)
+    warnings = schedule_warnings(service, stored.schedule, now=now)
+    forecast = schedule_forecast(service.store, stored, now=now)
+    return schedule_document(stored, now=now) | {"warnings": warnings} | present(forecast=forecast)
+
+
+def _as_stored(proposal: Proposal) -> StoredSchedule:
+    return StoredSchedule(schedule=proposal.schedule(), counters=Counters(), next_due=None, next_own=None)
+
+
+def _proposed(service: Service, caller: Caller, selection: ScheduleFilter) -> Iterator[Proposal]:
+    """The proposed schedules that match a filter, oldest first."""
+    after: tuple[Micros, str] | None = None
+    while True:
+        page = service.store.proposals(caller.owner.tenant, USUAL_PAGE, after=after, user=selection.user)
+        yield from (one for one in page if one.action is ProposedAction.CREATE and _fits(one.schedule(), selection))
+        if len(page) < USUAL_PAGE:
+            return
+        after = (page[-1].proposed, page[-1].schedule_id)
+
+
+def _fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+    """Whether a proposed schedule matches a filter."""
+    declared = schedule.declaration
+    kind = "" if declared.trigger is None else declared.trigger.type
+    texts = (schedule.schedule_id, declared.name or "", declared.description)
+    return (
+        wanted.name in (None, declared.name)
+        and wanted.target in (None, declared.target.route)
+        and (not wanted.kinds or kind in wanted.kinds)
+        and all(declared.labels.get(name) == value for name, value in wanted.labels.items())
+        and (not wanted.text or any(lowered(wanted.text) in lowered(one) for one in texts))
+    )
 
 
 def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:
@@ -470,9 +546,26 @@ def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -
     selection = replace(selection, kinds=trigger_types(arguments))
     if arguments.workflow_id is not None:
         selection = replace(selection, target="workflow")
+    if selection.phases == PROPOSED:
+        return _proposed_page(service, caller, arguments, selection)
     page, following = _page(service, caller, arguments, selection, deleted=deleted)
     unreadable = unreadable_schedules(service, caller) if arguments.cursor is None and not deleted else []
     return {"schedules": page, "next_cursor": following} | present(warnings=unreadable or None)
+
+
+def _proposed_page(
+    service: Service, caller: Caller, arguments: ScheduleQuery, selection: ScheduleFilter
+) -> dict[str, Any]:
+    """A page of proposed schedules, oldest first."""
+    now, start = service.store.clock(), None if arguments.cursor is None else arguments.cursor[0]
+    found = _proposed(service, caller, selection)
+    if start is not None:
+        found = dropwhile(lambda one: one.uid != start, found)
+        next(found, None)
+    page = list(islice(found, arguments.offset, arguments.offset + arguments.limit + 1))
+    following = write_cursor(page[-2].uid) if len(page) > arguments.limit else None
+    entries = [schedule_document(_as_stored(one), now=now) for one in page[: arguments.limit]]
+    return {"schedules": entries, "next_cursor": following}
 
 
 def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:
@@ -487,6 +580,8 @@ def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters
     """Count the schedules that match every filter."""
     selection, deleted = schedule_filter(caller, arguments)
     selection = replace(selection, kinds=trigger_types(arguments))
+    if selection.phases == PROPOSED:
+        return {"count": sum(1 for _ in _proposed(service, caller, selection))}
     return {"count": service.store.count_schedules(caller.owner.tenant, selection, deleted=deleted)}
 
 

@@ -146,6 +146,7 @@ def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
         "created_at_utc": text(schedule.created),
         "updated_at_utc": text(schedule.updated),
         "deleted_at_utc": text(schedule.deleted),
+        **({} if schedule.lineage is None else {"lineage": schedule.lineage.to_document()}),
     }
 
 
@@ -158,7 +159,8 @@ def _next_fires(stored: StoredSchedule, *, now: Micros) -> list[Micros]:
     """The next nominal times of its trigger, limited by the runs it has left; none unless it is active."""
     schedule = stored.schedule
     trigger, max_runs = schedule.declaration.trigger, schedule.declaration.max_runs
-    if schedule.phase is not SchedulePhase.ACTIVE or trigger is None or isinstance(trigger, EventTrigger):
+    has_fires = schedule.phase in (SchedulePhase.ACTIVE, SchedulePhase.PROPOSED)
+    if not has_fires or trigger is None or isinstance(trigger, EventTrigger):
         return []
     left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
     times: list[Micros] = []

@@ -19,6 +19,7 @@ from noonmark.core.causation import (
 from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, StoreUnavailable
 from noonmark.core.ids import is_hidden
 from noonmark.core.interruption import failure_line, pause_line, rate_line
+from noonmark.core.lineage import AgentLimits
 from noonmark.core.quotas import UNLIMITED, Resource, check_declaration
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
@@ -153,6 +154,8 @@ class Service:
     """Whether the agents of this process have a model for tasks that name none, as far as it is known."""
     agent_model: str | None = None
     """The model of sessions that name none."""
+    agent_limits: AgentLimits = field(default_factory=AgentLimits)
+    """What agents may create, and how long proposals wait."""
     instructions: Instructions | None = None
     """The instructions that tasks may name, as far as this process knows."""
     uploads: Uploads | None = None
@@ -234,15 +237,34 @@ class Caller:
     """The limits of the routes that it uses."""
     chain: str = field(default="", repr=False)
     """A proof of the occurrence whose work makes the request, if there is one."""
+    session_id: str | None = None
+    """The session whose agent makes the request, in this process."""
+    tool_call_id: str | None = None
+    """The call of a tool by which it does."""
+    parent_uid: str | None = None
+    """The schedule whose run that session is."""
 
     @property
     def is_admin(self) -> bool:
         """Whether it rules its tenant."""
         return Scope.ADMIN in self.scopes
 
+    @property
+    def acts_as_agent(self) -> bool:
+        """Whether a program that decides by itself makes the request: with its key, or in a session."""
+        return self.is_agent or self.session_id is not None
+
+    @property
+    def may_only_propose(self) -> bool:
+        """Whether its changes of schedules wait for somebody's approval."""
+        return Scope.PROPOSE in self.scopes and Scope.WRITE not in self.scopes
+
     def sees(self, schedule: Schedule) -> bool:
         """Whether a schedule exists for this caller."""
-        owner = schedule.owner
+        return self.sees_owner(schedule.owner)
+
+    def sees_owner(self, owner: Owner) -> bool:
+        """Whether the schedules of an owner exist for this caller."""
         return owner.tenant == self.owner.tenant and not (self.sees_own_only and owner.user != self.owner.user)
 
     def audit(self, reason: str | None = None) -> AuditEntryMaker:
@@ -346,7 +368,7 @@ CIRCLE = "a run of this schedule has led to this request"
 
 def cause_of_event(service: Service, caller: Caller, event: Event) -> Chain | None:
     """The chain that an emitted event continues; Conflict if the chain is full."""
-    if (cause := _cause(service, caller)) is None:
+    if (cause := cause_of_request(service, caller)) is None:
         return None
     occurrence, schedule = cause
     trigger = schedule.declaration.trigger
@@ -366,7 +388,7 @@ def cause_of_run(
     In a circle, each occurrence may request one run of a schedule: two would double with every turn. So the id of the
     occurrence is the key of the run.
     """
-    if (cause := _cause(service, caller)) is None:
+    if (cause := cause_of_request(service, caller)) is None:
         return None, key
     occurrence, chain = cause[0], _chain_of_run(cause[0])
     if not chain.leads_through(schedule_id):
@@ -378,7 +400,7 @@ def cause_of_run(
 
 def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Chain | None:
     """The chain that a backfill continues; Conflict in a circle, which it would multiply."""
-    if (cause := _cause(service, caller)) is None:
+    if (cause := cause_of_request(service, caller)) is None:
         return None
     chain = _chain_of_run(cause[0])
     if chain.leads_through(schedule_id):
@@ -393,7 +415,7 @@ def _chain_of_run(occurrence: Occurrence) -> Chain:
     return chain
 
 
-def _cause(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
+def cause_of_request(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
     """The occurrence whose work sent the request, and its schedule."""
     if not caller.chain:
         return None

@@ -61,6 +61,8 @@ class Operation:
     is_repeatable: bool = True
     """Whether a client may send it again when it does not know if the first request arrived."""
     other_route: str | None = None
+    proposed: str | None = None
+    """The handler for callers with the scope `propose` and without its own scope."""
     is_global: bool = False
     """Whether it concerns nodes and workers, which belong to no tenant: then it needs a key of tenant `*`."""
 
@@ -77,14 +79,24 @@ class Operation:
     @property
     def call(self) -> Handler:
         """The handler."""
-        module, _, name = self.handler.partition(".")
-        handler: Handler = getattr(import_module(f"noonmark.operations.{module}"), name)
-        return handler
+        return _handler(self.handler)
+
+    def call_for(self, caller: Caller) -> Handler:
+        """The handler for a caller."""
+        if self.proposed is None or self.scope in caller.scopes:
+            return self.call
+        return _handler(self.proposed)
 
     @property
     def summary(self) -> str:
         """What it does: the first line of the handler's docstring."""
         return (self.call.__doc__ or "").partition("\n")[0]
+
+
+def _handler(name: str) -> Handler:
+    module, _, function = name.partition(".")
+    handler: Handler = getattr(import_module(f"noonmark.operations.{module}"), function)
+    return handler
 
 
 READ, WRITE, RUN, ADMIN = Scope.READ, Scope.WRITE, Scope.RUN, Scope.ADMIN
@@ -109,6 +121,7 @@ _ROWS = (
         status=201,
         body=Body.REQUIRED,
         key="idempotency_key",
+        proposed="proposals.propose_schedule",
     ),
     Operation(
         "schedule/upsert",
@@ -129,6 +142,7 @@ _ROWS = (
         body=Body.REQUIRED,
         is_conditional=True,
         is_repeatable=False,
+        proposed="proposals.propose_update",
     ),
     Operation(
         "schedule/pause",
@@ -138,6 +152,7 @@ _ROWS = (
         takes.PauseRequest,
         answers.Schedule,
         is_conditional=True,
+        proposed="schedules.pause_schedule",
     ),
     Operation(
         "schedule/resume",
@@ -147,6 +162,7 @@ _ROWS = (
         takes.ScheduleAction,
         answers.Schedule,
         is_conditional=True,
+        proposed="proposals.propose_resume",
     ),
     Operation(
         "schedule/delete",
@@ -157,6 +173,7 @@ _ROWS = (
         answers.Schedule,
         body=Body.OPTIONAL,
         is_conditional=True,
+        proposed="proposals.propose_deletion",
     ),
     Operation(
         "schedule/run",
@@ -167,6 +184,30 @@ _ROWS = (
         answers.Occurrence,
         status=202,
         key="key",
+    ),
+    Operation(
+        "schedule/propose",
+        "proposals.propose_schedule",
+        WRITE,
+        "POST /proposals",
+        takes.NewSchedule,
+        answers.Schedule,
+        status=201,
+        body=Body.REQUIRED,
+        key="idempotency_key",
+        proposed="proposals.propose_schedule",
+    ),
+    *(
+        Operation(
+            f"schedule/{verb}",
+            f"proposals.{verb}",
+            WRITE,
+            f"POST {_SCHEDULE}/{verb}",
+            takes.ProposalDecision,
+            answers.Schedule,
+            is_repeatable=False,
+        )
+        for verb in ("approve", "deny")
     ),
     Operation(
         "selection/pause",
@@ -610,6 +651,22 @@ _ROWS = (
         takes.OneOccurrence,
         answers.Explanation,
     ),
+    Operation(
+        "schedule/proposals",
+        "proposals.list_proposals",
+        READ,
+        "GET /proposals",
+        takes.PageOfProposals,
+        answers.ProposalPage,
+    ),
+    Operation(
+        "schedule/proposal",
+        "proposals.get_proposal",
+        READ,
+        f"GET {_SCHEDULE}/proposal",
+        takes.OneSchedule,
+        answers.Proposal,
+    ),
     Operation("run/get", "history.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
     Operation(
         "backfill/list",
@@ -753,12 +810,13 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
 def _call(operation: Operation, service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     model = operation.arguments
     read = arguments if model.is_document else model.read(arguments)
-    return operation.call(service, replace(caller, operation=operation.name), read)
+    return operation.call_for(caller)(service, replace(caller, operation=operation.name), read)
 
 
 def check_access(operation: Operation, caller: Caller) -> None:
     """Refuse a caller whose key does not allow the operation."""
-    if operation.scope is not None:
+    may_propose = operation.proposed is not None and caller.may_only_propose
+    if operation.scope is not None and not may_propose:
         check_scope(operation.name, operation.scope, caller)
     if operation.is_global:
         check_all_tenants(operation.name, caller)

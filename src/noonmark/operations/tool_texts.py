@@ -102,6 +102,10 @@ def _relative(distance: Micros) -> str:
 def schedule_text(verb: str, schedule: Mapping[str, Any], now: Micros) -> str:
     """What became of a schedule, and when it fires next."""
     lines = [f"{verb} {schedule['schedule_id']}: {_state(schedule, now)}"]
+    if proposal := schedule.get("proposal"):
+        what = f"{proposal['action']} {schedule['schedule_id']}"
+        lines = [f"Proposed to {what}; a person decides by {proposal['expires_at_utc']}.", _state(schedule, now)]
+        lines += [f"Conflict: {one}." for one in proposal["conflicts"]]
     lines += _warning_lines(schedule.get("warnings"))
     if schedule.get("unfinished_runs"):
         lines.append(f"{schedule['unfinished_runs']} runs of it go on.")
@@ -110,6 +114,9 @@ def schedule_text(verb: str, schedule: Mapping[str, Any], now: Micros) -> str:
 
 
 def _state(schedule: Mapping[str, Any], now: Micros, most: int = SHOWN_FIRES) -> str:
+    if schedule["phase"] == "proposed":
+        fires = [fire_words(one, _zone(schedule["trigger"]), now) for one in schedule["next_fire_times"][:most]]
+        return f"proposed, nothing runs{', would fire ' + '; then '.join(fires) if fires else ''}."
     if schedule["phase"] != "active":
         return f"it is {schedule['phase']} and does not fire."
     zone = _zone(schedule["trigger"])

@@ -145,6 +145,17 @@ _ROWS = (
         render=partial(tool_texts.schedule_text, "Created"),
     ),
     Tool(
+        name="noonmark_schedule_propose",
+        operation="schedule/propose",
+        title="Propose a schedule",
+        description="Propose a schedule, which a person approves or denies; until then nothing of it runs. The answer"
+        " shows when it would fire, what it would cost, and which schedules do the same. Changes by a key that may only"
+        " propose wait for a person too.",
+        arguments=(*_DECLARED, "schedule_id", "idempotency_key"),
+        required=("trigger",),
+        render=partial(tool_texts.schedule_text, "Proposed"),
+    ),
+    Tool(
         name="noonmark_schedule_get",
         operation="schedule/get",
         title="Get a schedule",
@@ -264,8 +275,15 @@ def list_tools(service: Service, caller: Caller, arguments: NoArguments) -> dict
 
 
 def offered_to(caller: Caller) -> Iterator[Tool]:
-    """The tools whose scope the caller has."""
-    return (tool for tool in TOOLS.values() if tool.row.scope is None or tool.row.scope in caller.scopes)
+    """The tools that the caller may use. One that may only propose is not offered to create."""
+    return (tool for tool in TOOLS.values() if _is_offered(tool, caller))
+
+
+def _is_offered(tool: Tool, caller: Caller) -> bool:
+    row = tool.row
+    if caller.may_only_propose and row.proposed is not None:
+        return row.name != "schedule/create"
+    return row.scope is None or row.scope in caller.scopes
 
 
 def call_tool(service: Service, caller: Caller, arguments: ToolCall) -> dict[str, Any]:

@@ -254,7 +254,7 @@ def _fires_left(schedule: Schedule, admitted: int, *, now: Micros) -> int | None
     end, since = month_of(now)[1], now
     if schedule.phase is SchedulePhase.PAUSED:
         since = end if schedule.pause is None or schedule.pause.until is None else max(now, schedule.pause.until)
-    elif schedule.phase is not SchedulePhase.ACTIVE:
+    elif schedule.phase not in (SchedulePhase.ACTIVE, SchedulePhase.PROPOSED):
         since = end
     fires = fires_until(schedule.declaration.trigger, since, end)
     most = schedule.declaration.max_runs

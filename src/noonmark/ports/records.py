@@ -108,6 +108,8 @@ class ScheduleFilter:
     name: str | None = None
     event_type: str | None = None
     """It subscribes to events of this type; a deleted schedule subscribes to none."""
+    fingerprint: str | None = None
+    """An agent made it, and this is the fingerprint of its lineage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Protocol
 from noonmark.ports.budgets import BudgetStore
 from noonmark.ports.bundles import BundleStore
 from noonmark.ports.halts import HaltStore
+from noonmark.ports.proposals import ProposalStore
 from noonmark.ports.sessions import SessionStore
 from noonmark.ports.workflows import WorkflowStore
 
@@ -362,6 +363,7 @@ class Store(
     BudgetStore,
     HaltStore,
     BundleStore,
+    ProposalStore,
     WorkflowStore,
     SessionStore,
     RateBuckets,

@@ -776,6 +776,30 @@ class Settings:
         "minimum time between any two fires of a trigger, such as 60s, over its whole pattern",
         default=None,
     )
+    agent_schedule_depth: int = _setting(
+        integer(0, 100),
+        "how deep agents may nest schedules: a schedule whose runs make schedules, whose runs make schedules",
+        default=3,
+    )
+    agent_schedule_children: int = _setting(
+        integer(0, 1_000_000),
+        "maximum number of schedules, active or paused, that agents may make in the runs of one schedule",
+        default=20,
+    )
+    agent_schedules_per_hour: int = _setting(
+        integer(0, 1_000_000), "maximum number of schedules that an agent may create in an hour", default=30
+    )
+    agent_schedule_days: float = _setting(
+        number(0, 36_500),
+        "days after which a schedule ends that an agent created without an end; 0 means never",
+        default=30.0,
+    )
+    proposal_days: float = _setting(
+        number(0.001, 36_500), "days after which a proposal expires that nobody approved", default=7.0
+    )
+    limit_proposals: int = _setting(
+        integer(0, 1_000_000), "maximum number of pending proposals of each user", default=100
+    )
     limit_budget: float | None = _setting(
         number(0, 1_000_000), "maximum budget of a run (`max_cost_usd`) in US dollars", default=None
     )

@@ -19,6 +19,7 @@ from noonmark.clocks import SystemClock
 from noonmark.core.budgets.prices import parse_price
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.json_values import shown
+from noonmark.core.lineage import AgentLimits
 from noonmark.core.quotas import EVERY_OTHER, UNLIMITED, Limits, Resource
 from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import redact
@@ -473,6 +474,18 @@ def _permissions(settings: Settings) -> TargetPermissions | None:
     return TargetPermissions(functions=settings.tenant_functions, commands=settings.tenant_commands)
 
 
+def _agent_limits(settings: Settings) -> AgentLimits:
+    days = DAY_SECONDS * SECOND
+    return AgentLimits(
+        max_depth=settings.agent_schedule_depth,
+        max_children=settings.agent_schedule_children,
+        per_hour=settings.agent_schedules_per_hour,
+        lifetime=int(settings.agent_schedule_days * days) or None,
+        proposal_lifetime=int(settings.proposal_days * days),
+        max_proposals=settings.limit_proposals,
+    )
+
+
 def _limits(settings: Settings) -> Limits:
     """The limits of callers whose key is of one tenant."""
     return Limits(
@@ -542,6 +555,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=_limits(settings),
+        agent_limits=_agent_limits(settings),
         rates=rates,
         task_limits=Limits(
             per_user={Resource.TASKS: {EVERY_OTHER: settings.max_per_user}},

@@ -23,7 +23,9 @@ Expires = Annotated[
 
 def create_key(  # noqa: PLR0913 - as the operation
     *,
-    scopes: Annotated[str, Parameter(help="read, write, run and admin, with commas between; admin includes all.")],
+    scopes: Annotated[
+        str, Parameter(help="read, write, run, propose and admin, with commas between; admin includes all.")
+    ],
     tenant: Annotated[
         str | None, Parameter(show_default=False, help="The tenant; '*' is all of them. Default: default.")
     ] = None,

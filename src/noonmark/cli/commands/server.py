@@ -168,6 +168,12 @@ class ServerOptions:
     limit_inflight: Annotated[list[str] | None, _list_option("limit_inflight")] = None
     tenant_limit_inflight: Annotated[list[str] | None, _list_option("tenant_limit_inflight")] = None
     min_interval: Annotated[str | None, _option("min_interval")] = None
+    agent_schedule_depth: Annotated[str | None, _option("agent_schedule_depth")] = None
+    agent_schedule_children: Annotated[str | None, _option("agent_schedule_children")] = None
+    agent_schedules_per_hour: Annotated[str | None, _option("agent_schedules_per_hour")] = None
+    agent_schedule_days: Annotated[str | None, _option("agent_schedule_days")] = None
+    proposal_days: Annotated[str | None, _option("proposal_days")] = None
+    limit_proposals: Annotated[str | None, _option("limit_proposals")] = None
     limit_budget: Annotated[str | None, _option("limit_budget")] = None
     rate_limit: Annotated[str | None, _option("rate_limit")] = None
     rate_limit_address: Annotated[str | None, _option("rate_limit_address")] = None

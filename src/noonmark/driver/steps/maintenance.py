@@ -79,13 +79,17 @@ async def reap_once(node: Node) -> ReapReport:
 
 
 async def prune_once(node: Node) -> PruneReport:
-    """Delete one batch of old and surplus history, if this node leads, and inspect some rows for damage."""
+    """Delete old and surplus history and deny expired proposals, one batch of each, if this node leads.
+
+    It also inspects some rows for damage.
+    """
     if not await still_leads(node) or not node.trust.may_forget:
         return PruneReport()
     timing = node.timing
     # No query finds a row whose time is damaged, so only an inspection notices it.
     node.inspected = (await node.executor.call(node.store.inspect, node.inspected, limit=INSPECTED)).after
     before, limit = node.now - timing.keep_for, timing.batch
+    expired = await node.executor.call(node.store.expire_proposals, now=node.now, limit=limit)
     forgotten = await node.executor.call(node.store.prune, before=before, keep=timing.keep_count, limit=limit)
     events = await node.executor.call(node.store.prune_events, before=before, keep=timing.keep_events, limit=limit)
     notes = await node.executor.call(node.store.prune_audit_entries, before=before, limit=limit)
@@ -109,7 +113,7 @@ async def prune_once(node: Node) -> PruneReport:
         events=events,
         notes=notes,
         keys=keys,
-        more=limit in (*counts, messages, calls) or bundles == MAX_PRUNED_BUNDLES,
+        more=limit in (*counts, messages, calls, expired) or bundles == MAX_PRUNED_BUNDLES,
     )
 
 

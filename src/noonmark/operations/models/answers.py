@@ -52,6 +52,52 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """The session or the schedule that made a schedule."""
+
+    session_id: str | None
+    schedule_id: str | None
+    tool_call_id: str | None
+    depth: int
+    """How many schedules made each other up to this one."""
+    chain: list[str]
+    """Every session and schedule before it, outermost first, such as `session:ID`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedField:
+    """A field that a proposal changes."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What somebody proposes for a schedule, until it is decided."""
+
+    proposal_id: str
+    schedule_id: str
+    schedule_name: str | None
+    action: Literal["create", "update", "resume", "delete"]
+    base_revision: int | None
+    """The revision that a change is based on; null for a new schedule."""
+    by: str
+    agent: bool
+    """Whether an agent proposed it."""
+    reason: str | None
+    proposed_at_utc: datetime
+    expires_at_utc: datetime
+    changes: list[ChangedField]
+    """What would change; empty for a new schedule."""
+    conflicts: list[str]
+    """What speaks against it, such as another schedule that does the same."""
+    document: Document = field(metadata={"is_whole": True})
+    """The whole answer, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A schedule: what it declares, and its state."""
 
@@ -103,6 +149,10 @@ class Schedule:
     """How many runs go on; in the answer of delete."""
     ping_url: str | None = None
     """The URL that the job calls, if the target is a ping and this is the answer to its creation."""
+    lineage: Lineage | None = None
+    """What made it; null if a person or a program did."""
+    proposal: Proposal | None = None
+    """What is proposed for it, if it is proposed itself or this is the answer to a proposal."""
     forecast: Forecast | None = None
     """What it will cost this month, if it calls models and this is the answer to its creation or an edit."""
     document: Document = field(metadata={"is_whole": True})
@@ -987,6 +1037,13 @@ class ApprovalPage(_Page):
     """A page of approvals, latest request first."""
 
     approvals: list[Approval]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalPage(_Page):
+    """A page of proposals, oldest first."""
+
+    proposals: list[Proposal]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

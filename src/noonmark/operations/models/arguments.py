@@ -91,7 +91,7 @@ Scopes = Annotated[
         scopes_of,
         {
             "anyOf": [
-                {"type": "array", "items": {"enum": list(Scope)}, "minItems": 1, "maxItems": 8},
+                {"type": "array", "items": {"enum": list(Scope)}, "minItems": 1, "maxItems": 10},
                 {"type": "string"},
             ]
         },
@@ -701,6 +701,20 @@ class Decision(Arguments):
     """Stored with the decision."""
 
 
+class ProposalDecision(OneSchedule):
+    """The decision about what is proposed for a schedule."""
+
+    comment: Reason | None = None
+    """Recorded in the audit log."""
+
+
+class PageOfProposals(Arguments):
+    """The proposals to list."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: TimeIdCursor | None = None
+
+
 class OneBudget(Arguments):
     """Whose budget it is."""
 
@@ -985,7 +999,7 @@ class NewKey(Arguments):
     """An API key to create."""
 
     scopes: Scopes
-    """read, write, run and admin, which includes the others; as an array, or as text with commas between."""
+    """read, write, run, propose and admin, which includes the others; as an array, or as text with commas between."""
     tenant: TenantName | None = None
     """By default the caller's. Only a key of tenant `*` may name another, or `*` for all."""
     user: Annotated[str, text(high=MAX_NAME)] | None = None

@@ -40,7 +40,13 @@ NAMES = {
 }
 """Their names for our fields."""
 DEFAULT_TIMEOUT = 3_600
-STATUSES = {"active": "ACTIVE", "paused": "PAUSED", "completed": "COMPLETED", "deleted": "DELETED"}
+STATUSES = {
+    "active": "ACTIVE",
+    "paused": "PAUSED",
+    "completed": "COMPLETED",
+    "deleted": "DELETED",
+    "proposed": "PROPOSED",
+}
 _OUTCOMES = {None: "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED"}
 
 

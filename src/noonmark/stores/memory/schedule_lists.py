@@ -57,6 +57,7 @@ def _is_wanted(schedule: Schedule, wanted: ScheduleFilter) -> bool:
         (wanted.user, schedule.owner.user),
         (wanted.target, declared.target.route),
         (wanted.name, declared.name),
+        (wanted.fingerprint, None if schedule.lineage is None else schedule.lineage.fingerprint),
     )
     return (
         all(one is None or one == own for one, own in named)

@@ -18,6 +18,7 @@ from noonmark.stores.rules import admission, backfills, dependencies, plan_write
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules import halts as halt_rules
+from noonmark.stores.rules import proposals as proposal_rules
 from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.records import REASONS
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.proposals import Proposal
     from noonmark.core.quotas import Quota
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
@@ -84,7 +86,7 @@ def atomic(verb: Callable[Concatenate[MemoryStore, P], T]) -> Callable[Concatena
         with self._lock:
             answer = verb(self, *args, **kwargs)
             self._uow.write()
-            if self._uow.facts or self._uow.crossed:
+            if self._uow.facts or self._uow.crossed or self._uow.system_events:
                 system_events.publish(self._uow)
             return answer
 
@@ -779,6 +781,30 @@ class MemoryStore:
     @atomic
     def halts(self, tenant: str | None = None) -> list[Halt]:
         return list(self._uow.all_halts) if tenant is None else self._uow.halts(tenant)
+
+    @atomic
+    def put_proposal(self, proposal: Proposal, *, most: int, note: AuditEntry) -> bool:
+        return proposal_rules.put(self._uow, proposal, most=most, note=note)
+
+    @atomic
+    def proposal(self, tenant: str, schedule_id: str) -> Proposal | None:
+        return self._uow.proposals.find(tenant, schedule_id)
+
+    @atomic
+    def proposals(
+        self, tenant: str, limit: int, *, after: tuple[Micros, str] | None = None, user: str | None = None
+    ) -> list[Proposal]:
+        return self._uow.proposals.page(tenant, limit, after=after, user=user)
+
+    @atomic
+    def deny_change(self, tenant: str, schedule_id: str, proposal_id: str, *, note: AuditEntry) -> bool:
+        return proposal_rules.deny_change(self._uow, tenant, schedule_id, proposal_id, note)
+
+    @atomic
+    def expire_proposals(self, *, now: Micros, limit: int) -> int:
+        expired = self._uow.proposals.expired(now, limit)
+        plan_writes.expire_proposals(self._uow, expired, now=now)
+        return len(expired)
 
     @atomic
     def put_budget(self, budget: Budget, *, note: AuditEntry | None = None) -> Standing:

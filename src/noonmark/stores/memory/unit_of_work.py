@@ -26,6 +26,7 @@ from noonmark.stores.memory.bundles import Bundles
 from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
 from noonmark.stores.memory.nodes import NodeRegister
+from noonmark.stores.memory.proposals import ProposalRecords
 from noonmark.stores.memory.records import ScheduleEntry, listed_at
 from noonmark.stores.memory.sessions import SessionRecords
 from noonmark.stores.memory.workflows import WorkflowRecords
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
+    from noonmark.core.lineage import Lineage
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
@@ -100,6 +102,7 @@ class UnitOfWork(rules.UnitOfWork):
     workflows: WorkflowRecords
     sessions: SessionRecords
     budgets: BudgetRecords
+    proposals: ProposalRecords
 
     def __init__(self, now: Callable[[], Micros]) -> None:  # noqa: PLR0915 - one line per index
         super().__init__(now)
@@ -158,6 +161,7 @@ class UnitOfWork(rules.UnitOfWork):
         )
         self.sessions = SessionRecords(self.rows)
         self.budgets = BudgetRecords(now, self.rows)
+        self.proposals = ProposalRecords()
         self._keys_by_number: dict[int, ConcurrencyKey] = {}
         self._due: dict[int, DueIndex[str]] = {}
         """The due index that a row is in."""
@@ -352,6 +356,27 @@ class UnitOfWork(rules.UnitOfWork):
             for entry in entries
         )
 
+    def count_children(self, tenant: str, uid: str) -> int:
+        return sum(one.parent == uid for one in self._lineages(tenant))
+
+    def find_clone(self, tenant: str, user: str, fingerprint: str) -> str | None:
+        for _, _, uid in self.listed.get(tenant, []):
+            entry = self.entries[uid]
+            lineage = entry.schedule.lineage
+            is_same = lineage is not None and lineage.fingerprint == fingerprint
+            if is_same and entry.schedule.owner.user == user and entry.state.phase in PLANNED:
+                return entry.schedule.schedule_id
+        return None
+
+    def _lineages(self, tenant: str) -> list[Lineage]:
+        """The lineages of a tenant's schedules that are active or paused."""
+        entries = [self.entries[uid] for _, _, uid in self.listed.get(tenant, [])]
+        return [
+            entry.schedule.lineage
+            for entry in entries
+            if entry.schedule.lineage is not None and entry.state.phase in PLANNED
+        ]
+
     def find_bundle(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
         return self.bundles.find(tenant, bundle_id, digest)
 
@@ -378,6 +403,8 @@ class UnitOfWork(rules.UnitOfWork):
         return len(self.entries) + 1
 
     def add_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
+        if schedule.phase is SchedulePhase.DELETED:
+            self.last_deleted[_identity(schedule)] = schedule.uid
         entry = ScheduleEntry(state, schedule)
         self.entries[schedule.uid] = self._by_key[state.schedule] = self._changed_entries[state.schedule] = entry
         is_deleted = schedule.phase is SchedulePhase.DELETED

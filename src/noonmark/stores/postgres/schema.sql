@@ -216,6 +216,28 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_age ON notes (noted);
 CREATE INDEX notes_in_order ON notes (tenant, key);
 CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, key);
+CREATE TABLE proposals (
+    tenant TEXT COLLATE "C" NOT NULL,
+    schedule_id TEXT COLLATE "C" NOT NULL,
+    proposal_id TEXT COLLATE "C" NOT NULL,
+    action TEXT COLLATE "C" NOT NULL,
+    uid TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C",
+    username TEXT COLLATE "C" NOT NULL,
+    document TEXT COLLATE "C" NOT NULL,
+    base_revision INTEGER,
+    source TEXT COLLATE "C" NOT NULL,
+    proposer TEXT COLLATE "C" NOT NULL,
+    key_id TEXT COLLATE "C",
+    is_agent SMALLINT DEFAULT 0 NOT NULL,
+    reason TEXT COLLATE "C",
+    proposed BIGINT NOT NULL,
+    expires BIGINT NOT NULL,
+    lineage TEXT COLLATE "C",
+    PRIMARY KEY (tenant, schedule_id)
+);
+CREATE INDEX proposals_by_expiry ON proposals (expires);
+CREATE INDEX proposals_in_order ON proposals (tenant, proposed, schedule_id);
 CREATE TABLE rate_buckets (
     name TEXT COLLATE "C" NOT NULL,
     full_at BIGINT NOT NULL,
@@ -241,12 +263,17 @@ CREATE TABLE schedules (
     deleted BIGINT,
     is_listed SMALLINT NOT NULL,
     pause TEXT COLLATE "C",
+    lineage TEXT COLLATE "C",
+    parent TEXT COLLATE "C",
+    fingerprint TEXT COLLATE "C",
     PRIMARY KEY (key)
 );
 CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
+CREATE INDEX schedules_by_fingerprint ON schedules (tenant, username, fingerprint, created) WHERE is_listed = 1 AND fingerprint IS NOT NULL;
 CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_listed = 1;
 CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
 CREATE INDEX schedules_by_owner ON schedules (tenant, username) WHERE is_listed = 1;
+CREATE INDEX schedules_by_parent ON schedules (tenant, parent) WHERE is_listed = 1 AND parent IS NOT NULL;
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
 CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;

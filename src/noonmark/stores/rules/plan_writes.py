@@ -9,6 +9,7 @@ from noonmark.core import edits
 from noonmark.core.filters.index import discriminator
 from noonmark.core.ids import is_hidden
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.lineage import check_children, refuse_clone
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
@@ -17,7 +18,7 @@ from noonmark.core.targets import BundleTarget, TargetKind, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.core.workflows.run import NOT_BEGUN, WorkflowRun
 from noonmark.ports.workflows import UsedKind
-from noonmark.stores.rules import completion, dependencies, quotas, rate_windows, slots, snapshots, step_ends
+from noonmark.stores.rules import completion, dependencies, proposals, quotas, rate_windows, slots, snapshots, step_ends
 from noonmark.stores.rules.records import (
     AWAITED_BY_RUNS,
     UNSTARTED,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Projection, Rewound, Snapshot
+    from noonmark.core.proposals import Proposal
     from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.mob import MobTarget
@@ -152,10 +154,13 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
     accepted: list[tuple[Plan, Schedule]] = []
     for plan, schedule in zip(plans, schedules, strict=True):
         identity = (schedule.owner.tenant, schedule.schedule_id)
-        fits = identity not in taken and dependencies.is_graph_current(uow, schedule.owner.tenant, plan.graph)
+        is_free = identity not in taken or schedule.phase is SchedulePhase.DELETED
+        fits = is_free and dependencies.is_graph_current(uow, schedule.owner.tenant, plan.graph)
+        fits = fits and proposals.is_pending(uow, plan)
         answers.append(fits)
         if fits:
             quotas.check(uow, plan, schedule, [one for _, one in accepted])
+            _check_lineage(uow, plan, schedule)
             accepted.append((plan, schedule))
             if schedule.phase is not SchedulePhase.DELETED:
                 taken.add(identity)
@@ -175,12 +180,34 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
             uow.workflows.put_uses(state.schedule, schedule.owner.tenant, uses, is_new=True)
         uow.tenants[state.schedule] = schedule.owner.tenant
         _write(uow, state, plan, schedule, schedule)
-        uow.facts.append(Fact(event=SystemEvent.SCHEDULE_CREATED, state=state, schedule=schedule, note=plan.note))
+        is_denied = schedule.phase is SchedulePhase.DELETED
+        if not is_denied:
+            uow.facts.append(Fact(event=SystemEvent.SCHEDULE_CREATED, state=state, schedule=schedule, note=plan.note))
         _audit(uow, plan)
+        proposals.finish(uow, plan, approved=not is_denied)
     uow.add_subscriptions(
         [(state, schedule.owner.tenant, one) for state, schedule in created for one in subscriptions_of(schedule)]
     )
     return answers
+
+
+def _check_lineage(uow: UnitOfWork, plan: Plan, schedule: Schedule) -> None:
+    """Refuse a schedule that an agent made if it is a clone, or its parent has made too many."""
+    lineage, owner = schedule.lineage, schedule.owner
+    if lineage is None or plan.max_children is None:
+        return
+    if lineage.fingerprint is not None:
+        first = uow.find_clone(owner.tenant, owner.user, lineage.fingerprint)
+        if first is not None:
+            raise refuse_clone(first)
+    if lineage.parent is not None:
+        check_children(lineage, plan.max_children, uow.count_children(owner.tenant, lineage.parent))
+
+
+def expire_proposals(uow: UnitOfWork, expired: Sequence[Proposal], *, now: Micros) -> None:
+    """Deny proposals that nobody decided in time; proposed schedules are stored as deleted ones."""
+    plans = [proposals.expire(uow, one, now=now) for one in expired]
+    create_all(uow, [plan for plan in plans if plan is not None])
 
 
 def commit_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
@@ -317,7 +344,7 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
         return False
     if not dependencies.is_graph_current(uow, before.owner.tenant, plan.graph):
         return False
-    if not rate_windows.is_as_read(uow, state, plan):
+    if not rate_windows.is_as_read(uow, state, plan) or not proposals.is_pending(uow, plan):
         return False
     gone = plan.gone
     if gone and any(one.id in gone and _has_moved_on(uow, one) for one in plan.snapshot.projections):
@@ -329,6 +356,7 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
     uow.tenants[state.schedule] = before.owner.tenant
     _write(uow, state, plan, before, plan.schedule or before)
     _audit(uow, plan)
+    proposals.finish(uow, plan, approved=True)
     return True
 
 

@@ -26,17 +26,22 @@ def publish(uow: UnitOfWork) -> None:
     """Emit the facts of a transaction, in their order, after everything else was written."""
     if uow.crossed:
         _publish_thresholds(uow)
-    if not uow.facts:
+    if not uow.facts and not uow.system_events:
         return
     facts, uow.facts = uow.facts, []
+    others, uow.system_events = uow.system_events, []
     tenants = uow.tenants_of({fact.state.schedule for fact in facts})
     # No schedule subscribes to facts of a schedule whose tenant is unknown.
     owned = [(tenants.get(fact.state.schedule, ""), fact) for fact in facts]
-    subscribed = uow.subscribed({(tenant, str(fact.event)) for tenant, fact in owned})
+    topics = {(tenant, str(fact.event)) for tenant, fact in owned}
+    subscribed = uow.subscribed(topics | {(tenant, event.event_type) for tenant, event in others})
     heard = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
     published: dict[str, list[Event]] = {}
     for (tenant, _), event in zip(heard, _events(uow, [fact for _, fact in heard]), strict=True):
         if event is not None:
+            published.setdefault(tenant, []).append(event)
+    for tenant, event in others:
+        if (tenant, event.event_type) in subscribed:
             published.setdefault(tenant, []).append(event)
     for tenant, emitted in published.items():
         events.emit(uow, tenant, emitted)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from noonmark.core.system_events import SystemEvent
     from noonmark.ports.bundles import Bundle
     from noonmark.stores.rules.budget_records import BudgetRecords
+    from noonmark.stores.rules.proposal_records import ProposalRecords
     from noonmark.stores.rules.records import ConcurrencyKey, EventStream, Row, ScheduleState
     from noonmark.stores.rules.session_records import SessionRecords
     from noonmark.stores.rules.workflow_records import WorkflowRecords
@@ -90,6 +91,7 @@ class UnitOfWork(ABC):
     workflows: WorkflowRecords
     sessions: SessionRecords
     budgets: BudgetRecords
+    proposals: ProposalRecords
 
     def __init__(self, now: Callable[[], Micros]) -> None:
         self.now = now
@@ -97,6 +99,8 @@ class UnitOfWork(ABC):
         """What happened in this transaction; published at its end."""
         self.crossed: list[Standing] = []
         """Budgets whose thresholds were crossed; likewise."""
+        self.system_events: list[tuple[str, Event]] = []
+        """Events that belong to no stored schedule, with their tenants; published after the facts."""
         self.tenants: dict[int, str] = {}
         """The tenants of schedules, as far as they are known."""
         self.wakes_nodes = False
@@ -265,6 +269,14 @@ class UnitOfWork(ABC):
     @abstractmethod
     def count_schedules(self, tenant: str, user: str | None, route: str | None) -> int:
         """How many schedules are active or paused: of a tenant, or of one of its users, and perhaps of one route."""
+
+    @abstractmethod
+    def count_children(self, tenant: str, uid: str) -> int:
+        """How many schedules that are active or paused have a schedule as their parent."""
+
+    @abstractmethod
+    def find_clone(self, tenant: str, user: str, fingerprint: str) -> str | None:
+        """The id of the owner's oldest schedule with a fingerprint that is active or paused."""
 
     @abstractmethod
     def next_schedule_key(self, count: int) -> int:

@@ -18,8 +18,9 @@ from noonmark.core.budgets.budget import BudgetScope, Period, WhenExhausted
 from noonmark.core.ids import MAX_OWNER, OriginKind
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import STORED_PHASES, Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE
+from noonmark.core.proposals import ProposedAction
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.workflows.run import Compensation, StepPhase
@@ -132,7 +133,7 @@ _KINDS = {
     "json": _JSON,
     "real": Kind(float),
     "phase": Kind(str, choices=frozenset(Phase)),
-    "standing": Kind(str, choices=frozenset(SchedulePhase)),
+    "standing": Kind(str, choices=frozenset(STORED_PHASES)),
     "reason": _REASON,
     "outcome": Kind(str, choices=frozenset(Outcome)),
     "step_phase": Kind(str, choices=frozenset(StepPhase)),
@@ -145,6 +146,7 @@ _KINDS = {
     "budget_scope": Kind(str, choices=frozenset(BudgetScope)),
     "period": Kind(str, choices=frozenset(Period)),
     "when_exhausted": Kind(str, choices=frozenset(WhenExhausted)),
+    "proposed_action": Kind(str, choices=frozenset(ProposedAction)),
     "used_kind": Kind(str, choices=frozenset(UsedKind)),
     "origin": Kind(str, prefixes=frozenset(OriginKind)),
 }
@@ -152,7 +154,7 @@ _WRITTEN = {
     "schedules": """
         key:key tenant:text username:text schedule_id:text declared_id:text? name:text? description:text labels:object?
         trigger_type:text trigger_document:object? terms_document:object source:text route:text created:instant
-        anchored:instant? deleted:instant? is_listed:flag pause:object?
+        anchored:instant? deleted:instant? is_listed:flag pause:object? lineage:object? parent:text? fingerprint:text?
     """,
     "schedule_states": """
         schedule:key uid:text phase:standing revision:count version:count updated:instant watermark:instant
@@ -247,6 +249,11 @@ _WRITTEN = {
     """,
     "halts": "tenant:text halt_id:text halted:instant caller:text reason:text? labels:object?",
     "breakers": "tenant:text username:text failures:count since:instant",
+    "proposals": """
+        tenant:text schedule_id:text proposal_id:text action:proposed_action uid:text name:text? username:text
+        document:object base_revision:count? source:text proposer:text key_id:text? is_agent:flag reason:text?
+        proposed:instant expires:instant lineage:object?
+    """,
     "rate_buckets": "name:text full_at:instant",
     "nodes": """
         name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.frozen import construct
 from noonmark.core.instants import EPOCH
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.lineage import read_lineage
 from noonmark.core.schedule import Declaration, Owner, Pause, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
@@ -27,6 +28,7 @@ from noonmark.stores.sql.row_checks import DamageLog, RowCheck, describe_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from noonmark.core.lineage import Lineage
     from noonmark.core.triggers import Trigger
     from noonmark.stores.sql.session import Session
 
@@ -49,6 +51,9 @@ COLUMNS = (
     "deleted",
     "is_listed",
     "pause",
+    "lineage",
+    "parent",
+    "fingerprint",
 )
 _SELECTED = ", ".join(
     [*(f"schedules.{name}" for name in COLUMNS), "uid", "schedule_states.phase", "revision", "version", "updated"]
@@ -83,11 +88,23 @@ def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
         _lines(declared.labels) if declared.labels else None, kind, trigger, terms, schedule.source,
         declared.target.route, schedule.created, schedule.anchored, schedule.deleted,
         int(schedule.phase is not SchedulePhase.DELETED), _pause_text(schedule.pause),
+        *_lineage_columns(schedule.lineage),
     )  # fmt: skip
 
 
 def _pause_text(pause: Pause | None) -> str | None:
     return None if pause is None else _encode(asdict(pause))
+
+
+def _lineage_columns(lineage: Lineage | None) -> tuple[str | None, ...]:
+    if lineage is None:
+        return None, None, None
+    return _encode(lineage.to_record()), lineage.parent, lineage.fingerprint
+
+
+def _lineage(text: str | None) -> Lineage | None:
+    read: Any = from_json(text, "lineage")
+    return None if read is None else read_lineage(read)
 
 
 def _pause(text: str | None) -> Pause | None:
@@ -167,7 +184,7 @@ class ScheduleCache:
 
 def _restored(columns: tuple[Any, ...]) -> Schedule:
     (_, tenant, user, schedule_id, declared_id, name, description, labels, _, trigger, terms, source) = columns[:12]
-    (_, created, anchored, deleted, _, pause, uid, phase, revision, _, updated) = columns[12:]
+    (_, created, anchored, deleted, _, pause, lineage, _, _, uid, phase, revision, _, updated) = columns[12:]
     problems = _JUDGE.problems(columns[: len(COLUMNS)])
     problems = problems or {name: one for name, one in _STATE.problems(columns[-5:]).items() if name != "version"}
     if problems:
@@ -193,6 +210,7 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
             deleted=deleted,
             anchored=anchored,
             pause=_pause(pause) if phase == SchedulePhase.PAUSED else None,
+            lineage=None if lineage is None else _lineage(lineage),
         )
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Unreadable(f"its document cannot be read ({error})") from None

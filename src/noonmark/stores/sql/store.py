@@ -14,6 +14,7 @@ from noonmark.stores.rules import admission, backfills, dependencies, plan_write
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules import halts as halt_rules
+from noonmark.stores.rules import proposals as proposal_rules
 from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.bundles import users as bundle_users
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.proposals import Proposal
     from noonmark.core.quotas import Quota
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.run import Run
@@ -787,6 +789,33 @@ class SqlStore(ABC):
 
     def halts(self, tenant: str | None = None) -> list[Halt]:
         return self._autocommit(lambda uow: stored_halts.read(uow.session, uow.report, tenant))
+
+    def put_proposal(self, proposal: Proposal, *, most: int, note: AuditEntry) -> bool:
+        def put(uow: UnitOfWork) -> bool:
+            return proposal_rules.put(uow, proposal, most=most, note=note)
+
+        return self._write_locked({proposal.owner.tenant}, put, notify=True)
+
+    def proposal(self, tenant: str, schedule_id: str) -> Proposal | None:
+        return self._autocommit(lambda uow: uow.proposals.find(tenant, schedule_id))
+
+    def proposals(
+        self, tenant: str, limit: int, *, after: tuple[Micros, str] | None = None, user: str | None = None
+    ) -> list[Proposal]:
+        return self._autocommit(lambda uow: uow.proposals.page(tenant, limit, after=after, user=user))
+
+    def deny_change(self, tenant: str, schedule_id: str, proposal_id: str, *, note: AuditEntry) -> bool:
+        def deny(uow: UnitOfWork) -> bool:
+            return proposal_rules.deny_change(uow, tenant, schedule_id, proposal_id, note)
+
+        return self._write_locked({tenant}, deny, notify=True)
+
+    def expire_proposals(self, *, now: Micros, limit: int) -> int:
+        expired = self._autocommit(lambda uow: uow.proposals.expired(now, limit))
+        if expired:
+            tenants = {one.owner.tenant for one in expired}
+            self._write_locked(tenants, lambda uow: plan_writes.expire_proposals(uow, expired, now=now), notify=True)
+        return len(expired)
 
     def put_budget(self, budget: Budget, *, note: AuditEntry | None = None) -> Standing:
         def put(uow: UnitOfWork) -> Standing:

@@ -23,6 +23,7 @@ from noonmark.stores.sql import (
     events,
     halts,
     nodes,
+    proposals,
     row_checks,
     schedule_documents,
     sessions,
@@ -105,6 +106,15 @@ COUNT_OF_OWNER = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
     WHERE tenant = ? AND is_listed = 1 AND schedule_id < '~' AND phase IN ('active', 'paused') AND {more}
 """
+COUNT_CHILDREN = """
+    SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
+    WHERE tenant = ? AND is_listed = 1 AND parent = ? AND phase IN ('active', 'paused')
+"""
+CLONE = """
+    SELECT schedule_id FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
+    WHERE tenant = ? AND username = ? AND is_listed = 1 AND fingerprint = ? AND phase IN ('active', 'paused')
+    ORDER BY created, schedule_id LIMIT 1
+"""
 COUNT_WAITING = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states AS s ON s.schedule = schedules.key
         CROSS JOIN occurrences AS one ON one.schedule = schedules.key
@@ -133,6 +143,7 @@ class UnitOfWork(rules.UnitOfWork):
     workflows: workflows.WorkflowRecords
     sessions: sessions.SessionRecords
     budgets: budgets.BudgetRecords
+    proposals: proposals.ProposalRecords
 
     def __init__(self, session: Session, schedule_cache: ScheduleCache) -> None:
         super().__init__(session.now)
@@ -158,6 +169,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.workflows = workflows.WorkflowRecords(session, self.report)
         self.sessions = sessions.SessionRecords(session)
         self.budgets = budgets.BudgetRecords(session, self.report)
+        self.proposals = proposals.ProposalRecords(session)
 
     def pack(self, value: object) -> str | None:
         return to_json(value)
@@ -327,6 +339,15 @@ class UnitOfWork(rules.UnitOfWork):
         given = {condition: value for condition, value in conditions.items() if value is not None}
         query = COUNT_OF_OWNER.format(more=" AND ".join(given) or "1 = 1")
         return int(self.session.query(query, tenant, *given.values())[0][0])
+
+    def count_children(self, tenant: str, uid: str) -> int:
+        self.write()
+        return int(self.session.query(COUNT_CHILDREN, tenant, uid)[0][0])
+
+    def find_clone(self, tenant: str, user: str, fingerprint: str) -> str | None:
+        self.write()
+        rows = self.session.query(CLONE, tenant, user, fingerprint)
+        return str(rows[0][0]) if rows else None
 
     def find_bundle(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
         return bundles.find(self.session, tenant, bundle_id, digest)

@@ -221,6 +221,29 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_age ON notes (noted);
 CREATE INDEX notes_in_order ON notes (tenant, "key");
 CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, "key");
+CREATE TABLE proposals (
+    tenant TEXT NOT NULL,
+    schedule_id TEXT NOT NULL,
+    proposal_id TEXT NOT NULL,
+    action TEXT NOT NULL,
+    uid TEXT NOT NULL,
+    name TEXT,
+    username TEXT NOT NULL,
+    document TEXT NOT NULL,
+    base_revision INTEGER,
+    source TEXT NOT NULL,
+    proposer TEXT NOT NULL,
+    key_id TEXT,
+    is_agent SMALLINT DEFAULT 0 NOT NULL,
+    reason TEXT,
+    proposed BIGINT NOT NULL,
+    expires BIGINT NOT NULL,
+    lineage TEXT,
+    PRIMARY KEY (tenant, schedule_id)
+)
+ WITHOUT ROWID;
+CREATE INDEX proposals_by_expiry ON proposals (expires);
+CREATE INDEX proposals_in_order ON proposals (tenant, proposed, schedule_id);
 CREATE TABLE rate_buckets (
     name TEXT NOT NULL,
     full_at BIGINT NOT NULL,
@@ -246,12 +269,17 @@ CREATE TABLE schedules (
     deleted BIGINT,
     is_listed SMALLINT NOT NULL,
     pause TEXT,
+    lineage TEXT,
+    parent TEXT,
+    fingerprint TEXT,
     PRIMARY KEY ("key")
 );
 CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
+CREATE INDEX schedules_by_fingerprint ON schedules (tenant, username, fingerprint, created) WHERE is_listed = 1 AND fingerprint IS NOT NULL;
 CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_listed = 1;
 CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
 CREATE INDEX schedules_by_owner ON schedules (tenant, username) WHERE is_listed = 1;
+CREATE INDEX schedules_by_parent ON schedules (tenant, parent) WHERE is_listed = 1 AND parent IS NOT NULL;
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
 CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;

@@ -192,7 +192,12 @@ def choice(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> Choi
         (f"tenant = ? AND is_listed = {int(not deleted)} AND {IS_VISIBLE}", (tenant,))
     ]
     if wanted is not None:
-        named = {"username": wanted.user, "route": wanted.target, "name": wanted.name}
+        named = {
+            "username": wanted.user,
+            "route": wanted.target,
+            "name": wanted.name,
+            "fingerprint": wanted.fingerprint,
+        }
         lines = [label_line(name, value) for name, value in wanted.labels.items()]
         given = [one for one in (*named.values(), *wanted.kinds, wanted.text, wanted.event_type) if one is not None]
         if any(storable(one) != one for one in given):

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Text as AnyText
 
-from noonmark.core.lifecycle import FAILURES, LIVE, Phase, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, LIVE, STORED_PHASES, Phase
 from noonmark.core.workflows.run import StepPhase
 
 if TYPE_CHECKING:
@@ -110,6 +110,9 @@ schedules = Table(
     instant("deleted"),
     Column("is_listed", SmallInteger, nullable=False),
     Column("pause", Text),
+    Column("lineage", Text),
+    Column("parent", Text),
+    Column("fingerprint", Text),
 )
 index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
 index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
@@ -118,6 +121,13 @@ index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_li
 index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
 index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
 index("schedules_by_source", schedules, "source, route", "is_listed = 1")
+index("schedules_by_parent", schedules, "tenant, parent", "is_listed = 1 AND parent IS NOT NULL")
+index(
+    "schedules_by_fingerprint",
+    schedules,
+    "tenant, username, fingerprint, created",
+    "is_listed = 1 AND fingerprint IS NOT NULL",
+)
 
 schedule_states = Table(
     "schedule_states",
@@ -156,7 +166,7 @@ schedule_states = Table(
     Column("owner", BigInteger, nullable=False),
     Column("leads", Text),
     Column("rate_window", Text),
-    CheckConstraint(f"phase IN ({listed(SchedulePhase)})", name="schedule_phase_is_known"),
+    CheckConstraint(f"phase IN ({listed(STORED_PHASES)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
     # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.
     postgresql_with={"fillfactor": 70},
@@ -717,6 +727,32 @@ halts = Table(
     Column("labels", Text),
     sqlite_with_rowid=False,
 )
+
+# What waits for somebody's approval. A proposed schedule is nowhere else until then.
+proposals = Table(
+    "proposals",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("schedule_id", Text, primary_key=True),
+    Column("proposal_id", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("uid", Text, nullable=False),
+    Column("name", Text),
+    Column("username", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("base_revision", Integer),
+    Column("source", Text, nullable=False),
+    Column("proposer", Text, nullable=False),
+    Column("key_id", Text),
+    flag("is_agent"),
+    Column("reason", Text),
+    instant("proposed", required=True),
+    instant("expires", required=True),
+    Column("lineage", Text),
+    sqlite_with_rowid=False,
+)
+index("proposals_in_order", proposals, "tenant, proposed, schedule_id")
+index("proposals_by_expiry", proposals, "expires")
 
 # When each bucket of tokens is full again. One that is full is like one that is not here.
 rate_buckets = Table(
