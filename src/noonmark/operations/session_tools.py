@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("noonmark.agents")
 SCOPES = frozenset({Scope.READ, Scope.WRITE, Scope.RUN})
-KEYS = {"noonmark_schedule_create": "idempotency_key", "noonmark_emit_event": "event_id"}
+KEYS = {
+    "noonmark_schedule_create": "idempotency_key",
+    "noonmark_schedule_propose": "idempotency_key",
+    "noonmark_emit_event": "event_id",
+}
 """The argument that makes a repeated call of a tool the same call."""
 
 
@@ -89,6 +93,8 @@ def _caller(service: Service, turn: AgentTurn, session: Session, call_id: str) -
         is_root=False,
         sees_own_only=True,
         is_agent=True,
+        session_id=session.session_id,
+        tool_call_id=call_id,
         chain=chain_proof(key, occurrence_id=turn.occurrence.id),
         session=CallingSession(
             session_id=session.session_id,

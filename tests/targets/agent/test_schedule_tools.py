@@ -147,7 +147,9 @@ def test_a_restricted_session_schedules_itself_and_helpers_with_its_own_policy(a
         {"target_kind": "command", "argv": ["true"]},
         {**WAKE, "type": "exact_session", "session_id": member_session("crew", "lead")},
     ]
-    texts = one.take(*(("schedule_create", {"trigger": DAILY, "target": target}) for target in targets))
+    hours = [{**DAILY, "expression": f"0 {hour} * * *"} for hour in range(len(targets))]
+    pairs = zip(hours, targets, strict=True)
+    texts = one.take(*(("schedule_create", {"trigger": trigger, "target": target}) for trigger, target in pairs))
     assert [text.split()[0] for text in texts] == ["Created"] * 3 + ["Error"] * 5
     assert all("not_allowed" in text for text in texts[3:])
     helpers = [made for made in one.schedules() if made.declaration.target.kind == "mob"]
@@ -185,9 +187,11 @@ def test_a_call_that_is_repeated_creates_nothing_twice(agent):
     one.take(("schedule_list", {}))
     arguments = {"trigger": DAILY, "target": WAKE}
     first, again = (deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-1") for _ in range(2))
-    other = deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-2")
-    assert first.content == again.content != other.content
-    assert len(one.schedules()) == 2
+    clone = deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-2")
+    assert first.content == again.content
+    assert (clone.is_error, "has the same target and trigger" in clone.content) == (True, True)
+    [made] = one.schedules()
+    assert (made.lineage.session_id, made.lineage.tool_call_id, made.lineage.depth) == ("s1", "call-1", 1)
     event = {"event_type": "seen", "payload": 1}
     emitted = [deliver(turns[0], session, "noonmark_emit_event", event, call).content for call in ("c4", "c4", "c5")]
     assert emitted[0] == emitted[1] != emitted[2]
