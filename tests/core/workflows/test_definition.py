@@ -168,6 +168,12 @@ def test_every_kind_of_target_can_be_a_step(target):
         pytest.param({"target": {"target_kind": "ping"}}, ".target.target_kind", "not be ping", id="ping"),
         pytest.param({"compensate": {"target_kind": "ping"}}, ".compensate.target_kind", "not be ping", id="undo ping"),
         pytest.param({"compensate": []}, ".compensate", "must be an object", id="undo a list"),
+        pytest.param(
+            {"target": {"target_kind": "task", "query": "Why?"}, "input": {"x": 1}},
+            ".input",
+            "does not reach a task: put placeholders",
+            id="input of an agent",
+        ),
         pytest.param({"depends_on": "a"}, ".depends_on", "must be an array", id="dependency a text"),
         pytest.param({"depends_on": ["ä"]}, ".depends_on[0]", "1 to 64", id="dependency unicode"),
         pytest.param({"depends_on": ["b"]}, ".depends_on[0]", 'no step "b"', id="unknown dependency"),

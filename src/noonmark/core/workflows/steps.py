@@ -13,7 +13,7 @@ from noonmark.core.filters.match import filter_problems
 from noonmark.core.instants import DAY_SECONDS, SECOND, Micros, micros_to_seconds, parse_instant, to_text
 from noonmark.core.json_values import event_type, json_copy, shown
 from noonmark.core.policies.retry import RetryPolicy, read_retry
-from noonmark.core.targets import FunctionTarget, TargetKind, read_target
+from noonmark.core.targets import AGENT_KINDS, FunctionTarget, TargetKind, read_target
 from noonmark.core.targets.placeholders import is_one_placeholder
 from noonmark.core.triggers.event import MAX_EVENT_TYPES
 from noonmark.core.workflows.names import word
@@ -139,6 +139,8 @@ def read_step(reader: Reader) -> Step:
             reader.problem(name, f"is for steps with a target, and this is {' and '.join(given)}")
     target, compensation = _read_target(reader, "target"), _read_target(reader, "compensate")
     for_each = _read_for_each(reader)
+    if target is not None and target.kind in AGENT_KINDS and reader.raw("input"):
+        reader.problem("input", f"does not reach a {target.kind}: put placeholders into what it is told")
     if reader.raw("id") is None:
         reader.problem("id", "is required")
     step = Step(
