@@ -16,6 +16,7 @@ from noonmark import (
     Approval,
     AsyncClient,
     AsyncScheduler,
+    Budget,
     CancelRunning,
     CatchUpAll,
     CatchUpOne,
@@ -31,6 +32,8 @@ from noonmark import (
     Job,
     JobPipeline,
     JobStatus,
+    Message,
+    Mob,
     NodeRecord,
     Occurrence,
     PipelineError,
@@ -42,11 +45,14 @@ from noonmark import (
     RunProgress,
     Scheduler,
     Secret,
+    Session,
     Skip,
     SkipMissed,
     Spread,
     StepRun,
     Terminate,
+    UsageGroup,
+    UsageSummary,
     Window,
     Workflow,
     WorkflowRun,
@@ -78,6 +84,7 @@ POLICIES = {
 VALUES = (
     *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, RunProgress, Event, Explanation),
     *(EventMatches, EventMatch, WorkflowRun, StepRun, WorkflowVersion, Approval, NodeRecord, Secret, Context),
+    *(Session, Message, Mob, Budget, UsageSummary, UsageGroup),
 )
 
 
@@ -85,6 +92,8 @@ def embedded_page() -> str:
     """The scheduler in a Python program: every class with its methods, from their signatures and docstrings."""
     apart = (*DECORATORS, WORKFLOW)
     methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name) and name not in apart]
+    awaited = [name for name in methods if inspect.iscoroutinefunction(getattr(AsyncScheduler, name))]
+    others = [name for name in methods if name not in awaited]
     parts = [
         _class(Scheduler, methods),
         f"## Decorators\n\n{inspect.getdoc(Decorator)}\n",
@@ -95,7 +104,7 @@ def embedded_page() -> str:
         _values(Workflow),
         *(_method(Workflow, name) for name in vars(Workflow) if _is_method(Workflow, name)),
         _class(AsyncScheduler, []),
-        f"| awaited | not awaited |\n| --- | --- |\n| {names(methods)} | {names(apart)} |\n",
+        f"| awaited | not awaited |\n| --- | --- |\n| {names(awaited)} | {names((*apart, *others))} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
         *(_policies(title, kinds) for title, kinds in POLICIES.items()),
         *(_values(kind) for kind in VALUES),

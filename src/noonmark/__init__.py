@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.step_functions import step, workflow
     from noonmark.embedded.workflow import Workflow
     from noonmark.embedded.workflow_runs import StepRun, WorkflowRun
+    from noonmark.operations.models.answers import Budget, Message, Mob, Session, UsageGroup, UsageSummary
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.workflows import Approval, WorkflowVersion
     from noonmark.targets.agent.settings import AgentSettings
@@ -161,6 +162,7 @@ _HOMES = {
     "noonmark.embedded.step_functions": ("step", "workflow"),
     "noonmark.embedded.workflow": ("Workflow",),
     "noonmark.embedded.workflow_runs": ("StepRun", "WorkflowRun"),
+    "noonmark.operations.models.answers": ("Budget", "Message", "Mob", "Session", "UsageGroup", "UsageSummary"),
     "noonmark.ports.records": ("NodeRecord",),
     "noonmark.ports.workflows": ("Approval", "WorkflowVersion"),
     "noonmark.targets.agent.settings": ("AgentSettings",),
@@ -176,6 +178,7 @@ __all__ = [
     "AsyncClient",
     "AsyncScheduler",
     "AsyncWorkflow",
+    "Budget",
     "CalendarTrigger",
     "CancelRunning",
     "CatchUpAll",
@@ -203,10 +206,12 @@ __all__ = [
     "JobPipeline",
     "JobStatus",
     "KeyReused",
+    "Message",
     "MethodNotFound",
     "Misfire",
     "MissingExtra",
     "MissingScope",
+    "Mob",
     "NodeRecord",
     "NoonmarkError",
     "NotAllowed",
@@ -230,6 +235,7 @@ __all__ = [
     "RunProgress",
     "Scheduler",
     "Secret",
+    "Session",
     "Skip",
     "SkipMissed",
     "Spread",
@@ -240,6 +246,8 @@ __all__ = [
     "TriggerNeverFires",
     "Unauthenticated",
     "Unreachable",
+    "UsageGroup",
+    "UsageSummary",
     "Window",
     "Workflow",
     "WorkflowRun",

@@ -23,8 +23,8 @@ from noonmark import (
     TriggerNeverFires,
 )
 from noonmark.client import AsyncClient, Client, Counters, Owner, Schedule, requests
-from noonmark.client.transport import read
 from noonmark.operations.models import answers
+from noonmark.operations.models.answers import read
 from noonmark.operations.table import OPERATIONS
 from tests.client.scripted_proxy import CLIENTS
 from tests.embedded.waiting import eventually

@@ -83,7 +83,7 @@ async def ended(scheduler, job_id, count=1):
 NAMES = sorted(name for name in vars(Scheduler) if not name.startswith("_"))
 
 
-DECORATORS = {"cron", "every", "once", "daily", "on_event", "workflow"}
+DECORATORS = {"cron", "every", "once", "daily", "on_event", "workflow", "agent_tool"}
 
 
 class TestTheSameMethods:

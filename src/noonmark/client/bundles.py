@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlencode
 
-from noonmark.client.transport import Http, Request, read
+from noonmark.client.transport import Http, Request
 from noonmark.core.bundles.archive import MANIFEST
 from noonmark.core.errors import InvalidBundle, InvalidRequest, NotFound
 from noonmark.core.instants import to_micros, to_text
-from noonmark.operations.models.answers import PushedBundle
+from noonmark.operations.models.answers import PushedBundle, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,6 @@ from noonmark.client.transport import (
     Listing,
     Page,
     Request,
-    read,
     read_result,
     rest_request,
     rpc_request,
@@ -62,6 +61,7 @@ from noonmark.operations.models.answers import (
     WorkflowRun,
     WorkflowVersion,
     Workload,
+    read,
 )
 from noonmark.operations.table import OPERATIONS
 

@@ -6,17 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx2
 
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError, Problem, Unreachable
-from noonmark.core.instants import from_micros, parse_instant, to_micros, to_text
+from noonmark.core.instants import to_micros, to_text
 from noonmark.core.json_values import shown
 from noonmark.operations.errors import error_of
 from noonmark.operations.table import OPERATIONS
@@ -260,34 +259,3 @@ def _unreachable(request: Request[Any], error: httpx2.TransportError) -> Unreach
         return Unreachable(f"there is no server at {where} ({type(error).__name__}: {error}); is `noonmark serve` up?")
     known = "" if request.http.method == "GET" else "; the request may or may not have been performed"
     return Unreachable(f"{where} did not answer ({type(error).__name__}: {error}){known}")
-
-
-def read(model: Callable[..., T], document: Document) -> T:
-    """A document as a value of its model; fields that the model does not have are ignored."""
-    hints = _hints(model)
-    given = {"document": document, **document}
-    missing = [name for name, (_, is_required) in hints.items() if is_required and name not in given]
-    if missing:
-        raise NoonmarkError(f"the answer has no {missing[0]!r}: is this a Noonmark server, and of this version?")
-    return model(**{name: _value(hint, given[name]) for name, (hint, _) in hints.items() if name in given})
-
-
-@cache
-def _hints(model: Any) -> dict[str, tuple[Any, bool]]:  # noqa: ANN401 - a dataclass
-    """Each field of a model with its type, and whether it is required."""
-    hints = get_type_hints(model)
-    return {field.name: (hints[field.name], field.default is MISSING) for field in fields(model)}
-
-
-def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
-    if value is None or hint is Any:
-        return value
-    kinds = [part for part in get_args(hint) if part is not type(None)]
-    if get_origin(hint) is list:
-        return [_value(kinds[0], entry) for entry in value]
-    kind = hint if get_origin(hint) is None and not kinds else kinds[0]
-    if get_origin(kind) is list:
-        return _value(kind, value)
-    if kind is datetime:
-        return from_micros(parse_instant(value))
-    return read(kind, value) if isinstance(kind, type) and is_dataclass(kind) else value

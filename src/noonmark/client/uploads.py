@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlencode
 
-from noonmark.client.transport import Http, Request, fresh_key, key_header, read, segment
+from noonmark.client.transport import Http, Request, fresh_key, key_header, segment
 from noonmark.core.errors import InvalidRequest, NoonmarkError, NotFound
 from noonmark.core.instants import to_micros, to_text
 from noonmark.core.json_values import shown
-from noonmark.operations.models.answers import Upload
+from noonmark.operations.models.answers import Upload, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import signal
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.errors import InvalidSchedule
+from noonmark.core.errors import InvalidSchedule, NoonmarkError
 from noonmark.core.instants import SECOND, parse_instant, to_micros
 from noonmark.core.json_values import event_type
 from noonmark.core.signatures import KeySettings, read_signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from noonmark.core.instants import Micros
 
@@ -22,6 +24,18 @@ INTERRUPTED_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 POLL_SECONDS = 0.25
 """How often a waiting thread checks whether what it waits for can still happen."""
+
+
+@contextmanager
+def renamed_fields(**names: str) -> Iterator[None]:
+    """Let errors about arguments of an operation name those of the method."""
+    try:
+        yield
+    except NoonmarkError as error:
+        error.field = names.get(error.field, error.field)
+        if isinstance(error, InvalidSchedule):
+            error.problems = tuple(replace(one, field=names.get(one.field, one.field)) for one in error.problems)
+        raise
 
 
 def signing_key_argument(signing_key: object) -> KeySettings:

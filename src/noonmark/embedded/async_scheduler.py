@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from zoneinfo import ZoneInfo
 
+    from noonmark.client.requests import SessionFields
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
@@ -53,8 +54,16 @@ if TYPE_CHECKING:
     )
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
-    from noonmark.embedded.scheduler import OnFailureName
+    from noonmark.embedded.scheduler import (
+        BudgetScopeName,
+        OnFailureName,
+        PeriodName,
+        SessionStateName,
+        UsageByName,
+        WhenExhaustedName,
+    )
     from noonmark.embedded.workflow_runs import WorkflowRun
+    from noonmark.operations.models.answers import Budget, Message, Mob, Session, UsageSummary
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord
@@ -556,6 +565,141 @@ class AsyncScheduler:
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that share the store."""
         return await in_thread(self._inner.nodes)
+
+    async def create_session(self, **fields: Unpack[SessionFields]) -> Session:
+        """Create a session: a conversation with an agent that the store keeps."""
+        return await in_thread(self._inner.create_session, **fields)
+
+    async def session(self, session_id: str) -> Session:
+        """A session: its state, what it was created with, and what it has used."""
+        return await in_thread(self._inner.session, session_id)
+
+    async def sessions(
+        self,
+        *,
+        state: SessionStateName | None = None,
+        labels: Mapping[str, str] | None = None,
+        mob_id: str | None = None,
+        limit: int | None = 100,
+    ) -> list[Session]:
+        """The sessions that match every filter, latest creation first."""
+        return await in_thread(self._inner.sessions, state=state, labels=labels, mob_id=mob_id, limit=limit)
+
+    async def session_messages(
+        self,
+        session_id: str,
+        *,
+        after: int | None = None,
+        occurrence_id: str | None = None,
+        newest_first: bool = False,
+        limit: int | None = 100,
+    ) -> list[Message]:
+        """The messages of a session in their order, or newest first."""
+        return await in_thread(
+            self._inner.session_messages,
+            session_id,
+            after=after,
+            occurrence_id=occurrence_id,
+            newest_first=newest_first,
+            limit=limit,
+        )
+
+    async def send_message(  # noqa: PLR0913 - what a caller may say about a turn
+        self,
+        session_id: str,
+        prompt: str | list[dict[str, Any]],
+        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
+        *,
+        system_prompt: str | None = None,
+        render_metadata: dict[str, Any] | None = None,
+        skill_refs: list[Any] | None = None,
+        additional_instructions: list[str] | None = None,
+        key: str | None = None,
+    ) -> Any:  # noqa: ANN401 - the result, or the id of the occurrence
+        """Send a message to a session and return the result of its turn, whose `text` is the answer."""
+        self._inner._use_current_loop()
+        return await in_thread(
+            self._inner.send_message,
+            session_id,
+            prompt,
+            wait,
+            system_prompt=system_prompt,
+            render_metadata=render_metadata,
+            skill_refs=skill_refs,
+            additional_instructions=additional_instructions,
+            key=key,
+        )
+
+    async def archive_session(self, session_id: str, *, reason: str | None = None) -> Session:
+        """Archive a session: its transcript is kept, and it takes no messages."""
+        return await in_thread(self._inner.archive_session, session_id, reason=reason)
+
+    async def delete_session(self, session_id: str, *, reason: str | None = None) -> Session:
+        """Delete a session with its messages."""
+        return await in_thread(self._inner.delete_session, session_id, reason=reason)
+
+    async def create_mob(
+        self, mob_id: str, members: Iterable[Mapping[str, Any]], *, flows: Mapping[str, Any] | None = None
+    ) -> Mob:
+        """Create a group of agents with a session for each member."""
+        return await in_thread(self._inner.create_mob, mob_id, members, flows=flows)
+
+    async def mobs(self) -> list[Mob]:
+        """The groups of agents, by id."""
+        return await in_thread(self._inner.mobs)
+
+    async def delete_mob(self, mob_id: str, *, reason: str | None = None) -> Mob:
+        """Delete a group of agents; the sessions of its members are archived."""
+        return await in_thread(self._inner.delete_mob, mob_id, reason=reason)
+
+    async def set_budget(  # noqa: PLR0913 - each is a part of the budget
+        self,
+        scope: BudgetScopeName,
+        scope_id: str | Job,
+        *,
+        period: PeriodName,
+        max_cost_usd: float | None = None,
+        max_tokens: int | None = None,
+        hard: bool | None = None,
+        warning_threshold: float | None = None,
+        require_approval: bool | None = None,
+        when_exhausted: WhenExhaustedName | None = None,
+    ) -> Budget:
+        """Set what may be spent in a period: `max_cost_usd`, `max_tokens`, or both."""
+        return await in_thread(
+            self._inner.set_budget,
+            scope,
+            scope_id,
+            period=period,
+            max_cost_usd=max_cost_usd,
+            max_tokens=max_tokens,
+            hard=hard,
+            warning_threshold=warning_threshold,
+            require_approval=require_approval,
+            when_exhausted=when_exhausted,
+        )
+
+    async def budgets(self, scope: BudgetScopeName | None = None, scope_id: str | Job | None = None) -> list[Budget]:
+        """The budgets by scope, id and period, each with what is spent of it."""
+        return await in_thread(self._inner.budgets, scope, scope_id)
+
+    async def delete_budget(
+        self, scope: BudgetScopeName, scope_id: str | Job, *, period: PeriodName | None = None
+    ) -> list[Budget]:
+        """Delete the budget of a period, or of all periods, and return what was deleted."""
+        return await in_thread(self._inner.delete_budget, scope, scope_id, period=period)
+
+    async def usage(
+        self,
+        by: UsageByName = "schedule",
+        *,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        job_id: str | Job | None = None,
+        limit: int = 100,
+    ) -> UsageSummary:
+        """What models were used for, the most expensive first."""
+        return await in_thread(self._inner.usage, by, since=since, until=until, job_id=job_id, limit=limit)
 
     async def set_secret(
         self, name: str, value: str, *, hosts: Iterable[str] = (), programs: Iterable[str] = ()

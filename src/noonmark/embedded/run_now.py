@@ -18,6 +18,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.policies.options import as_document
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.reasons import Reason, reason_sentence
+from noonmark.core.targets.session import SessionTarget
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
@@ -73,8 +74,6 @@ def run_now(
     runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], request: Request, *, wait: bool
 ) -> Any:  # noqa: ANN401 - whatever the function returns
     """Add an occurrence and wait for its end; without a runner, one is made for this call."""
-    if wait and runner is not None and runner.is_own_thread:
-        raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
     if wait and runner is None:
         _check_function(runtime, request.schedule)
     now = runtime.store.clock()
@@ -82,25 +81,63 @@ def run_now(
     occurrence = schedule_edits.run_now(
         request.schedule, key=fresh_id(runtime.clock), payload=request.payload, now=now, overrides=overrides
     )
+
+    def add(expect: Callable[[str], None]) -> Occurrence:
+        expect(occurrence.id)
+        _add(runtime, occurrence)
+        return occurrence
+
     if wait:
-        return _run_and_wait(runtime, runner, new_runner, occurrence)
+        return add_and_wait(runtime, runner, new_runner, add)
     _add(runtime, occurrence)
     if runner is not None:
         runner.wake()
     return occurrence.id
 
 
-def _run_and_wait(
-    runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], occurrence: Occurrence
-) -> Any:  # noqa: ANN401 - whatever the function returns
+def add_and_wait(
+    runtime: Runtime,
+    runner: Runner | None,
+    new_runner: Callable[[], Runner],
+    add: Callable[[Callable[[str], None]], Occurrence],
+) -> Any:  # noqa: ANN401 - whatever the run leaves
+    """Wait for the end of an occurrence; `add` calls what it is given with its id before it stores that."""
+    check_may_wait(runner)
     with any_runner(runner, new_runner) as used:
-        node, ending = used.loop.driver.node, Ending()
-        node.on_end[occurrence.id] = ending
+        on_end, ending, expected = used.loop.driver.node.on_end, Ending(), list[str]()
+
+        def expect(occurrence_id: str) -> None:
+            expected.append(occurrence_id)
+            on_end[occurrence_id] = ending
+
         try:
-            _add(runtime, occurrence)
+            occurrence = add(expect)
+            if occurrence.phase in FINAL:  # it was added before, under the same key
+                return result_of(runtime, occurrence, None)
             return _wait(runtime, used, occurrence, ending)
         finally:
-            node.on_end.pop(occurrence.id, None)
+            for occurrence_id in expected:
+                on_end.pop(occurrence_id, None)
+
+
+def check_may_wait(runner: Runner | None) -> None:
+    """Refuse to wait on the event loop that would have to run what is waited for."""
+    if runner is not None and runner.is_own_thread:
+        raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
+
+
+def served_routes(runtime: Runtime) -> set[str]:
+    """The routes that this process or a live node on the store serves."""
+    return {*runtime.target.routes(), *(r for node in runtime.store.nodes() if node.is_alive for r in node.routes)}
+
+
+def check_sessions_served(runtime: Runtime) -> None:
+    """Refuse to wait for an answer that no process gives."""
+    if SessionTarget.route not in served_routes(runtime):
+        raise Conflict(
+            'no agent answers here: create the scheduler with agents="embedded", start another process that has agents,'
+            " or use wait=False"
+        )
 
 
 @contextmanager

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from zoneinfo import ZoneInfo
 
+    from noonmark.client.requests import SessionFields
     from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.runners import Runner
     from noonmark.embedded.workflow import Declared, Workflow
     from noonmark.embedded.workflow_runs import EndedRun, Records, WorkflowRun
+    from noonmark.operations.models.answers import Budget, Message, Mob, Session, UsageSummary
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
@@ -85,6 +87,11 @@ if TYPE_CHECKING:
     from noonmark.telemetry.traces import TraceRecorder
 
     OnFailureName = Literal["stop", "continue"]
+    SessionStateName = Literal["idle", "active", "suspended", "archived"]
+    BudgetScopeName = Literal["schedule", "session", "user", "tenant"]
+    PeriodName = Literal["day", "month", "total"]
+    WhenExhaustedName = Literal["skip", "pause", "pause_until_next_period"]
+    UsageByName = Literal["user", "schedule", "session", "model", "day"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -979,6 +986,231 @@ class Scheduler:
         self._open()
         return self._store.nodes()
 
+    # Agents: sessions, mobs, budgets and usage.
+
+    def create_session(self, **fields: Unpack[SessionFields]) -> Session:
+        """Create a session: a conversation with an agent that the store keeps. Conflict if its id is taken.
+
+        It has a `model`, by default the `agent_model` of the scheduler, and a `session_id`, by default a new one.
+        Further fields are `system_prompt`, `labels`, `max_tokens` (of one answer), `provider`, `output_schema`,
+        `structured_output_retries`, `provider_params`, `preload_skills`, `additional_instructions`,
+        `tool_access_policy`, `comms_name`, `peer_meta`, `realm_id`, `instance_id`, `backend`, `config_generation`,
+        `keep_alive`, `enable_schedule` and `app_context`.
+        """
+        from noonmark.operations.models.answers import Session
+
+        return self._perform("session/create", Session, **fields)
+
+    def session(self, session_id: str) -> Session:
+        """A session: its state, what it was created with, and what it has used."""
+        from noonmark.operations.models.answers import Session
+
+        return self._perform("session/get", Session, session_id=session_id)
+
+    def sessions(
+        self,
+        *,
+        state: SessionStateName | None = None,
+        labels: Mapping[str, str] | None = None,
+        mob_id: str | None = None,
+        limit: int | None = 100,
+    ) -> list[Session]:
+        """The sessions that match every filter, latest creation first; all of them with `limit=None`."""
+        from noonmark.operations.models.answers import Session
+
+        chosen = None if labels is None else dict(labels)
+        return self._list("session/list", "sessions", Session, limit, state=state, labels=chosen, mob_id=mob_id)
+
+    def session_messages(
+        self,
+        session_id: str,
+        *,
+        after: int | None = None,
+        occurrence_id: str | None = None,
+        newest_first: bool = False,
+        limit: int | None = 100,
+    ) -> list[Message]:
+        """The messages of a session in their order, or newest first; all of them with `limit=None`.
+
+        With `after`, only those with a higher number: what was said since. With `occurrence_id`, those of one turn.
+        """
+        from noonmark.operations.models.answers import Message
+
+        return self._list(
+            "session/messages",
+            "messages",
+            Message,
+            limit,
+            session_id=session_id,
+            after=after,
+            occurrence_id=occurrence_id,
+            newest_first=newest_first,
+        )
+
+    def send_message(  # noqa: PLR0913 - what a caller may say about a turn
+        self,
+        session_id: str,
+        prompt: str | list[dict[str, Any]],
+        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
+        *,
+        system_prompt: str | None = None,
+        render_metadata: dict[str, Any] | None = None,
+        skill_refs: list[Any] | None = None,
+        additional_instructions: list[str] | None = None,
+        key: str | None = None,
+    ) -> Any:  # noqa: ANN401 - the result, or the id of the occurrence
+        """Send a message to a session and return the result of its turn, whose `text` is the answer.
+
+        Of a session with an `output_schema`, the answer is its `output`. The turn begins when the one before has ended.
+        One that does not complete raises `RunFailed`, which says why; one without an answer in time, `TimeoutError`.
+        With `wait=False`, return the id of the occurrence that is the turn at once. The same `key` again is the same
+        turn. Works without `start`.
+        """
+        from noonmark.core.documents import present
+        from noonmark.embedded.run_now import add_and_wait, check_sessions_served
+        from noonmark.operations import sessions
+
+        arguments = present(
+            session_id=session_id,
+            prompt=prompt,
+            system_prompt=system_prompt,
+            render_metadata=render_metadata,
+            skill_refs=skill_refs,
+            additional_instructions=additional_instructions,
+            key=key,
+        )
+        service, caller = self._service(), _caller("session/send")
+
+        def add(expect: Callable[[str], None] | None) -> Occurrence:
+            return sessions.add_turn(service, caller, arguments, expect=expect)[0]
+
+        if not wait:
+            return add(None).id
+        check_sessions_served(self._runtime)
+        return add_and_wait(self._runtime, self._runners.running, self._runners.new, add)
+
+    def archive_session(self, session_id: str, *, reason: str | None = None) -> Session:
+        """Archive a session: its transcript is kept, and it takes no messages."""
+        from noonmark.operations.models.answers import Session
+
+        return self._perform("session/archive", Session, session_id=session_id, reason=reason)
+
+    def delete_session(self, session_id: str, *, reason: str | None = None) -> Session:
+        """Delete a session with its messages. Conflict while a turn is in flight, or a schedule or a mob names it."""
+        from noonmark.operations.models.answers import Session
+
+        return self._perform("session/delete", Session, session_id=session_id, reason=reason)
+
+    def create_mob(
+        self, mob_id: str, members: Iterable[Mapping[str, Any]], *, flows: Mapping[str, Any] | None = None
+    ) -> Mob:
+        """Create a group of agents with a session for each member; Conflict if its id is taken.
+
+        A member is `{"member_id": "lead", "model": "openai:gpt-5.2", "role": "lead"}`, with whatever else a session is
+        created with. Flows are workflows whose steps are prompts to members, by id.
+        """
+        from noonmark.operations.models.answers import Mob
+
+        given = _listed(members)
+        if isinstance(given, list):
+            given = [dict(member) if isinstance(member, Mapping) else member for member in given]
+        chosen = dict(flows) if isinstance(flows, Mapping) else flows
+        return self._perform("mob/create", Mob, mob_id=mob_id, members=given, flows=chosen)
+
+    def mobs(self) -> list[Mob]:
+        """The groups of agents, by id."""
+        from noonmark.operations.models.answers import Mob
+
+        return self._list("mob/list", "mobs", Mob, None)
+
+    def delete_mob(self, mob_id: str, *, reason: str | None = None) -> Mob:
+        """Delete a group of agents; the sessions of its members are archived. Conflict if a schedule names it."""
+        from noonmark.operations.models.answers import Mob
+
+        return self._perform("mob/delete", Mob, mob_id=mob_id, reason=reason)
+
+    def set_budget(  # noqa: PLR0913 - each is a part of the budget
+        self,
+        scope: BudgetScopeName,
+        scope_id: str | Job,
+        *,
+        period: PeriodName,
+        max_cost_usd: float | None = None,
+        max_tokens: int | None = None,
+        hard: bool | None = None,
+        warning_threshold: float | None = None,
+        require_approval: bool | None = None,
+        when_exhausted: WhenExhaustedName | None = None,
+    ) -> Budget:
+        """Set what may be spent in a period: `max_cost_usd`, `max_tokens`, or both.
+
+        `scope` is `schedule`, `session`, `user` or `tenant`, and `scope_id` says which; what a program creates is of
+        the user `local` and the tenant `default`. `period` is a `day` or a `month` of UTC, or `total`. A budget of the
+        same period is replaced, and what is spent stays spent: so it is topped up.
+
+        Nothing goes beyond a `hard` limit, which is the default; with `hard=False` there are only warnings, and with
+        `require_approval` a run that would go beyond it waits until somebody approves. A schedule that finds a hard
+        budget used up skips its occurrence, unless `when_exhausted` is `pause` or `pause_until_next_period`.
+        """
+        from noonmark.operations.models.answers import Budget
+
+        with _budget_names():
+            return self._perform(
+                "budget/set",
+                Budget,
+                scope=scope,
+                id=self._budgeted(scope, scope_id),
+                period=period,
+                max_cost_usd=max_cost_usd,
+                max_tokens=max_tokens,
+                hard=hard,
+                warning_threshold=warning_threshold,
+                require_approval=require_approval,
+                when_exhausted=when_exhausted,
+            )
+
+    def budgets(self, scope: BudgetScopeName | None = None, scope_id: str | Job | None = None) -> list[Budget]:
+        """The budgets by scope, id and period, each with what is spent of it."""
+        from noonmark.operations.models.answers import Budget
+
+        with _budget_names():
+            which = None if scope_id is None else self._budgeted(scope, scope_id, deleted=True)
+            return self._list("budget/list", "budgets", Budget, None, scope=scope, id=which)
+
+    def delete_budget(
+        self, scope: BudgetScopeName, scope_id: str | Job, *, period: PeriodName | None = None
+    ) -> list[Budget]:
+        """Delete the budget of a period, or of all periods, and return what was deleted. What was spent is kept."""
+        from noonmark.operations.models.answers import DeletedBudgets
+
+        with _budget_names():
+            which = self._budgeted(scope, scope_id, deleted=True)
+            answer = self._perform("budget/delete", DeletedBudgets, scope=scope, id=which, period=period)
+        deleted: list[Budget] = answer.deleted
+        return deleted
+
+    def usage(
+        self,
+        by: UsageByName = "schedule",
+        *,
+        since: datetime | timedelta | None = None,
+        until: datetime | None = None,
+        job_id: str | Job | None = None,
+        limit: int = 100,
+    ) -> UsageSummary:
+        """What models were used for, by `schedule`, `session`, `user`, `model` or `day`, the most expensive first.
+
+        `since` is an instant, or how long ago: `timedelta(days=7)`; by default the report is of this UTC month. At most
+        `limit` groups are listed; the `total` is of all. A cost is None while no price is known.
+        """
+        from noonmark.embedded.arguments import renamed_fields
+        from noonmark.operations.models.answers import UsageSummary
+
+        filters = self._occurrence_filters(job_id, since, until)
+        times = {"from": filters.pop("since", None), "to": filters.pop("until", None)}
+        with renamed_fields(**{"from": "since", "to": "until"}):
+            return self._perform("usage/report", UsageSummary, by=by, limit=limit, **times, **filters)
+
     # Secrets.
 
     def set_secret(self, name: str, value: str, *, hosts: Iterable[str] = (), programs: Iterable[str] = ()) -> Secret:
@@ -1128,6 +1360,43 @@ class Scheduler:
         caller = replace(_caller("approval/approve" if approves else "approval/deny"), name=by)
         decide(self._service(), caller, Decision.read(present(approval_id=approval_id, comment=comment)))
 
+    def _perform(self, operation: str, answer: Callable[..., T], **arguments: Any) -> T:  # noqa: ANN401 - as JSON
+        """Perform an operation as this program; None stands for what is not said."""
+        from noonmark.core.documents import present
+        from noonmark.operations.models.answers import read
+        from noonmark.operations.table import perform
+
+        return read(answer, perform(self._service(), _caller(operation), operation, present(**arguments)))
+
+    def _list(
+        self,
+        operation: str,
+        name: str,
+        kind: Callable[..., T],
+        limit: int | None,
+        **arguments: Any,  # noqa: ANN401 - as JSON
+    ) -> list[T]:
+        """What an operation lists, page by page."""
+        from noonmark.core.documents import present
+        from noonmark.embedded.arguments import count_argument
+        from noonmark.operations.models.answers import read
+        from noonmark.operations.table import perform
+
+        left = None if limit is None else count_argument("limit", limit)
+        service, caller, found, cursor = self._service(), _caller(operation), list[T](), None
+        while left is None or len(found) < left:
+            size = _PAGE if left is None else min(_PAGE, left - len(found))
+            page = perform(service, caller, operation, present(**arguments, limit=size, cursor=cursor))
+            found += (read(kind, document) for document in page[name])
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        return found
+
+    def _budgeted(self, scope: str | None, scope_id: str | Job, *, deleted: bool = False) -> str | Job:
+        """The id that a budget has; that of a schedule may be given as everywhere."""
+        return self._find(scope_id, deleted=deleted).schedule.schedule_id if scope == "schedule" else scope_id
+
     def _service(self) -> Service:
         """What operations need of this process."""
         self._open()
@@ -1142,6 +1411,7 @@ class Scheduler:
             fresh_id=partial(fresh_id, self._clock),
             node=self._runtime.node,
             wake=lambda _: self._runners.wake(),
+            agent_model=None if self._agents is None else self._agents.model,
             check_stop_requests=self._runners.check_stop_requests,
         )
 
@@ -1312,6 +1582,13 @@ def _all_sinks(sink: EventSink | None, recorder: TraceRecorder | None) -> EventS
     from noonmark.telemetry.logs import CompositeSink
 
     return CompositeSink(sink, recorder)
+
+
+def _budget_names() -> AbstractContextManager[None]:
+    """Errors about a budget name the arguments of the methods here."""
+    from noonmark.embedded.arguments import renamed_fields
+
+    return renamed_fields(id="scope_id", job_id="scope_id")
 
 
 def _listed(values: Any) -> Any:  # noqa: ANN401 - whatever a program gives

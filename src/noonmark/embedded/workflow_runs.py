@@ -14,7 +14,14 @@ from noonmark.core.reasons import reason_sentence
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.core.workflows.progress import results
 from noonmark.core.workflows.run import StepPhase
-from noonmark.embedded.run_now import Ending, any_runner, exception_line, wait_for_end
+from noonmark.embedded.run_now import (
+    Ending,
+    any_runner,
+    check_may_wait,
+    exception_line,
+    served_routes,
+    wait_for_end,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -172,8 +179,7 @@ def start_and_wait(
     call.
     """
     definition = restore_definition(dict(version.document))
-    if runner is not None and runner.is_own_thread:
-        raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
+    check_may_wait(runner)
     if runner is None:
         _check_served(runtime, definition)
     with any_runner(runner, new_runner) as used:
@@ -235,8 +241,7 @@ def _records(store: Store, run_id: str) -> Records:
 def _check_served(runtime: Runtime, definition: Definition) -> None:
     """Refuse a workflow with a step that neither this process nor any other can do."""
     runtime.target.adopt(definition.routes)
-    served = {*runtime.target.routes(), *(r for node in runtime.store.nodes() if node.is_alive for r in node.routes)}
-    missing = sorted(definition.routes - served)
+    missing = sorted(definition.routes - served_routes(runtime))
     if missing:
         raise Conflict(
             f"{missing[0]} cannot be run here: this process has no such function and cannot import it; register it"

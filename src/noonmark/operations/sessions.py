@@ -22,10 +22,11 @@ from noonmark.operations.service import cause_of_run, quotas_of, record_audit_en
 from noonmark.operations.target_policy import unserved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from noonmark.core.agents.session import Message
     from noonmark.core.budgets.spend import Usage
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.operations.models.arguments import MessageQuery, OneSession, SessionChange, SessionQuery
     from noonmark.operations.service import Caller, Service
@@ -135,6 +136,14 @@ def send_message(service: Service, caller: Caller, arguments: Mapping[str, Any])
     The turn begins when the one before has ended. The answer is the occurrence of the turn; the messages of the session
     that have its id are what was said.
     """
+    occurrence, schedule = add_turn(service, caller, arguments)
+    return occurrence_document(occurrence, schedule, unserved=unserved(service.store, schedule, service.permissions))
+
+
+def add_turn(
+    service: Service, caller: Caller, arguments: Mapping[str, Any], *, expect: Callable[[str], None] | None = None
+) -> tuple[Occurrence, Schedule]:
+    """Add the turn of a message; `expect` is called with the id of its occurrence before that is stored."""
     reader = ArgumentReader(arguments)
     session_id = reader.read("session_id", identifier)
     key = reader.read("key", text_of(1, MAX_KEY), None)
@@ -153,6 +162,8 @@ def send_message(service: Service, caller: Caller, arguments: Mapping[str, Any])
         now=service.store.clock(),
         overrides=Overrides(target=target, behind=behind),
     )
+    if expect is not None:
+        expect(requested.id)
     if (known := service.store.occurrence(requested.id)) is None:
         service.store.add([requested], limits=quotas_of(service, caller, Resource.QUEUED))
         service.wake(None)
@@ -160,7 +171,7 @@ def send_message(service: Service, caller: Caller, arguments: Mapping[str, Any])
         known = service.store.occurrence(requested.id) or requested
     elif known.overrides is None or known.overrides.target != target:
         raise KeyReused("this key came with another message before", field="key")
-    return occurrence_document(known, schedule, unserved=unserved(service.store, schedule, service.permissions))
+    return known, schedule
 
 
 def _carrier(service: Service, caller: Caller, session: Session) -> Schedule:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime  # noqa: TC003 - read at run time, from the annotations
-from typing import Any, Literal
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import from_micros, parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 Document = dict[str, Any]
 """JSON."""
@@ -1304,3 +1313,34 @@ class ToolList:
 
 class ToolResult(dict[str, Any]):
     """What a tool answers: the answer of its operation, with long values cut off."""
+
+
+def read(model: Callable[..., T], document: Document) -> T:
+    """A document as a value of its model; fields that the model does not have are ignored."""
+    hints = _hints(model)
+    given = {"document": document, **document}
+    missing = [name for name, (_, is_required) in hints.items() if is_required and name not in given]
+    if missing:
+        raise NoonmarkError(f"the answer has no {missing[0]!r}: is this a Noonmark server, and of this version?")
+    return model(**{name: _value(hint, given[name]) for name, (hint, _) in hints.items() if name in given})
+
+
+@cache
+def _hints(model: Any) -> dict[str, tuple[Any, bool]]:  # noqa: ANN401 - a dataclass
+    """Each field of a model with its type, and whether it is required."""
+    hints = get_type_hints(model)
+    return {field.name: (hints[field.name], field.default is MISSING) for field in fields(model)}
+
+
+def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
+    if value is None or hint is Any:
+        return value
+    kinds = [part for part in get_args(hint) if part is not type(None)]
+    if get_origin(hint) is list:
+        return [_value(kinds[0], entry) for entry in value]
+    kind = hint if get_origin(hint) is None and not kinds else kinds[0]
+    if get_origin(kind) is list:
+        return _value(kind, value)
+    if kind is datetime:
+        return from_micros(parse_instant(value))
+    return read(kind, value) if isinstance(kind, type) and is_dataclass(kind) else value

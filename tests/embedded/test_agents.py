@@ -1,0 +1,130 @@
+"""Sessions, mobs, budgets and usage through the scheduler of a program."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from noonmark import (
+    AsyncScheduler,
+    Budget,
+    Conflict,
+    InvalidSchedule,
+    Message,
+    NotFound,
+    RunFailed,
+    Scheduler,
+    Session,
+    UsageSummary,
+)
+
+ANSWER = "success (no tool calls)"
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    with Scheduler(tmp_path / "agents.db", agents="embedded", agent_model="test") as opened:
+        opened.stop()
+        yield opened
+
+
+def test_a_session_is_created_spoken_to_archived_and_deleted(scheduler):
+    made = scheduler.create_session(session_id="desk", system_prompt="Be short.", labels={"team": "a"})
+    assert isinstance(made, Session)
+    assert (made.model, made.state, made.usage.model_calls) == ("test", "idle", 0)
+    waiting = scheduler.send_message("desk", "First?", wait=False, key="first")
+    assert scheduler.send_message("desk", "Second?") == {"session_id": "desk", "text": ANSWER}
+    assert scheduler.send_message("desk", "First?", key="first")["text"] == ANSWER
+    assert scheduler.send_message("desk", "First?", key="first")["text"] == ANSWER  # it has ended before
+    said = scheduler.session_messages("desk")
+    assert all(isinstance(one, Message) for one in said)
+    assert [one.role for one in said] == ["user", "assistant"] * 2
+    assert [one.text for one in scheduler.session_messages("desk", occurrence_id=waiting)] == ["First?", ANSWER]
+    assert [one.number for one in scheduler.session_messages("desk", after=1, limit=2)] == [2, 3]
+    assert [one.number for one in scheduler.session_messages("desk", newest_first=True, limit=1)] == [4]
+    scheduler.create_session()
+    assert [one.session_id for one in scheduler.sessions(labels={"team": "a"})] == ["desk"]
+    assert len(scheduler.sessions(limit=None)) == 2
+    assert len(scheduler.sessions(limit=1)) == 1
+    assert scheduler.archive_session("desk").state == "archived"
+    with pytest.raises(Conflict, match="archived"):
+        scheduler.send_message("desk", "Still there?")
+    assert scheduler.session("desk").usage.model_calls == 2
+    scheduler.delete_session("desk")
+    with pytest.raises(NotFound, match="session_id: there is no session 'desk'"):
+        scheduler.session("desk")
+
+
+def test_a_budget_keeps_a_session_from_spending_and_usage_is_reported(scheduler):
+    scheduler.create_session(session_id="desk")
+    scheduler.send_message("desk", "Hello?")
+    budget = scheduler.set_budget("session", "desk", period="day", max_tokens=100)
+    assert isinstance(budget, Budget)
+    assert (budget.hard, budget.spent_tokens > 0) == (True, True)
+    with pytest.raises(RunFailed, match="budget"):
+        scheduler.send_message("desk", "More?")
+    job = scheduler.get_job(scheduler.schedule({"target_kind": "task", "query": "What is new?"}, name="news"))
+    scheduler.run_now(job)
+    scheduler.set_budget("schedule", job, period="month", max_cost_usd=0.5, hard=False)
+    assert [(one.scope, one.id) for one in scheduler.budgets()] == [("schedule", job.id), ("session", "desk")]
+    assert [one.max_cost_usd for one in scheduler.budgets("schedule", "news")] == [0.5]
+    report = scheduler.usage(since=timedelta(days=1))
+    assert isinstance(report, UsageSummary)
+    assert (report.by, report.total.model_calls) == ("schedule", 2)
+    assert [one.name for one in scheduler.usage(job_id="news").groups] == ["news"]
+    assert [one.key for one in scheduler.usage("session").groups if one.key == "desk"] == ["desk"]
+    assert [one.max_tokens for one in scheduler.delete_budget("session", "desk")] == [100]
+    with pytest.raises(NotFound, match="scope_id: there is no budget of session 'desk'"):
+        scheduler.delete_budget("session", "desk")
+    assert scheduler.send_message("desk", "And now?")["text"] == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda one: one.create_session(modell="test"), InvalidSchedule, "^modell: "),
+        (lambda one: one.sessions(state="busy"), InvalidSchedule, "^state: .*idle.*archived"),
+        (lambda one: one.sessions(limit=0), InvalidSchedule, "^limit: must be a whole number from 1 on"),
+        (lambda one: one.send_message("desk", "Hi"), NotFound, "^session_id: there is no session 'desk'"),
+        (lambda one: one.set_budget("team", "a", period="day", max_tokens=1), InvalidSchedule, "^scope: .*tenant"),
+        (lambda one: one.set_budget("user", "a", period="week", max_tokens=1), InvalidSchedule, "^period: .*month"),
+        (lambda one: one.set_budget("user", "a", period="day"), InvalidSchedule, "^max_cost_usd: is required, or"),
+        (lambda one: one.set_budget("user", 7, period="day", max_tokens=1), InvalidSchedule, "^scope_id: "),
+        (lambda one: one.set_budget("schedule", "a", period="day", max_tokens=1), NotFound, "^scope_id: "),
+        (lambda one: one.set_budget("session", "a", period="day", max_tokens=1), NotFound, "^scope_id: .*'a'"),
+        (lambda one: one.usage("week"), InvalidSchedule, "^by: .*schedule"),
+        (lambda one: one.usage(until=datetime(2000, 1, 1, tzinfo=UTC)), InvalidSchedule, "^until: must be later"),
+        (lambda one: one.create_mob("m", []), InvalidSchedule, "^members: "),
+        (lambda one: one.delete_mob("m"), NotFound, "^mob_id: there is no mob 'm'"),
+    ],
+)
+def test_errors_name_the_argument_and_what_is_allowed(call, error, words):
+    with Scheduler(agents="embedded", agent_model="test") as scheduler, pytest.raises(error, match=words):
+        call(scheduler)
+
+
+def test_without_agents_a_message_can_be_sent_but_not_waited_for():
+    scheduler = Scheduler()
+    with pytest.raises(InvalidSchedule, match=r"^model: "):
+        scheduler.create_session()
+    scheduler.create_session(session_id="desk", model="test")
+    with pytest.raises(Conflict, match='agents="embedded"'):
+        scheduler.send_message("desk", "Hello?")
+    assert scheduler.session_messages("desk") == []
+    assert scheduler.send_message("desk", "Hello?", wait=False).startswith("occ_")
+    scheduler.close()
+
+
+def test_the_members_of_a_mob_are_sessions():
+    async def main():
+        async with AsyncScheduler(agents="embedded", agent_model="test") as scheduler:
+            made = await scheduler.create_mob("triage", [{"member_id": "lead", "model": "test"}])
+            assert [one.mob_id for one in await scheduler.mobs()] == ["triage"] == [made.mob_id]
+            [member] = await scheduler.sessions(mob_id="triage")
+            assert (await scheduler.send_message(member.session_id, "Who are you?"))["text"] == ANSWER
+            assert (await scheduler.usage("model")).groups[0].key == "test"
+            await scheduler.delete_mob("triage")
+            assert (await scheduler.session(member.session_id)).state == "archived"
+            assert await scheduler.mobs() == []
+
+    asyncio.run(main())
