@@ -15,6 +15,7 @@ from noonmark.core.budgets.budget import (
     RunLimits,
     Standing,
     WhenExhausted,
+    WholeRun,
     approval_id,
 )
 from noonmark.core.budgets.reservation import RunSpend, decide, is_beyond_threshold, owners
@@ -101,6 +102,14 @@ def test_the_narrowest_budget_comes_first():
 def test_a_budget_refuses_what_would_exceed_it(of, what):
     answer = decide(CALL, [standing(max_cost=1000), of], RunSpend())
     assert (answer.what if isinstance(answer, Refused) else None) == what
+
+
+@pytest.mark.parametrize(("spent", "what"), [(5, None), (6, "tokens")])
+def test_a_step_spends_what_its_whole_run_may_spend(spent, what):
+    step = replace(CALL, whole=WholeRun(occurrence_id="all", limits=RunLimits(max_tokens=15)))
+    answer = decide(step, [], RunSpend(), RunSpend(settled=Amount(tokens=spent)))
+    assert (answer.what if isinstance(answer, Refused) else None) == what
+    assert what is None or (answer.scope, answer.scope_id, answer.settled) == (BudgetScope.RUN, "all", spent)
 
 
 def test_a_refusal_says_the_figures():

@@ -15,8 +15,12 @@ from noonmark.core.errors import (
     NotAllowed,
     NotFound,
 )
+from noonmark.core.occurrence import in_force
+from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
+from noonmark.core.settlement import Delivered
 from noonmark.core.targets.session import SessionSpec
+from noonmark.operations.remote_turns import end_turn
 from noonmark.ports.sessions import Turn
 from noonmark.testing.conformance.bench import start
 from tests.operations.harness import EVERY_MINUTE, FOREIGN, LOCAL, Harness
@@ -248,6 +252,19 @@ def test_a_new_owner_of_a_mob_has_its_own_messages(harness):
         sent = harness("session/send", caller=caller, session_id="mob:crew:writer", prompt="hi")["occurrence_id"]
         assert harness("occurrence/get", caller=caller, occurrence_id=sent)["phase"] == "pending"
         harness("mob/delete", caller=caller, mob_id="crew")
+
+
+def test_a_callback_that_is_repeated_answers_once(harness):
+    harness("session/create", session_id="desk", model="test")
+    sent = harness("session/send", session_id="desk", prompt="hi")["occurrence_id"]
+    begin(harness, sent, "desk", say(Role.USER, "hi"))
+    store = harness.service.store
+    occurrence = store.occurrence(sent)
+    schedule = in_force(store.find_uid(occurrence.uid).schedule, occurrence)
+    for _ in range(2):  # as if the end could not be written the first time
+        done = Delivered(outcome=Outcome.COMPLETED, started=1, ended=2, result="Done.")
+        assert end_turn(store, schedule, occurrence, done, None).result == {"session_id": "desk", "text": "Done."}
+    assert [one["text"] for one in harness("session/messages", session_id="desk")["messages"]] == ["hi", "Done."]
 
 
 def test_nobody_schedules_turns_in_a_session_that_they_do_not_see(harness):

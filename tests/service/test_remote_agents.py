@@ -86,6 +86,8 @@ def test_accepted_work_ends_by_a_callback(server, host, verb, body, phase):
     if verb == "complete":
         assert run["result"] == {"session_id": session_id, "text": "Later."}
         assert (said, state) == (["user", "assistant"], "idle")
+        used = server.get(f"/sessions/{session_id}").json["usage"]
+        assert used["total_tokens"] == (100 if "usage" in body else 0)
     else:
         assert (said, state) == (["user"], "suspended")
     again = server.ask("POST", f"{path}/{verb}", {**body, "token": headers["Noonmark-Callback-Token"]})

@@ -34,26 +34,31 @@ def end_turn(
     )
     if session_id is None:
         return delivered
-    settled = None if usage is None else _settle(store, tenant, occurrence, usage)
+    settles = [] if usage is None else _settles(tenant, occurrence, usage)
     if delivered.outcome is Outcome.COMPLETED:
         turn = Turn(tenant=tenant, session_id=session_id, occurrence_id=occurrence.id, fence=occurrence.fence)
         said = Message(role=Role.ASSISTANT, parts=(text_part(_text(delivered.result)),), usage=usage)
-        store.append_messages(turn, [said], settles=[] if settled is None else [settled])
+        if not _is_answered(store, turn):
+            store.append_messages(turn, [said], settles=settles)
         delivered = replace(delivered, result=_document(session_id, delivered.result))
     else:
+        store.settle_calls(settles)
         store.set_session_state(tenant, session_id, SessionState.SUSPENDED)
     if is_helper(target):
         store.set_session_state(tenant, session_id, SessionState.ARCHIVED)
     return replace(delivered, usage=store.run_usage(occurrence.id))
 
 
-def _settle(store: Store, tenant: str, occurrence: Occurrence, usage: Usage) -> Settled | None:
-    """Settle the one reservation that is open; earlier attempts may have settled theirs."""
-    for number in range(1, occurrence.attempt + 2):
-        settled = Settled(call_id=reservation_id(occurrence.id, number), tenant=tenant, usage=usage)
-        if store.settle_calls([settled])[0]:
-            return settled
-    return None
+def _settles(tenant: str, occurrence: Occurrence, usage: Usage) -> list[Settled]:
+    """What settles the one reservation that is open; earlier attempts may have settled theirs, and later have none."""
+    numbers = range(1, occurrence.attempt + 2)
+    return [Settled(call_id=reservation_id(occurrence.id, one), tenant=tenant, usage=usage) for one in numbers]
+
+
+def _is_answered(store: Store, turn: Turn) -> bool:
+    """Whether an earlier callback put the answer on record, and could not end the run."""
+    last = store.messages(turn.tenant, turn.session_id, 1, occurrence_id=turn.occurrence_id, newest_first=True)
+    return bool(last) and last[0].role is Role.ASSISTANT
 
 
 def _text(result: Any) -> str:  # noqa: ANN401 - JSON

@@ -11,6 +11,7 @@ from noonmark.ports.sessions import Turn
 
 if TYPE_CHECKING:
     from noonmark.core.agents.session import Message, Session
+    from noonmark.core.budgets.budget import WholeRun
     from noonmark.core.budgets.spend import Usage
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -28,6 +29,8 @@ class TurnLimits:
     """What one occurrence may do, all attempts together; None is not limited."""
 
     run: RunLimits = field(default_factory=RunLimits)
+    whole: WholeRun | None = None
+    """What the workflow run may spend that it is a step of."""
     max_tool_calls: int | None = None
     deadline: Micros | None = None
     """When this delivery has to end, by the node's clock."""

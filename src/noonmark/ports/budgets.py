@@ -131,7 +131,7 @@ class BudgetStore(Protocol):
         """Record reported usage; it counts against budgets, though it refuses nothing. False for a known call id."""
 
     def run_usage(self, occurrence_id: str) -> Usage | None:
-        """What the calls of an occurrence have used, all attempts together; None if there were none."""
+        """What the calls of an occurrence and its steps have used, all attempts together; None if there were none."""
 
     def usage(  # noqa: PLR0913 - each says which calls
         self,

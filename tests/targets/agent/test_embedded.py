@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from noonmark.core.agents.session import Session
+from noonmark.core.budgets import reservation
 from noonmark.core.budgets.budget import Budget, BudgetScope, Period
 from noonmark.core.instants import SECOND
 from noonmark.core.targets.mob import ToolAccess, ToolAccessPolicy
@@ -15,7 +16,7 @@ from noonmark.core.targets.session import SessionSpec
 from noonmark.embedded.declarations import OWNER
 from noonmark.secret_cipher import fresh_key
 from noonmark.targets.agent.settings import ProviderLimit
-from tests.embedded.waiting import NEVER
+from tests.embedded.waiting import NEVER, eventually
 from tests.servers.openai_server import KEY, OpenAIServer, Reply
 from tests.targets.agent.desk import INPUT, OUTPUT, Desk
 
@@ -288,6 +289,18 @@ def test_a_run_that_is_stopped_calls_no_model_afterwards(desk):
     assert one.run(one.schedule())[0] == "completed"  # the loop goes on, and nothing of the others does
     assert len(one.server.requests) == 5
     assert one.said(waiting) == [("user", ["Go."])]
+
+
+def test_a_run_that_is_stopped_while_it_is_slowed_down_has_used_nothing(desk, monkeypatch):
+    monkeypatch.setattr(reservation, "BACKPRESSURE", ((0, 600 * SECOND),))
+    one = desk()
+    limit_tokens(one, BudgetScope.USER, OWNER.user, 100_000)
+    occurrence = one.begin(one.schedule())
+    calls = one.store._uow.budgets
+    eventually(lambda: (call := calls.call(OWNER.tenant, f"{occurrence}/first")) is not None and call.is_made)
+    assert one.stop(occurrence) == "cancelled"
+    [standing] = one.store.budgets(OWNER.tenant, 10)
+    assert (standing.settled.tokens, standing.reserved.tokens, one.server.requests) == (0, 0, [])
 
 
 def test_a_pause_stops_a_turn_at_its_next_step(desk):

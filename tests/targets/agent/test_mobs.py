@@ -34,9 +34,9 @@ class Agents:
     def __init__(self, scheduler, asked):
         self.scheduler, self.asked, self.store = scheduler, asked, scheduler._store
 
-    def run(self, kind, name, **fields):
+    def run(self, kind, name, budget=None, **fields):
         """Run a target once, to its end; gives its occurrence and its last run."""
-        job = self.scheduler.schedule({"target_kind": kind, **fields}, name=name)
+        job = self.scheduler.schedule({"target_kind": kind, **fields}, name=name, budget=budget)
         ended(self.scheduler, job)
         return self.scheduler.occurrences(job)[0], next(iter(self.scheduler.runs(job)), None)
 
@@ -51,7 +51,13 @@ class Agents:
 
 
 @pytest.fixture
-def agents():
+def url(request):
+    """The store: in memory, or what a test asks for."""
+    return request.getfixturevalue("database").url if hasattr(request, "param") else "memory://"
+
+
+@pytest.fixture
+def agents(url):
     asked = []
 
     def answer(messages, info):
@@ -59,7 +65,7 @@ def agents():
         return ModelResponse(parts=[TextPart(f"heard: {messages[-1].parts[0].content}")])
 
     settings = AgentSettings(models={"echo": FunctionModel(answer)}, model="echo")
-    with Scheduler("memory://", agents=settings) as scheduler:
+    with Scheduler(url, agents=settings) as scheduler:
         members = [
             {"member_id": "lead", "model": "echo"},
             {"member_id": "scribe", "model": "echo", "role": "writer", "system_prompt": "Write."},
@@ -81,6 +87,7 @@ def agents():
         ]
         scheduler._store.put_mob(mob, sessions)
         yield Agents(scheduler, asked)
+    scheduler.close()
 
 
 def test_a_member_is_sent_content_in_its_session(agents):
@@ -135,6 +142,35 @@ def test_a_flow_is_a_workflow_of_prompts(agents):
     assert [(one.key, one.usage.model_calls) for one in by_schedule] == [(occurrence.schedule_id, 2)]
     record = agents.scheduler.workflow_run(occurrence.id)
     assert (record.workflow_id, [str(step.phase) for step in record.steps]) == ("mob:triage:main", ["completed"] * 2)
+
+
+def test_the_steps_of_a_flow_together_spend_what_its_run_may_spend(agents):
+    limits = {"max_model_calls": 1}
+    occurrence, run = agents.mob("flow", flow_id="main", params={"severity": "high"}, budget=limits)
+    assert (occurrence.phase, len(agents.asked), run.usage.model_calls) == ("failed", 1, 1)
+    assert "used 1 model calls" in run.error
+    occurrence, _ = agents.mob("flow", "two", flow_id="main", params={"severity": "low"}, budget={"max_model_calls": 2})
+    assert (occurrence.phase, len(agents.asked)) == ("completed", 3)
+    uid = agents.store.find("default", occurrence.schedule_id).schedule.uid
+    assert agents.store.run_usage(occurrence.id).model_calls == 2
+    assert agents.store.costs_of_runs(uid, 9) == [0]
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_members_helpers_and_flows_on_postgresql(agents):
+    _, run = agents.mob("member", "one", member_id="lead", action={"type": "send", "content": "Do one."})
+    assert run.result["text"] == "heard: Do one."
+    _, run = agents.mob("fork_helper", "two", source_member_id="lead", member_id="temp", prompt="Check.")
+    assert [text for _, text in agents.said(run.result["session_id"])] == [
+        "Do one.", "heard: Do one.", "Check.", "heard: Check.",
+    ]  # fmt: skip
+    assert agents.store.session("default", run.result["session_id"]).state is SessionState.ARCHIVED
+    for number in (1, 2):
+        flow = {"flow_id": "main", "params": {"severity": "high"}, "budget": {"max_model_calls": number}}
+        occurrence, run = agents.mob("flow", f"flow-{number}", **flow)
+        assert (str(occurrence.phase), run.usage.model_calls) == (["failed", "completed"][number - 1], number)
+    assert run.result["write"]["text"] == "heard: Report: heard: A high incident."
+    assert [role for role, _ in agents.said("mob:triage:lead")] == ["user", "assistant"] * 3
 
 
 def test_what_a_mob_lacks_is_a_missing_target(agents):

@@ -149,6 +149,16 @@ def test_another_attempt_has_what_the_first_has_left(scheduler, host):
     assert (now.settled.tokens, now.reserved.tokens) == (700, 0)
 
 
+def test_an_attempt_with_nothing_left_is_not_sent(scheduler, host):
+    host.answer((200, {"error": "no", "usage": {"input_tokens": 1_000, "cost_usd": 0}}), (200, ANSWER))
+    occurrence, made = run(
+        scheduler, budget={"max_tokens": 1_000}, retries={"max_attempts": 2, "backoff_seconds": 0.001}
+    )
+    assert (str(occurrence.phase), str(occurrence.reason)) == ("failed", "budget_exceeded")
+    assert "the budget of the run is 1,000 tokens; used 1,000 tokens" in made.error
+    assert len(host.requests("deliver")) == 1
+
+
 def test_a_hard_budget_on_cost_alone_needs_a_limit_on_cost(scheduler, host):
     standing(scheduler, None, max_cost=to_nanos(5))
     occurrence, _ = run(scheduler)

@@ -99,6 +99,14 @@ class RunLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WholeRun:
+    """The workflow run that an occurrence is a step of, and what all its steps together may spend."""
+
+    occurrence_id: str
+    limits: RunLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """The most that one call of a model can use."""
 
@@ -115,6 +123,7 @@ class Reservation:
     provider: str | None
     most: Amount
     limits: RunLimits = field(default_factory=RunLimits)
+    whole: WholeRun | None = None
     is_approved: bool = False
     """Somebody has approved that its run goes beyond soft limits."""
 

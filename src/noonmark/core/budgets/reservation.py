@@ -13,7 +13,7 @@ from noonmark.core.instants import SECOND
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from noonmark.core.budgets.budget import Reservation, Standing
+    from noonmark.core.budgets.budget import Reservation, RunLimits, Standing
     from noonmark.core.instants import Micros
 
 Owner = tuple[BudgetScope, str]
@@ -65,9 +65,18 @@ def owners(*, tenant: str, user: str, schedule_id: str | None, session_id: str |
     return [*covering, (BudgetScope.USER, user), (BudgetScope.TENANT, tenant)]
 
 
-def decide(reservation: Reservation, standings: Sequence[Standing], run: RunSpend) -> Reserved | Refused:
-    """Reserve a call or refuse it. Of several refusals, one that nobody can lift comes first."""
-    refusals = [*_beyond_run(reservation, run), *_beyond_budgets(reservation, standings)]
+def decide(
+    reservation: Reservation, standings: Sequence[Standing], run: RunSpend, whole: RunSpend | None = None
+) -> Reserved | Refused:
+    """Reserve a call or refuse it. Of several refusals, one that nobody can lift comes first.
+
+    `whole` is what the run has spent that the occurrence is a step of.
+    """
+    most = reservation.most
+    refusals = list(_beyond_run(most, reservation.limits, run, reservation.occurrence_id))
+    if whole is not None and reservation.whole is not None:
+        refusals += _beyond_run(most, reservation.whole.limits, whole, reservation.whole.occurrence_id)
+    refusals += _beyond_budgets(reservation, standings)
     if refusals:
         return next((one for one in refusals if not one.needs_approval), refusals[0])
     shares = [check.share for one in standings for check in _checks(one, reservation)]
@@ -85,8 +94,7 @@ def is_beyond_threshold(standing: Standing, reservation: Reservation | None = No
     return max(shares, default=Fraction(0)) >= Fraction(str(threshold))
 
 
-def _beyond_run(reservation: Reservation, run: RunSpend) -> Iterator[Refused]:
-    limits, most = reservation.limits, reservation.most
+def _beyond_run(most: Amount, limits: RunLimits, run: RunSpend, occurrence_id: str) -> Iterator[Refused]:
     checks = []
     if limits.max_model_calls is not None:
         checks.append(_Check("model_calls", limits.max_model_calls, run.model_calls, 0, 1))
@@ -96,7 +104,7 @@ def _beyond_run(reservation: Reservation, run: RunSpend) -> Iterator[Refused]:
         checks.append(_cost(limits.max_cost, run.settled, run.reserved, most, limits.max_tokens))
     for check in checks:
         if check.what == "price" or check.used > check.limit:
-            yield _refused(check, BudgetScope.RUN, reservation.occurrence_id)
+            yield _refused(check, BudgetScope.RUN, occurrence_id)
 
 
 def _beyond_budgets(reservation: Reservation, standings: Sequence[Standing]) -> Iterator[Refused]:

@@ -45,20 +45,21 @@ class BudgetRecords(rules.BudgetRecords):
     def put_call(self, call: Call) -> None:
         name = (call.tenant, call.call_id)
         self._calls[name] = call
-        if call.occurrence_id is not None:
-            self._of_occurrence[call.occurrence_id][name] = call
+        for occurrence_id in _counted_for(call):
+            self._of_occurrence[occurrence_id][name] = call
 
     def delete_call(self, call: Call) -> None:
         name = (call.tenant, call.call_id)
         del self._calls[name]
-        if call.occurrence_id is not None:
-            self._of_occurrence[call.occurrence_id].pop(name)
-            if not self._of_occurrence[call.occurrence_id]:
-                del self._of_occurrence[call.occurrence_id]
+        for occurrence_id in _counted_for(call):
+            self._of_occurrence[occurrence_id].pop(name)
+            if not self._of_occurrence[occurrence_id]:
+                del self._of_occurrence[occurrence_id]
 
     def calls_not_made(self, tenant: str, occurrence_id: str) -> list[Call]:
         calls = self._of_occurrence.get(occurrence_id, {}).values()
-        return [one for one in calls if one.tenant == tenant and not one.is_settled and not one.is_made]
+        own = [one for one in calls if one.tenant == tenant and one.occurrence_id == occurrence_id]
+        return [one for one in own if not one.is_settled and not one.is_made]
 
     def run_spend(self, tenant: str, occurrence_id: str) -> RunSpend:
         calls = [one for one in self._of_occurrence.get(occurrence_id, {}).values() if one.tenant == tenant]
@@ -184,6 +185,11 @@ class BudgetRecords(rules.BudgetRecords):
         key = (budget.tenant, budget.scope, budget.scope_id, budget.period)
         start, _ = budget.period.bounds(at)
         return self._counters.get((key, start)) or Counter(budget, start)
+
+
+def _counted_for(call: Call) -> set[str]:
+    """The occurrence that a call was made for, and the workflow run that it is a step of."""
+    return {one for one in (call.occurrence_id, call.whole_id) if one is not None}
 
 
 def _sums(calls: Iterable[Call]) -> tuple[Amount, Amount]:

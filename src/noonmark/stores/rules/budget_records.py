@@ -32,6 +32,8 @@ class Call:
     schedule_id: str | None = None
     session_id: str | None = None
     occurrence_id: str | None = None
+    whole_id: str | None = None
+    """The occurrence of the workflow run that it is made for, if the other one is a step of that."""
     at: Micros
     """When it was reserved or reported; it counts in the periods around that."""
     is_settled: bool
@@ -110,7 +112,7 @@ class BudgetRecords(ABC):
 
     @abstractmethod
     def run_spend(self, tenant: str, occurrence_id: str) -> RunSpend:
-        """What the calls of an occurrence have spent and reserved."""
+        """What the calls of an occurrence have spent and reserved, those of its steps included."""
 
     @abstractmethod
     def fence_holds(self, occurrence_id: str, fence: int) -> bool:

@@ -77,6 +77,7 @@ def reserve(uow: UnitOfWork, reservation: Reservation) -> Reserved | Refused:
     breaker = records.breaker(tenant, reservation.user) if is_made else None
     if breaker is not None and (opens_at := breaker.opens_at(now)) is not None:
         return Refused(scope=BudgetScope.USER, scope_id=reservation.user, what="breaker", resets_at=opens_at)
+    whole_id = None if reservation.whole is None else reservation.whole.occurrence_id
     call = Call(
         call_id=reservation.call_id,
         tenant=tenant,
@@ -84,6 +85,7 @@ def reserve(uow: UnitOfWork, reservation: Reservation) -> Reserved | Refused:
         schedule_id=reservation.schedule_id,
         session_id=reservation.session_id,
         occurrence_id=occurrence_id,
+        whole_id=whole_id,
         at=now,
         is_settled=False,
         is_made=is_made,
@@ -91,13 +93,15 @@ def reserve(uow: UnitOfWork, reservation: Reservation) -> Reserved | Refused:
         usage=Usage(model=reservation.model, provider=reservation.provider),
     )
     run = records.run_spend(tenant, occurrence_id)
+    whole = None if whole_id is None else records.run_spend(tenant, whole_id)
     if known is not None:
         run = _without(run, known)
+        whole = _without(whole, known) if whole is not None and known.whole_id == whole_id else whole
         _count(uow, known, give_back=known.amount)
     counters = records.counters(tenant, call.owners, now)
-    answer = decide(reservation, [one.standing for one in counters], run)
+    answer = decide(reservation, [one.standing for one in counters], run, whole)
     if isinstance(answer, Refused) and answer.needs_approval and _is_approved(uow, tenant, occurrence_id):
-        answer = decide(replace(reservation, is_approved=True), [one.standing for one in counters], run)
+        answer = decide(replace(reservation, is_approved=True), [one.standing for one in counters], run, whole)
     if isinstance(answer, Refused):
         if known is not None:
             _count(uow, known, reserve=known.amount)

@@ -96,11 +96,12 @@ def append(
 
 
 def set_state(uow: UnitOfWork, tenant: str, session_id: str, state: SessionState) -> Session | None:
-    """Set a session to idle, suspended or archived."""
+    """Set a session to idle, suspended or archived. One that was archived during a turn stays so if that is cut off."""
     session = uow.sessions.find(tenant, session_id)
     if session is None:
         return None
-    if session.state is not state:
+    stays = state is SessionState.SUSPENDED and session.state is SessionState.ARCHIVED
+    if session.state is not state and not stays:
         uow.sessions.change(replace(session, state=state, updated=uow.now()))
     return get(uow, tenant, session_id)
 

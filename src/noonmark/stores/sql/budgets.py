@@ -38,9 +38,9 @@ COUNTER_COLUMNS = (
     "reserved_cost", "is_warned",
 )  # fmt: skip
 CALL_COLUMNS = (
-    "tenant", "call_id", "username", "schedule_id", "session_id", "occurrence_id", "called", "is_settled", "is_made",
-    "tokens", "cost", "model", "provider", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens",
-    "model_calls", "tool_calls",
+    "tenant", "call_id", "username", "schedule_id", "session_id", "occurrence_id", "whole_id", "called", "is_settled",
+    "is_made", "tokens", "cost", "model", "provider", "input_tokens", "output_tokens", "cache_read_tokens",
+    "cache_write_tokens", "model_calls", "tool_calls",
 )  # fmt: skip
 BREAKER_COLUMNS = ("tenant", "username", "failures", "since")
 _COUNTS = COUNTER_COLUMNS[4:]
@@ -80,7 +80,7 @@ _SUMS = """
 """
 RUN_SPEND = f"""
     SELECT {_SUMS}, CAST(coalesce(sum(CASE WHEN is_settled = 1 THEN model_calls ELSE 1 END), 0) AS bigint)
-    FROM model_calls WHERE occurrence_id = ? AND tenant = ?
+    FROM model_calls WHERE (occurrence_id = ? OR whole_id = ?) AND tenant = ?
 """  # noqa: S608 - likewise
 SPENT = f"SELECT {_SUMS} FROM model_calls WHERE tenant = ? AND called >= ? AND {{owner}}"  # noqa: S608 - likewise
 _OWNER_COLUMNS = {
@@ -115,7 +115,7 @@ USAGE = f"""
 """  # noqa: S608 - likewise
 RUN_USAGE = f"""
     SELECT {", ".join(_USAGE)}, cost, model, provider FROM model_calls
-    WHERE occurrence_id = ? AND is_settled = 1 ORDER BY called, call_id
+    WHERE (occurrence_id = ? OR whole_id = ?) AND is_settled = 1 ORDER BY called, call_id
 """  # noqa: S608 - likewise
 COSTS_OF_RUNS = """
     SELECT coalesce(sum(cost), 0), count(CASE WHEN model_calls.tenant IS NOT NULL AND cost IS NULL THEN 1 END)
@@ -123,7 +123,7 @@ COSTS_OF_RUNS = """
         SELECT id, nominal FROM occurrences
         WHERE schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NOT NULL AND attempt > 0
         ORDER BY nominal DESC, id DESC LIMIT ?
-    ) AS one LEFT JOIN model_calls ON model_calls.occurrence_id = one.id AND is_settled = 1
+    ) AS one LEFT JOIN model_calls ON (model_calls.occurrence_id = one.id OR whole_id = one.id) AND is_settled = 1
     GROUP BY one.id, one.nominal ORDER BY one.nominal DESC, one.id DESC
 """
 PRUNE = """
@@ -162,7 +162,9 @@ class BudgetRecords(rules.BudgetRecords):
         return [self._call(columns) for columns in self._session.query(NOT_MADE, tenant, occurrence_id)]
 
     def run_spend(self, tenant: str, occurrence_id: str) -> RunSpend:
-        [(tokens, cost, reserved_tokens, reserved_cost, calls)] = self._session.query(RUN_SPEND, occurrence_id, tenant)
+        [(tokens, cost, reserved_tokens, reserved_cost, calls)] = self._session.query(
+            RUN_SPEND, occurrence_id, occurrence_id, tenant
+        )
         reserved = Amount(tokens=reserved_tokens, cost=reserved_cost)
         return RunSpend(settled=Amount(tokens=tokens, cost=cost), reserved=reserved, model_calls=calls)
 
@@ -307,6 +309,7 @@ class BudgetRecords(rules.BudgetRecords):
             schedule_id=row["schedule_id"],
             session_id=row["session_id"],
             occurrence_id=row["occurrence_id"],
+            whole_id=row["whole_id"],
             at=row["called"],
             is_settled=row["is_settled"] == 1,
             is_made=row["is_made"] == 1,
@@ -320,7 +323,7 @@ class BudgetRecords(rules.BudgetRecords):
 def run_usage(session: Session, occurrence_id: str) -> Usage | None:
     """What the settled calls of an occurrence used."""
     total: Usage | None = None
-    for *counts, cost, model, provider in session.query(RUN_USAGE, occurrence_id):
+    for *counts, cost, model, provider in session.query(RUN_USAGE, occurrence_id, occurrence_id):
         sums = dict(zip(_USAGE, (number(one, 0) for one in counts), strict=True))
         priced = cost if type(cost) is int else None
         usage = Usage(model=model, provider=provider, cost=priced, **sums)
@@ -383,10 +386,10 @@ def call_values(call: Call) -> Values:
     """The columns of a call."""
     usage = call.usage
     return (
-        call.tenant, call.call_id, call.user, call.schedule_id, call.session_id, call.occurrence_id, call.at,
-        int(call.is_settled), int(call.is_made), call.amount.tokens, call.amount.cost, usage.model, usage.provider,
-        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.model_calls,
-        usage.tool_calls,
+        call.tenant, call.call_id, call.user, call.schedule_id, call.session_id, call.occurrence_id, call.whole_id,
+        call.at, int(call.is_settled), int(call.is_made), call.amount.tokens, call.amount.cost, usage.model,
+        usage.provider, usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
+        usage.model_calls, usage.tool_calls,
     )  # fmt: skip
 
 

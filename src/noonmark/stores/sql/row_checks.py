@@ -246,6 +246,7 @@ _WRITTEN = {
         tenant:text call_id:text username:text schedule_id:text? session_id:text? occurrence_id:text? called:instant
         is_settled:flag is_made:flag tokens:number cost:number? model:text? provider:text? input_tokens:number
         output_tokens:number cache_read_tokens:number cache_write_tokens:number model_calls:count tool_calls:count
+        whole_id:text?
     """,
     "halts": "tenant:text halt_id:text halted:instant caller:text reason:text? labels:object?",
     "breakers": "tenant:text username:text failures:count since:instant",

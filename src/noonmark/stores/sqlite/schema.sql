@@ -179,6 +179,7 @@ CREATE TABLE model_calls (
     cache_write_tokens BIGINT DEFAULT 0 NOT NULL,
     model_calls INTEGER DEFAULT 0 NOT NULL,
     tool_calls INTEGER DEFAULT 0 NOT NULL,
+    whole_id TEXT,
     PRIMARY KEY (tenant, call_id)
 )
  WITHOUT ROWID;
@@ -186,6 +187,7 @@ CREATE INDEX model_calls_by_age ON model_calls (called) WHERE is_settled = 1;
 CREATE INDEX model_calls_in_order ON model_calls (tenant, called);
 CREATE INDEX model_calls_of_occurrence ON model_calls (occurrence_id) WHERE occurrence_id IS NOT NULL;
 CREATE INDEX model_calls_of_schedule ON model_calls (tenant, schedule_id, called) WHERE schedule_id IS NOT NULL;
+CREATE INDEX model_calls_of_whole ON model_calls (whole_id) WHERE whole_id IS NOT NULL;
 CREATE TABLE nodes (
     name TEXT NOT NULL,
     routes TEXT NOT NULL,

@@ -141,7 +141,6 @@ class ModelCalls:
         call_id, lost, waits = self._next_id(), 0, 0
         while True:
             await self._reserve(call_id, request)
-            self.unmade = call_id
             await self._take_share(request.tokens)
             try:
                 return self._answer(call_id, request, await self._ask(request))
@@ -200,11 +199,13 @@ class ModelCalls:
             provider=name.provider,
             most=Amount(tokens=request.tokens, cost=cost),
             limits=turn.limits.run,
+            whole=turn.limits.whole,
             is_approved=turn.is_approved,
         )
         while True:
             [reserved] = await self._calls.run(self._store.reserve, [reservation])
             if not isinstance(reserved, Refused):
+                self.unmade = call_id
                 await pause(reserved.delay)
                 return
             if reserved.what == "breaker" and reserved.resets_at is not None:

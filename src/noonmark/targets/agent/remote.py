@@ -27,7 +27,7 @@ from noonmark.core.agents.turns import reservation_id
 from noonmark.core.budgets.budget import Refused, Reservation
 from noonmark.core.budgets.refusals import refusal_text
 from noonmark.core.budgets.reported import read_reports, total
-from noonmark.core.budgets.spend import Amount, to_dollars
+from noonmark.core.budgets.spend import Amount, Usage, to_dollars
 from noonmark.core.documents import present
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import to_text
@@ -54,7 +54,7 @@ from noonmark.targets.log_filter import silence_this_thread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noonmark.core.budgets.spend import Usage
+    from noonmark.core.budgets.budget import RunLimits
     from noonmark.core.instants import Micros
     from noonmark.core.targets import Target
     from noonmark.ports.agent_host import AgentTurn
@@ -110,7 +110,8 @@ class RemoteHost:
             return call_id
         started = self._now()
         try:
-            request = await self._calls.once(self._request, "deliver", turn, _deliver_document(turn))
+            limits = await self._calls.run(self._limits, turn)
+            request = await self._calls.once(self._request, "deliver", turn, _deliver_document(turn, limits))
             response = await self._send(request)
         except NoonmarkError as error:
             await self._calls.run(self._give_back, turn, call_id)
@@ -188,9 +189,10 @@ class RemoteHost:
 
         Deliveries share it until the service has reported what it used: then the next one has its own.
         """
-        used, limits = self._usage(turn), turn.limits.run
-        tokens = 0 if limits.max_tokens is None else max(0, limits.max_tokens - (used.total_tokens if used else 0))
-        cost = None if limits.max_cost is None else max(0, limits.max_cost - ((used.cost or 0) if used else 0))
+        used, limits = self._usage(turn), self._limits(turn)
+        # With nothing left, one more than nothing is asked for, and refused.
+        tokens = 0 if limits.max_tokens is None else max(1, limits.max_tokens - (used.total_tokens if used else 0))
+        cost = None if limits.max_cost is None else max(1, limits.max_cost - ((used.cost or 0) if used else 0))
         number = 1
         while True:
             call_id = reservation_id(turn.occurrence.id, number)
@@ -206,6 +208,7 @@ class RemoteHost:
                 provider=None,
                 most=Amount(tokens=tokens, cost=cost),
                 limits=limits,
+                whole=turn.limits.whole,
                 is_approved=turn.is_approved,
             )
             [answer] = self._store.reserve([reservation])
@@ -214,6 +217,20 @@ class RemoteHost:
             if answer.what != "settled":
                 return self._refused(turn, answer)
             number += 1
+
+    def _limits(self, turn: AgentTurn) -> RunLimits:
+        """What the occurrence may use: its own limits, and what the other steps of its workflow run have left."""
+        own, whole = turn.limits.run, turn.limits.whole
+        if whole is None:
+            return own
+        used, of_all = self._usage(turn) or Usage(), self._store.run_usage(whole.occurrence_id) or Usage()
+        left = whole.limits
+        return replace(
+            own,
+            max_cost=_least(own.max_cost, left.max_cost, (of_all.cost or 0) - (used.cost or 0)),
+            max_tokens=_least(own.max_tokens, left.max_tokens, of_all.total_tokens - used.total_tokens),
+            max_model_calls=_least(own.max_model_calls, left.max_model_calls, of_all.model_calls - used.model_calls),
+        )
 
     def _refused(self, turn: AgentTurn, refused: Refused) -> TurnResult:
         if refused.scope is None:
@@ -335,9 +352,15 @@ def _identity(turn: AgentTurn) -> dict[str, Any]:
     }
 
 
-def _deliver_document(turn: AgentTurn) -> dict[str, Any]:
+def _least(own: int | None, of_all: int | None, used_by_others: int) -> int | None:
+    """The lower of two limits, the second without what others have used of it; None is not limited."""
+    left = None if of_all is None else max(0, of_all - used_by_others)
+    return min((one for one in (own, left) if one is not None), default=None)
+
+
+def _deliver_document(turn: AgentTurn, run: RunLimits) -> dict[str, Any]:
     """The body of a delivery."""
-    create, policy, run = turn.create, turn.tool_access_policy, turn.limits.run
+    create, policy = turn.create, turn.tool_access_policy
     if policy is None and create is not None:
         policy = create.tool_access_policy
     return _identity(turn) | {

@@ -10,6 +10,7 @@ from noonmark.core.agents.helpers import forked, new_helper, pattern_of
 from noonmark.core.agents.session import Session, member_session, schedule_session, task_session
 from noonmark.core.agents.tasks import task_prompt
 from noonmark.core.agents.turns import asks_for_remote
+from noonmark.core.budgets.budget import WholeRun
 from noonmark.core.facts import occurrence_facts
 from noonmark.core.ids import HIDDEN
 from noonmark.core.targets import TaskTarget
@@ -19,7 +20,7 @@ from noonmark.core.targets.placeholders import Filling
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
 from noonmark.core.workflows.hidden import TURNS
 from noonmark.ports.agent_host import AgentTurn, TurnLimits
-from noonmark.targets.agent.settings import EMBEDDED
+from noonmark.targets.agent.settings import EMBEDDED, declared_limits
 
 if TYPE_CHECKING:
     from noonmark.core.agents.session import Message
@@ -62,11 +63,12 @@ def resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> Ag
     root = None if isinstance(turn, Missing) else _root(assignment.occurrence, store)
     if isinstance(turn, Missing) or root is None:
         return turn
-    # The step of a workflow spends what the schedule of the workflow may spend.
-    declaration = replace(assignment.schedule.declaration, budget=root.declaration.budget)
-    run = settings.run_limits(declaration, turn.owner.user)
-    limits = replace(turn.limits, run=run, max_tool_calls=settings.tool_limit(declaration))
-    return replace(turn, schedule_id=root.schedule_id, limits=limits)
+    # The steps of a workflow run together spend what its schedule declares; the settings limit each of them.
+    schedule, occurrence_id = root
+    declaration = schedule.declaration
+    whole = WholeRun(occurrence_id=occurrence_id, limits=declared_limits(declaration))
+    limits = replace(turn.limits, whole=whole, max_tool_calls=settings.tool_limit(declaration))
+    return replace(turn, schedule_id=schedule.schedule_id, limits=limits)
 
 
 def _check_containment(schedule: Schedule, store: Store) -> None:
@@ -81,8 +83,8 @@ def _check_containment(schedule: Schedule, store: Store) -> None:
         raise ValueError(problem)
 
 
-def _root(occurrence: Occurrence, store: Store) -> Schedule | None:
-    """The schedule of the workflow that an occurrence is a step of; None if it is not a step."""
+def _root(occurrence: Occurrence, store: Store) -> tuple[Schedule, str] | None:
+    """The schedule and the id of the workflow run that an occurrence is a step of; None if it is not a step."""
     uid = None
     for _ in range(MAX_DEPTH):
         parent = None if occurrence.overrides is None else occurrence.overrides.parent
@@ -91,7 +93,7 @@ def _root(occurrence: Occurrence, store: Store) -> Schedule | None:
             break
         occurrence, uid = above, above.uid
     stored = None if uid is None else store.find_uid(uid)
-    return None if stored is None else stored.schedule
+    return None if stored is None else (stored.schedule, occurrence.id)
 
 
 def _resolve(assignment: Assignment, store: Store, settings: AgentSettings) -> AgentTurn | Missing:

@@ -95,19 +95,27 @@ class AgentSettings:
 
         A schedule that limits the cost alone is limited by the cost alone, so that a call of unknown price is refused.
         """
-        budget = declaration.budget
-        cost = None if budget is None or budget.max_cost_usd is None else to_nanos(budget.max_cost_usd)
-        tokens = None if budget is None else budget.max_tokens
+        declared = declared_limits(declaration)
+        is_unlimited = declared.max_tokens is None and declared.max_cost is None
         return RunLimits(
-            max_cost=cost,
-            max_tokens=self.max_tokens if tokens is None and cost is None else tokens,
-            max_model_calls=_either(getattr(budget, "max_model_calls", None), self.max_model_calls),
+            max_cost=declared.max_cost,
+            max_tokens=self.max_tokens if is_unlimited else declared.max_tokens,
+            max_model_calls=_either(declared.max_model_calls, self.max_model_calls),
             multiplier=self.multipliers.get(user, 1),
         )
 
     def tool_limit(self, declaration: Declaration) -> int:
         """How many tools one occurrence may call."""
         return _either(getattr(declaration.budget, "max_tool_calls", None), self.max_tool_calls)
+
+
+def declared_limits(declaration: Declaration) -> RunLimits:
+    """What a schedule lets each of its runs spend."""
+    budget = declaration.budget
+    if budget is None:
+        return RunLimits()
+    cost = None if budget.max_cost_usd is None else to_nanos(budget.max_cost_usd)
+    return RunLimits(max_cost=cost, max_tokens=budget.max_tokens, max_model_calls=budget.max_model_calls)
 
 
 def _either(declared: int | None, default: int) -> int:

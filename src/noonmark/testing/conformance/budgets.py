@@ -14,6 +14,7 @@ from noonmark.core.budgets.budget import (
     Reservation,
     Reserved,
     RunLimits,
+    WholeRun,
 )
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import DAY_SECONDS, SECOND
@@ -208,6 +209,30 @@ def the_limits_of_a_run_count_all_of_its_calls(bench: Bench) -> None:
     refused = _reserve(bench, "d", Amount(tokens=1, cost=1), limits=costs)
     assert isinstance(refused, Refused)
     assert (refused.what, refused.settled, refused.reserved) == ("cost", 800, 1_000)
+
+
+@case
+def the_steps_of_a_run_share_its_limits(bench: Bench) -> None:
+    whole = WholeRun(occurrence_id="occ_1", limits=RunLimits(max_tokens=250))
+
+    def step(name: str) -> Reserved | Refused:
+        limits = RunLimits(max_model_calls=1)
+        return _reserve(bench, f"{name}/first", occurrence_id=name, limits=limits, whole=whole)
+
+    assert isinstance(_reserve(bench, "step_1/first", occurrence_id="step_1"), Reserved)  # admission knows no run
+    for name in ("step_1", "step_2", "step_1"):
+        assert isinstance(step(name), Reserved)
+    refused = step("step_3")
+    assert isinstance(refused, Refused)
+    assert (refused.scope_id, refused.limit, refused.reserved, refused.requested) == ("occ_1", 250, 200, 100)
+    assert _settle(bench, "step_1/first", USED)
+    assert isinstance(step("step_3"), Reserved)
+    own, of_all = bench.store.run_usage("step_1"), bench.store.run_usage("occ_1")
+    assert own == of_all == replace(USED, model="m-1", provider="p")
+    assert _settle(bench, "step_3/first", USED)
+    of_all = bench.store.run_usage("occ_1")
+    assert of_all is not None
+    assert (of_all.total_tokens, of_all.cost) == (80, 800)
 
 
 @case

@@ -277,6 +277,17 @@ def a_turn_ends_suspension_and_the_archive(bench: Bench) -> None:
 
 
 @case
+def a_session_that_was_archived_in_a_turn_stays_so(bench: Bench) -> None:
+    store = bench.store
+    store.put_session(DESK)
+    occurrence = _begin(bench)
+    for state in (SessionState.ARCHIVED, SessionState.SUSPENDED):
+        store.set_session_state("acme", "desk", state)
+    assert bench.settle(occurrence)
+    assert _state(bench) is SessionState.ARCHIVED
+
+
+@case
 def a_flow_is_busy_until_its_run_has_ended(bench: Bench) -> None:
     store, target = bench.store, MobFlowTarget(mob_id="crew", flow_id="news")
     inflight = KeyLimit("inflight\n", 1, Reason.TENANT_INFLIGHT_LIMIT)

@@ -697,9 +697,11 @@ model_calls = Table(
     total("cache_write_tokens"),
     count("model_calls"),
     count("tool_calls"),
+    Column("whole_id", Text),
     sqlite_with_rowid=False,
 )
 index("model_calls_of_occurrence", model_calls, "occurrence_id", "occurrence_id IS NOT NULL")
+index("model_calls_of_whole", model_calls, "whole_id", "whole_id IS NOT NULL")
 index("model_calls_in_order", model_calls, "tenant, called")
 index("model_calls_of_schedule", model_calls, "tenant, schedule_id, called", where="schedule_id IS NOT NULL")
 index("model_calls_by_age", model_calls, "called", "is_settled = 1")

@@ -1,0 +1,2 @@
+ALTER TABLE model_calls ADD COLUMN whole_id TEXT;
+CREATE INDEX model_calls_of_whole ON model_calls (whole_id) WHERE whole_id IS NOT NULL;
