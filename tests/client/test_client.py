@@ -271,6 +271,8 @@ class TestShape:
             "approval/approve",
             "approval/deny",
             "budget/set",
+            "halt/set",
+            "halt/lift",
             "secret/set",
             "key/revoke",
             "worker/start",
