@@ -2,7 +2,8 @@
 
 Before each call of a model, the most that it can use is *reserved* against every budget that covers it, in one
 transaction; after it, the call is *settled* with what it did use, and the rest is given back. A reservation whose
-answer was lost counts in full until it is settled. For every budget, settled + reserved never exceeds a hard limit.
+answer was lost counts in full until it is settled. For every budget, settled + reserved never exceeds a hard limit,
+unless a call uses more than was reserved for it.
 
 A budget is counted in periods (UTC days, UTC months, or in all). Its counter begins with the usage that is recorded in
 the current period, so that a budget that is set today knows what was spent this month.
