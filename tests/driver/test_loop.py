@@ -583,7 +583,7 @@ def test_it_asks_almost_nothing_while_there_is_nothing_to_do():
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(4):
                     await asyncio.Event().wait()  # the idle stretch itself
-            a_round = 10  # of maintenance: each kind of record is pruned by a call of its own
+            a_round = 12  # of maintenance: each kind of record is pruned by a call of its own
             assert place.store.calls.total() - before <= events.time() - began + a_round
             assert place.store.calls["next_time"] == looks
 

@@ -143,10 +143,8 @@ def _with_input(target: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
             return {"body": given} | target
         case "command":
             return target if "stdin" in target else {"payload": given} | target
-        case "event":
+        case _:  # an event; agents take no input
             return target if target["payload"] else target | {"payload": given}
-        case _:
-            return target
 
 
 def _filled_condition(condition: Any, filling: Filling) -> Any:  # noqa: ANN401 - JSON
