@@ -6,6 +6,7 @@ that was lost, or cannot be read, the next call has an id of its own: what is re
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from http import HTTPStatus
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from noonmark.targets.agent.settings import ProviderLimit
     from noonmark.targets.agent.store_calls import StoreCalls
 
+SETTLE_SECONDS = 5
+"""How long a turn that is stopped waits for a reservation that is under way."""
 MAX_LOST = 3
 """So many answers in a row that are lost or cannot be read end an attempt."""
 FIRST_WAIT, MAX_WAIT = SECOND // 2, 60 * SECOND
@@ -203,11 +206,19 @@ class ModelCalls:
             is_approved=turn.is_approved,
         )
         while True:
-            [reserved] = await self._calls.run(self._store.reserve, [reservation])
+            self.unmade = call_id
+            reserving = asyncio.ensure_future(self._calls.run(self._store.reserve, [reservation]))
+            try:
+                [reserved] = await asyncio.shield(reserving)
+            except asyncio.CancelledError:
+                # The store reserves it all the same; only what it has reserved can be given back.
+                await asyncio.wait([reserving], timeout=SETTLE_SECONDS)
+                reserving.cancel()
+                raise
             if not isinstance(reserved, Refused):
-                self.unmade = call_id
                 await pause(reserved.delay)
                 return
+            self.unmade = None
             if reserved.what == "breaker" and reserved.resets_at is not None:
                 await self._wait_for_breaker(reserved.resets_at)
                 continue
