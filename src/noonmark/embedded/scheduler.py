@@ -1614,10 +1614,23 @@ def _agent_settings(agents: str | AgentSettings | None, model: str | None) -> Ag
     settings = agents if isinstance(agents, AgentSettings) else AgentSettings(host=agents)
     if settings.host == EMBEDDED:
         require("agents", "running agents in this process")
+        if settings.mcp_servers:
+            require("mcp", "calling tools of MCP servers (mcp_servers)")
+        _check_mcp_servers(settings)
     elif not settings.host.startswith(("http://", "https://")):
         message = f"must be embedded, the URL of an agent host, or AgentSettings, not {settings.host!r}"
         raise InvalidSchedule(message, field="agents")
     return settings if model is None else replace(settings, model=model)
+
+
+def _check_mcp_servers(settings: AgentSettings) -> None:
+    from noonmark.targets.agent.mcp_tools import check_mcp_server
+
+    for name, address in settings.mcp_servers.items():
+        try:
+            check_mcp_server(name, address)
+        except ValueError as error:
+            raise InvalidSchedule(str(error), field="mcp_servers") from None
 
 
 def _thread_limit(max_threads: object, max_workers: object) -> int:

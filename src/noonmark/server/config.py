@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -24,6 +25,7 @@ from noonmark.core.targets.egress import open_place
 from noonmark.core.targets.work import node_label
 from noonmark.operations.diagnosis import Conflict
 from noonmark.secret_cipher import read_keys
+from noonmark.targets.agent.mcp_tools import check_mcp_server
 from noonmark.targets.agent.settings import AgentSettings, parse_provider_limit
 from noonmark.targets.bundle.resources import MAX_NODE_LABELS
 
@@ -298,6 +300,20 @@ def model_prices(value: object) -> dict[str, str]:
         parse_price,
         "prices in dollars per million tokens, as MODEL=INPUT,OUTPUT or MODEL=INPUT,OUTPUT,CACHE_READ,CACHE_WRITE",
     )
+
+
+def mcp_servers(value: object) -> dict[str, str]:
+    """MCP servers by name: NAME=URL or NAME=COMMAND ARGUMENTS; several separated by semicolons."""
+    allowed = "MCP servers, as NAME=URL or NAME=COMMAND ARGUMENTS; a name has up to 32 letters, digits, - and _"
+    if isinstance(value, Mapping):  # a file may list the words of a command
+        value = {name: shlex.join(map(str, one)) if isinstance(one, list) else one for name, one in value.items()}
+    servers = dict(_pairs(value, allowed))
+    for name, address in servers.items():
+        try:
+            check_mcp_server(name, address)
+        except ValueError:
+            raise ValueError(_message(allowed, name)) from None
+    return servers
 
 
 def multipliers(value: object) -> dict[str, str]:
@@ -606,6 +622,13 @@ class Settings:
     )
     agent_tools: Mapping[str, str] = _setting(
         named_functions, "functions that agents may call, by name", switch="--agent-tool", default={}
+    )
+    agent_mcp: Mapping[str, str] = _setting(
+        mcp_servers,
+        "MCP servers whose tools agents may call, by name: the URL of each, or the command that starts it;"
+        " several separated by semicolons",
+        default={},
+        is_secret=True,
     )
     agent_skills: str | None = _setting(
         file_path, "a folder with skills for agents: each is a folder with a file `SKILL.md`", default=None
@@ -1010,5 +1033,6 @@ def _display_value(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, tuple) and any(isinstance(one, int) for one in value):
         return ":".join(str(one) for one in value)
     if isinstance(value, dict):
-        return {key: sorted(one) if isinstance(one, frozenset) else one for key, one in value.items()}
+        shown = {key: sorted(one) if isinstance(one, frozenset) else one for key, one in value.items()}
+        return {key: redact(one) if isinstance(one, str) else one for key, one in shown.items()}
     return list(value) if isinstance(value, tuple) else value

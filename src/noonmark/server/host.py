@@ -370,6 +370,8 @@ def _agents(loaded: LoadedSettings, session_tools: SessionTools) -> AgentSetting
         return None
     if host == EMBEDDED:
         require("agents", "running agents in this server (--agents embedded)")
+        if settings.agent_mcp:
+            require("mcp", "calling tools of MCP servers (--agent-mcp)")
     return AgentSettings(
         host=host,
         remote=remote or None,
@@ -377,6 +379,7 @@ def _agents(loaded: LoadedSettings, session_tools: SessionTools) -> AgentSetting
         model=settings.agent_model,
         tools=_import_tools(loaded),
         schedule_tools=session_tools,
+        mcp_servers=settings.agent_mcp,
         skills=None if settings.agent_skills is None else Path(settings.agent_skills).absolute(),
         prices={model: parse_price(price) for model, price in settings.prices.items()},
         multipliers={user: float(factor) for user, factor in settings.budget_multipliers.items()},

@@ -107,6 +107,15 @@ class ServerOptions:
             help="A function that agents may call, by its name; repeatable.",
         ),
     ] = None
+    agent_mcp: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--agent-mcp",
+            negative=(),
+            value="NAME=URL",
+            help="An MCP server whose tools agents may call: its URL, or the command that starts it; repeatable.",
+        ),
+    ] = None
     agent_skills: Annotated[str | None, _option("agent_skills")] = None
     agent_max_model_calls: Annotated[str | None, _option("agent_max_model_calls")] = None
     agent_max_tool_calls: Annotated[str | None, _option("agent_max_tool_calls")] = None
@@ -195,7 +204,11 @@ class ServerOptions:
 
 def _separator(name: str) -> str:
     """What stands between the values of a repeated option; those of some have commas in them."""
-    return ";" if name.startswith("tenant_") or name in ("prices", "provider_limits", "budget_multipliers") else ","
+    return (
+        ";"
+        if name.startswith("tenant_") or name in ("agent_mcp", "prices", "provider_limits", "budget_multipliers")
+        else ","
+    )
 
 
 def _join(given: object, separator: str) -> object:

@@ -34,6 +34,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionTarget
 from noonmark.ports.agent_host import Probe, Readiness, TurnResult
 from noonmark.ports.budgets import Settled
+from noonmark.targets.agent.mcp_tools import ServerAway, open_mcp_tools
 from noonmark.targets.agent.model_calls import CallFailed, CallRefused, LeaseLost, ModelCalls, Request
 from noonmark.targets.agent.models import ModelLoader, model_settings
 from noonmark.targets.agent.prices import PriceList
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.mob import ToolAccessPolicy
     from noonmark.ports.agent_host import AgentTurn
     from noonmark.ports.store import Store
+    from noonmark.targets.agent.mcp_tools import McpTool
     from noonmark.targets.agent.models import LoadedModel
     from noonmark.targets.agent.settings import AgentSettings
     from noonmark.targets.secrets import SecretResolver
@@ -95,6 +97,8 @@ class EmbeddedHost:
                 is_final=failure.is_final,
                 retry_after=failure.retry_after,
             )
+        except ServerAway as away:
+            result = TurnResult(outcome=Outcome.DELIVERY_FAILED, error=str(away), own_words=away.own_words)
         except ValueError as problem:
             result = TurnResult(
                 outcome=Outcome.FAILED, error=str(problem), own_words="the turn could not go on", is_final=True
@@ -169,7 +173,6 @@ class _TurnRun:
             return self._missing()
         await self._begin()
         policy = turn.tool_access_policy or session.tool_access_policy
-        self._tools = self._toolbox(session, policy)
         self._schema = OutputSchema(session.spec.output_schema) if session.spec.output_schema else None
         model = await host.load_model(turn, session)
         self._calls = ModelCalls(
@@ -182,18 +185,21 @@ class _TurnRun:
             model,
             has_first=self._is_fresh,
         )
-        async with model.model:
+        servers, logs_content = host.settings.mcp_servers, host.settings.logs_content
+        async with open_mcp_tools(servers, policy, logs_content=logs_content) as mcp, model.model:
+            self._tools = self._toolbox(session, policy, mcp)
             while (result := await self._advance(session)) is None:
                 pass
         return result
 
-    def _toolbox(self, session: Session, policy: ToolAccessPolicy | None) -> Toolbox:
-        """The functions of the program, and the tools for schedules where the session has them."""
+    def _toolbox(self, session: Session, policy: ToolAccessPolicy | None, mcp: Mapping[str, McpTool]) -> Toolbox:
+        """Functions of the program, tools of MCP servers, and those for schedules where the session has them."""
         host, turn = self._host, self._turn
         schedules = host.settings.schedule_tools
         if schedules is None or not session.spec.enable_schedule:
-            return Toolbox(host.tools(), policy)
-        return Toolbox(host.tools(), policy, schedules.descriptions(), partial(schedules.call, turn, session))
+            return Toolbox(host.tools(), policy, mcp=mcp)
+        call_own = partial(schedules.call, turn, session)
+        return Toolbox(host.tools(), policy, schedules.descriptions(), call_own, mcp)
 
     async def _open_session(self) -> Session | None:
         """The session, created if the turn may do that; None if it is missing."""

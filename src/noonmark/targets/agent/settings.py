@@ -65,6 +65,8 @@ class AgentSettings:
     tools: ToolRegistry = field(default_factory=ToolRegistry)
     schedule_tools: ScheduleTools | None = field(default=None, repr=False)
     """What calls the tools for schedules; the process that delivers turns sets it."""
+    mcp_servers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """MCP servers whose tools agents may call, by name: the URL of each, or the command that starts it."""
     skills: Path | None = None
     """A folder with one folder per skill."""
     prices: Mapping[str, Price] = field(default_factory=dict)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.targets.mob import ToolAccessPolicy
     from noonmark.ports.agent_host import ToolDescription
+    from noonmark.targets.agent.mcp_tools import McpTool
 
 MAX_RESULT = 65_536
 """Characters of a result that an agent is shown."""
@@ -64,29 +65,40 @@ class Toolbox:
         policy: ToolAccessPolicy | None,
         own: Iterable[ToolDescription] = (),
         call_own: Callable[[str, object, str], ToolOutput] | None = None,
+        mcp: Mapping[str, McpTool] | None = None,
     ) -> None:
-        """`call_own` calls one of the `own` tools, by its name, with arguments and the id of the call; it may block."""
+        """`call_own` calls one of the `own` tools, by its name, with arguments and the id of the call; it may block.
+
+        Where names are the same, the function of the program comes first, then the `own` tool, then the one of `mcp`.
+        """
         self._tools = {name: tool for name, tool in tools.items() if _may_use(name, policy)}
         described = {one.name: one for one in own if _may_use(one.name, policy)}
         self._own = {name: one for name, one in described.items() if name not in self._tools}
         self._call_own = call_own
+        taken = {*self._tools, *self._own}
+        self._mcp = {name: tool for name, tool in (mcp or {}).items() if _may_use(name, policy) and name not in taken}
 
     @property
     def definitions(self) -> list[ToolDefinition]:
         """What a model is told of the tools."""
         from pydantic_ai.tools import ToolDefinition  # noqa: PLC0415 - loaded with the libraries of agents
 
-        own = [
+        described = [
             ToolDefinition(name=one.name, description=one.description, parameters_json_schema=one.parameters)
-            for one in self._own.values()
+            for one in (*self._own.values(), *(tool.description for tool in self._mcp.values()))
         ]
-        return [*(tool.tool_def for tool in self._tools.values()), *own]
+        return [*(tool.tool_def for tool in self._tools.values()), *described]
 
     async def call(self, name: str, arguments: object, call_id: str = "") -> ToolOutput:
         """Call a tool. What goes wrong is the answer, so that the agent can do better."""
         if name in self._own and self._call_own is not None:
             output: ToolOutput = await _in_thread(partial(self._call_own, name, arguments or {}, call_id))
             return output
+        if name in self._mcp:
+            output = await self._mcp[name].call(arguments)
+            if output.is_error:
+                return ToolOutput(str(output.content)[:MAX_ERROR], is_error=True)
+            return ToolOutput(_storable(output.content))
         return await self._call_registered(name, arguments)
 
     async def _call_registered(self, name: str, arguments: object) -> ToolOutput:
@@ -95,7 +107,7 @@ class Toolbox:
 
         tool = self._tools.get(name)
         if tool is None:
-            known = ", ".join((*self._tools, *self._own)) or "none"
+            known = ", ".join((*self._tools, *self._own, *self._mcp)) or "none"
             return ToolOutput(f"there is no tool {name!r}; available: {known}", is_error=True)
         schema = tool.function_schema
         try:
