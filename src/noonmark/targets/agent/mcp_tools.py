@@ -96,7 +96,8 @@ class _Server:
 
     async def tools(self) -> list[McpTool]:
         """Its tools, once it has listed them."""
-        await asyncio.wait({self._task, self._listed}, timeout=CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {self._task, self._listed}
+        await asyncio.wait(either, timeout=CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if self._listed.done():
             return self._listed.result()
         if not self._task.done():
