@@ -14,10 +14,13 @@ from noonmark.core.budgets.spend import to_nanos
 from noonmark.core.schedule import Owner
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.session import PromptAction
+from noonmark.operations.service import Service
+from noonmark.operations.table import perform
 from noonmark.ports.agent_host import AgentTurn, Readiness
 from noonmark.targets.agent.remote import RemoteHost
 from noonmark.targets.http.settings import HttpTargetSettings
 from tests.embedded.waiting import CLOCK, ended, eventually
+from tests.operations.harness import LOCAL
 from tests.targets.agent.scripted_host import ANSWER, hosting
 
 CREATE = {"model": "house-1", "system_prompt": "Be brief.", "max_tokens": 50}
@@ -175,6 +178,43 @@ def test_a_turn_that_is_cancelled_or_too_slow_is_cancelled_there(scheduler, host
     [cancelled] = eventually(lambda: host.requests("cancel"))
     assert cancelled["occurrence_id"] == scheduler.occurrences(slow)[0].id
     assert scheduler._store.session("default", cancelled["session_id"]).state is SessionState.SUSPENDED
+
+
+def test_an_accepted_turn_is_stopped_there_when_it_is_cancelled_or_too_slow(scheduler, host):
+    host.answer((202, {}, {"Noonmark-Callback": "accepted"}))
+    # Another process, which has no host, cancels the first one.
+    elsewhere = Service(store=scheduler._store, lookahead=0, fresh_id=str)
+    jobs = [scheduler.schedule(TARGET, name=name, timeout=seconds) for name, seconds in (("long", 300), ("slow", 0.5))]
+    done = scheduler.schedule(TARGET, name="done", timeout=300)
+    first, last = (eventually(lambda job=job: awaiting(scheduler, job)) for job in (jobs[0], done))
+    perform(elsewhere, LOCAL, "occurrence/complete", {"occurrence_id": last.id, "result": "Done."})
+    perform(elsewhere, LOCAL, "occurrence/cancel", {"occurrence_id": first.id})
+    ended(scheduler, jobs[1])
+    ids = {scheduler.occurrences(job)[0].id for job in jobs}
+    eventually(lambda: {one["occurrence_id"] for one in host.requests("cancel")} == ids)
+    assert len(host.requests("cancel")) == 2
+    for path, headers, body in host.asked:
+        assert verify(headers, body, scheduler.signing_key()) == json.loads(body)["idempotency_key"], path
+    for one in host.requests("cancel"):
+        assert scheduler._store.session("default", one["session_id"]).state is SessionState.SUSPENDED
+    assert [str(scheduler.occurrences(job)[0].phase) for job in (*jobs, done)] == [
+        "cancelled",
+        "timed_out",
+        "completed",
+    ]
+
+
+def test_an_accepted_turn_that_was_too_slow_is_stopped_before_the_next_attempt(scheduler, host):
+    host.answer((202, {}, {"Noonmark-Callback": "accepted"}), (200, ANSWER))
+    occurrence, _ = run(scheduler, timeout=0.5, retries={"max_attempts": 2, "backoff_seconds": 0.001})
+    assert occurrence.phase == "completed"
+    assert [path.rpartition("/")[2] for path, _, _ in host.asked] == ["deliver", "cancel", "deliver"]
+
+
+def awaiting(scheduler, job):
+    """The occurrence of a job, once its host has accepted it."""
+    found = scheduler.occurrences(job)
+    return found[0] if found and found[0].phase == "awaiting_completion" else None
 
 
 def test_a_connection_that_was_refused_costs_nothing(scheduler, host):

@@ -239,7 +239,10 @@ class RemoteHost:
         return replace(_failed(why), reason=Reason.BUDGET_EXCEEDED, is_final=True, usage=self._usage(turn))
 
     def _suspend(self, turn: AgentTurn) -> None:
-        """Note that a turn ended before the agent had answered."""
+        """Note that a turn ended before the agent had answered, unless another one has begun since."""
+        session = self._store.session(turn.owner.tenant, turn.session_id)
+        if session is None or session.turn not in (None, turn.occurrence.id):
+            return
         last = self._store.messages(turn.owner.tenant, turn.session_id, 1, newest_first=True)
         if last and last[0].role is not Role.ASSISTANT:
             self._store.set_session_state(turn.owner.tenant, turn.session_id, SessionState.SUSPENDED)

@@ -15,6 +15,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
+from noonmark.targets.agent.accepted import AcceptedTurns
 from noonmark.targets.agent.resolve import Missing, resolve
 from noonmark.targets.loop_runner import LoopRunner, stop_reason
 from noonmark.targets.outcomes import cut_off, stopped, undeliverable
@@ -48,6 +49,7 @@ class AgentRunner(LoopRunner):
         super().__init__(limit)
         self._store, self._settings, self._make_host = store, settings, make_host
         self._host: AgentHost | None = None
+        self._accepted = AcceptedTurns(store)
 
     def routes(self) -> tuple[str, ...]:
         """Return the routes of agents."""
@@ -57,9 +59,14 @@ class AgentRunner(LoopRunner):
         """Return False: its routes are always served."""
         return False
 
+    def wake(self) -> None:
+        """Look soon whether turns that a host has accepted were ended by others."""
+        self._accepted.wake()
+
     async def _deliver(self, assignment: Assignment) -> Delivered | Accepted:
         try:
             host = self._host = self._host or self._make_host(self._now)
+            await self._accepted.stop_earlier(assignment.occurrence.id)
             turn = await asyncio.to_thread(resolve, assignment, self._store, self._settings)
         except ValueError as error:  # it may repeat what the schedule says
             return self._unresolved(assignment, str(error), log_text="the turn could not begin")
@@ -87,6 +94,7 @@ class AgentRunner(LoopRunner):
                 raise
             return await self._interrupted(host, turn, stopped(assignment, reason, None, now=self._now()))
         if isinstance(result, Accepted):
+            self._accepted.add(host, turn)
             return result
         if result.outcome is not Outcome.LEASE_LOST:
             await self._dismiss(turn)
@@ -144,6 +152,7 @@ class AgentRunner(LoopRunner):
         return Delivered(outcome=Outcome.FAILED, started=assignment.started or now, ended=now, error=why)
 
     async def _release(self) -> None:
+        await self._accepted.close()
         if self._host is not None:
             await self._host.close()
 
