@@ -14,7 +14,7 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from noonmark.core.agents.tasks import Instructions
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.permissions import TargetPermissions
+    from noonmark.core.targets.session import Provider
     from noonmark.operations.diagnosis import Disk
     from noonmark.ports.agent_host import AgentHost
     from noonmark.ports.clock import Clock
@@ -249,6 +250,25 @@ def make_instructions(folder: str | None = None) -> Instructions:
     from noonmark.targets.agent.task_instructions import InstructionFiles
 
     return InstructionFiles(None if folder is None else Path(_expand_home(folder)).absolute())
+
+
+def make_model_check(
+    host: str | None, remote: str | None, own: Collection[str] = ()
+) -> Callable[[str, Provider | None], str | None]:
+    """What says what is wrong with the name of a model. Remote hosts have models of their own; `own` are known here."""
+
+    def problem(named: str, provider: Provider | None) -> str | None:
+        from noonmark.targets.agent.model_names import model_name
+        from noonmark.targets.agent.settings import EMBEDDED
+
+        try:
+            if host == EMBEDDED and remote is None and named not in own:
+                model_name(named, provider)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    return problem
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:

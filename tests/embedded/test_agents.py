@@ -4,8 +4,10 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from pydantic_ai.models.test import TestModel
 
 from noonmark import (
+    AgentSettings,
     AsyncScheduler,
     Budget,
     Conflict,
@@ -17,6 +19,9 @@ from noonmark import (
     Session,
     UsageSummary,
 )
+from noonmark.core.errors import InvalidRequest
+from noonmark.operations.table import perform
+from tests.operations.harness import LOCAL
 
 ANSWER = "success (no tool calls)"
 
@@ -53,6 +58,48 @@ def test_a_session_is_created_spoken_to_archived_and_deleted(scheduler):
     scheduler.delete_session("desk")
     with pytest.raises(NotFound, match="session_id: there is no session 'desk'"):
         scheduler.session("desk")
+
+
+@pytest.mark.parametrize(
+    ("agents", "is_known"),
+    [
+        (AgentSettings(models={"mine": TestModel()}), False),
+        (AgentSettings(models={"tset": TestModel()}), True),
+        (AgentSettings(host="http://127.0.0.1:9"), True),
+        (AgentSettings(remote="http://127.0.0.1:9"), True),
+    ],
+)
+def test_a_model_that_nobody_knows_is_refused_or_warned_of(agents, is_known):
+    action = {"type": "prompt", "prompt": "Go."}
+    session = {"target_kind": "session", "type": "materialize_on_demand_session", "action": action}
+    targets = [
+        session | {"create": {"model": "tset"}},
+        {"target_kind": "task", "query": "Go.", "context": {"model": "tset"}},
+    ]
+    members = [{"member_id": "one", "model": "test"}, {"member_id": "two", "model": "tset"}]
+    with Scheduler("memory://", agents=agents) as scheduler:
+        scheduler.stop()
+        service, trigger = scheduler._service(), {"type": "interval", "every_seconds": 3_600}
+        for target in targets:
+            document = {"trigger": trigger, "target": target}
+            made = perform(service, LOCAL, "schedule/create", document)
+            [checked] = perform(service, LOCAL, "schedule/check", {"schedules": [document]})["checks"]
+            for answer in (made, checked):
+                assert any("'tset' has no provider" in one for one in answer["warnings"]) is not is_known
+        fine = {"trigger": trigger, "target": session | {"create": {"model": "claude-sonnet-4-5"}}}
+        assert not any("provider" in one for one in perform(service, LOCAL, "schedule/create", fine)["warnings"])
+        scheduler.create_session(model="gpt-9", session_id="fine")
+        if is_known:
+            scheduler.create_session(model="tset")
+            scheduler.create_mob("crew", members)
+            return
+        scheduler.create_session(model="mine")
+        scheduler.create_session(model="tset", provider="openai")
+        with pytest.raises(InvalidRequest, match="model: the model 'tset' has no provider"):
+            scheduler.create_session(model="tset")
+        with pytest.raises(InvalidRequest, match=r"members\[1\].model: the model 'tset' has no provider"):
+            scheduler.create_mob("crew", members)
+        assert len(scheduler.sessions()) == 3
 
 
 def test_a_budget_keeps_a_session_from_spending_and_usage_is_reported(scheduler):

@@ -21,6 +21,7 @@ from noonmark.targets import MAX_THREADS
 from noonmark.wiring import (
     fresh_id,
     make_first_call,
+    make_model_check,
     make_pinger,
     make_program_traces,
     make_runner,
@@ -1405,13 +1406,16 @@ class Scheduler:
     def _opened_service(self) -> Service:
         from noonmark.operations.service import Service
 
+        agents = self._agents
+        host, remote, own = (None, None, ()) if agents is None else (agents.host, agents.remote, agents.models)
         return Service(
             store=self._runtime.store,
             lookahead=self._runtime.timing.lookahead,
             fresh_id=partial(fresh_id, self._clock),
             node=self._runtime.node,
             wake=lambda _: self._runners.wake(),
-            agent_model=None if self._agents is None else self._agents.model,
+            agent_model=None if agents is None else agents.model,
+            model_problem=make_model_check(host, remote, own),
             check_stop_requests=self._runners.check_stop_requests,
         )
 

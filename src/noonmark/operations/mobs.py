@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.mobs import read_new_mob
 from noonmark.core.agents.session import member_session
-from noonmark.core.errors import Conflict, NotFound, refusal
+from noonmark.core.errors import Conflict, InvalidRequest, NotFound, Problem, refusal
 from noonmark.core.workflows.flows import flow_problems
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.serializers import read_page, text
@@ -24,6 +24,9 @@ def create_mob(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
     """Create a mob with a session for each member; a conflict if its id is taken."""
     new, problems = read_new_mob(dict(arguments))
     problems += flow_problems(new.mob_id, new.flows, {one.member_id for one in new.members})
+    for index, member in enumerate(() if problems else new.members):
+        if (wrong := service.model_problem(member.spec.model, member.spec.provider)) is not None:
+            problems.append(Problem(code=InvalidRequest.code, field=f"members[{index}].model", message=wrong))
     if problems:
         raise refusal(problems)
     tenant, user = caller.owner.tenant, caller.owner.user

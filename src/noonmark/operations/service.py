@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.egress import EgressPolicy
     from noonmark.core.targets.mob import ToolAccessPolicy
     from noonmark.core.targets.permissions import TargetPermissions
+    from noonmark.core.targets.session import Provider
     from noonmark.operations.diagnosis import Conflict as SettingConflict
     from noonmark.operations.diagnosis import Disk
     from noonmark.operations.key_cache import KeyCache
@@ -156,6 +157,8 @@ class Service:
     """The model of sessions that name none."""
     agent_limits: AgentLimits = field(default_factory=AgentLimits)
     """What agents may create, and how long proposals wait."""
+    model_problem: Callable[[str, Provider | None], str | None] = field(default=lambda _model, _provider: None)
+    """Says what is wrong with the name of a model, as far as this process knows the models of its agents."""
     instructions: Instructions | None = None
     """The instructions that tasks may name, as far as this process knows."""
     uploads: Uploads | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.agents.mobs import parse_session
 from noonmark.core.agents.session import Session, SessionState
 from noonmark.core.budgets.spend import to_dollars
-from noonmark.core.errors import Conflict, KeyReused, NotAllowed, NotFound, QuotaExceeded
+from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotAllowed, NotFound, QuotaExceeded
 from noonmark.core.json_values import identifier, text_of
 from noonmark.core.occurrence import Overrides
 from noonmark.core.quotas import Resource
@@ -52,6 +52,8 @@ def create_session(service: Service, caller: Caller, arguments: Mapping[str, Any
     """Create a session; a conflict if its id is taken."""
     default = {} if service.agent_model is None else {"model": service.agent_model}
     new = parse_session(default | {name: value for name, value in arguments.items() if value is not None})
+    if (problem := service.model_problem(new.spec.model, new.spec.provider)) is not None:
+        raise InvalidRequest(problem, field="model")
     session_id, now = new.session_id or service.fresh_id(), service.store.clock()
     session = Session(
         tenant=caller.owner.tenant,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from noonmark.core.agents.tasks import context_problem
+from noonmark.core.agents.tasks import context_problem, remote_agent
 from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed_session, session_of
 from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.documents import present
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
     from noonmark.core.targets.permissions import TargetPermissions
+    from noonmark.core.targets.session import OnDemandSessionTarget
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.store import Store
@@ -59,7 +60,19 @@ def target_warnings(service: Service, tenant: str, target: Target, source: str =
         missing = "the task names no model, and this server has none for that: set --agent-model, or context.model"
     if (agent := agent_target(target)) is not None:
         missing = _missing_agent(service.store, tenant, agent)
+    missing = missing or _unknown_model(service, target)
     return [*_route_warnings(service, tenant, target, source), *([] if missing is None else [missing])]
+
+
+def _unknown_model(service: Service, target: Target) -> str | None:
+    """What is wrong with the model that a target names for a session of its own."""
+    if (agent := agent_target(target)) is not None and agent.type == "materialize_on_demand_session":
+        spec = cast("OnDemandSessionTarget", agent).create
+        return service.model_problem(spec.model, spec.provider)
+    if isinstance(target, TaskTarget) and remote_agent(target.context) is None:
+        model = target.context.get("model")
+        return service.model_problem(model, None) if isinstance(model, str) else None
+    return None
 
 
 def _route_warnings(service: Service, tenant: str, target: Target, source: str) -> list[str]:

@@ -71,6 +71,7 @@ from noonmark.wiring import (
     fresh_id,
     make_first_call,
     make_instructions,
+    make_model_check,
     make_pinger,
     make_runner,
     make_seal,
@@ -365,7 +366,7 @@ def _bundles(settings: Settings) -> BundleSettings | None:
 def _agents(loaded: LoadedSettings, session_tools: SessionTools) -> AgentSettings | None:
     """How this node delivers to agents; None if it does not."""
     settings = loaded.settings
-    host, _, remote = (settings.agents or (EMBEDDED if is_installed("agents") else OFF)).partition(",")
+    host, remote = _agent_hosts(settings)
     if host == OFF:
         return None
     if host == EMBEDDED:
@@ -374,7 +375,7 @@ def _agents(loaded: LoadedSettings, session_tools: SessionTools) -> AgentSetting
             require("mcp", "calling tools of MCP servers (--agent-mcp)")
     return AgentSettings(
         host=host,
-        remote=remote or None,
+        remote=remote,
         instructions=make_instructions(settings.task_instructions),
         model=settings.agent_model,
         tools=_import_tools(loaded),
@@ -392,6 +393,12 @@ def _agents(loaded: LoadedSettings, session_tools: SessionTools) -> AgentSetting
         time_limit=int(settings.agent_timeout * SECOND),
         logs_content=settings.agent_log_content,
     )
+
+
+def _agent_hosts(settings: Settings) -> tuple[str, str | None]:
+    """The host of agents, and the one of those that ask for another."""
+    host, _, remote = (settings.agents or (EMBEDDED if is_installed("agents") else OFF)).partition(",")
+    return host, remote or None
 
 
 def _import_tools(loaded: LoadedSettings) -> ToolRegistry:
@@ -570,6 +577,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         instructions=make_instructions(settings.task_instructions),
         has_agent_model=settings.agent_model is not None or settings.agents not in (None, EMBEDDED),
         agent_model=settings.agent_model,
+        model_problem=make_model_check(*_agent_hosts(settings)),
         uploads=make_uploads(
             settings.upload_dir,
             settings.store,
