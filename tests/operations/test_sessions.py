@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.agents.session import Message, Role, Session, schedule_session
+from noonmark.core.agents.turns import turn_limits
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import (
     Conflict,
@@ -18,7 +19,7 @@ from noonmark.core.errors import (
 from noonmark.core.occurrence import in_force
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
-from noonmark.core.settlement import Delivered
+from noonmark.core.settlement import Delivered, settle
 from noonmark.core.targets.session import SessionSpec
 from noonmark.operations.remote_turns import end_turn
 from noonmark.ports.sessions import Turn
@@ -130,6 +131,32 @@ def test_a_message_is_a_turn_of_its_own(harness):
         assert [page["messages"][0]["number"] for page in (first, second)] == numbers
         assert second["next_cursor"] is None
     assert harness("schedule/list")["schedules"] == []
+
+
+def test_a_session_is_kept_from_the_dispatch_of_a_turn_to_its_end(harness):
+    harness("session/create", session_id="desk", model="test")
+    occurrence_id = harness("session/send", session_id="desk", prompt="hi")["occurrence_id"]
+    store = harness.service.store
+    now = store.clock()
+    [claim] = store.claim("n", ["session"], now=now, until=now, limit=9, lease=10**9, only=occurrence_id)
+    keys = turn_limits(in_force(claim.schedule, claim.occurrence).declaration.target, claim.schedule.uid)
+    [admitted] = store.admit([replace(start(claim), keys=keys)], now=now, lease=10**9)
+    occurrence = admitted.occurrence
+
+    def refused():
+        for name in ("session/delete", "session/archive"):
+            with pytest.raises(Conflict, match="in flight"):
+                harness(name, session_id="desk")
+
+    refused()  # no message is stored yet
+    assert harness("session/get", session_id="desk")["message_count"] == 0
+    turn = Turn(tenant="default", session_id="desk", occurrence_id=occurrence_id, fence=occurrence.fence)
+    assert store.begin_turn(turn, [say(Role.USER, "hi")]) is not None
+    refused()
+    done = Delivered(outcome=Outcome.COMPLETED, started=now, ended=now)
+    assert store.settle([settle(occurrence, claim.schedule, done, node="n")]) == [True]
+    assert harness("session/archive", session_id="desk")["state"] == "archived"
+    assert harness("session/delete", session_id="desk")["session_id"] == "desk"
 
 
 def test_an_archived_session_takes_no_messages(harness):

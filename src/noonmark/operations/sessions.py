@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.mobs import parse_session
-from noonmark.core.agents.session import Session, SessionState
+from noonmark.core.agents.session import Session, SessionState, turn_key
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotAllowed, NotFound, QuotaExceeded
 from noonmark.core.json_values import identifier, text_of
@@ -201,6 +201,7 @@ def _carrier(service: Service, caller: Caller, session: Session) -> Schedule:
 def archive_session(service: Service, caller: Caller, arguments: SessionChange) -> dict[str, Any]:
     """Archive a session: its transcript is kept, and it takes no messages."""
     session = find_session(service, caller, arguments.session_id)
+    _refuse_if_in_flight(service, session)
     note = caller.audit(_about(session, arguments.reason))(None, None, now=service.store.clock())
     archived = service.store.set_session_state(session.tenant, session.session_id, SessionState.ARCHIVED, note=note)
     if archived is None:  # deleted a moment ago
@@ -211,8 +212,7 @@ def archive_session(service: Service, caller: Caller, arguments: SessionChange) 
 def delete_session(service: Service, caller: Caller, arguments: SessionChange) -> dict[str, Any]:
     """Delete a session with its messages, unless a turn of it is in flight or a schedule names it."""
     session = find_session(service, caller, arguments.session_id)
-    if session.state is SessionState.ACTIVE:
-        raise Conflict(f"a turn of it is in flight: {session.turn}; cancel that first", field="session_id")
+    _refuse_if_in_flight(service, session)
     if session.mob_id is not None and _is_member(service, session):
         raise Conflict(f"it is a member of the mob {session.mob_id}; delete that first", field="session_id")
     note = caller.audit(_about(session, arguments.reason))(None, None, now=service.store.clock())
@@ -224,6 +224,14 @@ def delete_session(service: Service, caller: Caller, arguments: SessionChange) -
     if carrier is not None:  # what was sent, and waits, ends with it
         schedule_edits.delete(service.store, carrier.schedule.uid)
     return session_document(session)
+
+
+def _refuse_if_in_flight(service: Service, session: Session) -> None:
+    """Refuse a change during a turn, also of one that starts and has not said anything yet: it holds the key."""
+    if session.state is SessionState.ACTIVE:
+        raise Conflict(f"a turn of it is in flight: {session.turn}; cancel that first", field="session_id")
+    if service.store.count_places(session.tenant, turn_key(session.session_id)):
+        raise Conflict("a turn of it is in flight, and begins; wait for its end, or cancel it", field="session_id")
 
 
 def refuse_if_named(schedule_ids: list[str], what: str) -> None:

@@ -70,7 +70,12 @@ def test_a_transcript_is_followed(desk):
 def test_a_session_whose_provider_fails_can_be_archived(desk):
     desk("session", "create", "broken", "--model", "openai:none", "--spec-json", '{"max_tokens": 5}')
     sent = desk.json("session", "send", "broken", "Hello.")
-    eventually(lambda: desk.json("session", "show", "broken")["occurrence_id"] == sent["occurrence_id"])
+
+    def has_ended():
+        shown = desk.json("session", "show", "broken")
+        return shown["occurrence_id"] == sent["occurrence_id"] and shown["state"] == "suspended"
+
+    eventually(has_ended)
     desk("session", "archive", "broken", "--reason", "over")
     assert desk.refused(4, "session", "send", "broken", "Hello.") == [
         "session_id: it is archived, and takes no messages"
