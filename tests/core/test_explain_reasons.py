@@ -360,6 +360,12 @@ TOLD = {
         ),
         (
             {},
+            {"phase": Phase.DELIVERY_FAILED, "attempt": 1, "facts": {"why": "there is no session 'desk' to talk to"}},
+            [Outcome.DELIVERY_FAILED],
+            "It could not be delivered: there is no session 'desk' to talk to.",
+        ),
+        (
+            {},
             {"phase": Phase.SKIPPED, "facts": {"workflow": "etl version 3"}},
             [],
             "It did not run: there was no workflow `etl version 3`.",

@@ -65,6 +65,7 @@ def test_every_reason_either_ends_an_occurrence_or_explains_a_step():
     [
         (Reason.TARGET_MISSING, '{"session": "desk"}', "There was no session `desk`."),
         (Reason.TARGET_MISSING, '{"workflow": "sales"}', "There was no workflow `sales`."),
+        (Reason.TARGET_MISSING, '{"attempt": 1, "why": "there is no mob \'m\'"}', "There is no mob 'm'."),
         (Reason.TARGET_MISSING, '{"node": "a"}', Reason.TARGET_MISSING.sentence),
         (Reason.TARGET_MISSING, "", Reason.TARGET_MISSING.sentence),
         (Reason.TARGET_MISSING, "{damaged", Reason.TARGET_MISSING.sentence),

@@ -234,6 +234,13 @@ def test_a_final_failure_is_not_tried_again_and_says_so_while_attempts_are_left(
     assert settlement.facts == {"attempt": attempt, "max_attempts": 2, **more}
 
 
+def test_what_a_delivery_did_not_find_is_kept():
+    said = {"is_final": True, "error": "there is no mob 'm'"}
+    settlement = settled(Outcome.DELIVERY_FAILED, reason=Reason.TARGET_MISSING, said=said)
+    assert told(settlement) == "delivery_failed/target_missing"
+    assert settlement.facts == {"attempt": 1, "max_attempts": 1, "why": "there is no mob 'm'"}
+
+
 def test_under_at_least_once_it_is_a_failure_like_any_other():
     policies = {"said": {"is_unknown": True}, "delivery": Delivery.AT_LEAST_ONCE}
     assert told(settled(Outcome.FAILED, **policies)) == "failed/failed"

@@ -128,6 +128,8 @@ def missing_words(facts: Mapping[str, object]) -> str | None:
             return f"the mob `{mob}` had no flow `{flow}`"
         case {"mob": mob}:
             return f"there was no mob `{mob}`"
+        case {"why": str(why)}:
+            return why
         case {"host": host}:
             return f"the node has no {host} agent host (see --agents)"
         case _:

@@ -344,6 +344,8 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
         raised=TIMEOUT if delivered.outcome is Outcome.TIMED_OUT else delivered.raised,
     )
     facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
+    if end.reason is Reason.TARGET_MISSING and (why := end.run.summary) is not None:
+        facts["why"] = why  # what it talks to was gone when it was delivered
     end = replace(end, pause_after=declaration.pause_on_failure or None, facts=facts, own_words=delivered.own_words)
     if delivered.is_unknown and declaration.delivery is Delivery.AT_MOST_ONCE:
         phase = step(occurrence.phase, Phase.DELIVERY_FAILED)

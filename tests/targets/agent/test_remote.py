@@ -131,7 +131,10 @@ def test_what_is_not_reported_counts_in_full(scheduler, host):
     standing(scheduler, 1_500)
     budget = {"max_tokens": 1_000}
     host.answer((404, {}), (200, {"text": "Done."}), (200, ANSWER))
-    assert run(scheduler, name="refused", budget=budget)[0].reason == "target_missing"
+    refused = run(scheduler, name="refused", budget=budget)[0]
+    assert refused.reason == "target_missing"
+    explained = perform(scheduler._service(), LOCAL, "occurrence/explain", {"occurrence_id": refused.id})
+    assert explained["summary"].startswith("It could not be delivered: the remote host does not know this agent")
     assert standing(scheduler, 1_500).reserved.tokens == 0
     occurrence, made = run(scheduler, name="unreported", budget=budget)
     assert (occurrence.phase, made.usage) == ("completed", None)
