@@ -60,7 +60,7 @@ pytest: setup
 
 check: lint ## Lint, then run the quick tests: in memory, without other processes
 	@echo "==> check: pytest -m quick"
-	@$(BIN)/python -m pytest -n $(CORES) -m quick $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m quick $(PYTEST_ARGS)
 
 soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=8 times as long as in make test
 	@echo "==> soak: the long versions of the tests, $(or $(SOAK),8) times as long where they kill and freeze processes"
