@@ -31,6 +31,7 @@ from noonmark.server.mcp import endpoint as mcp
 from noonmark.server.problems import HttpError, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
+from noonmark.server.web import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -87,6 +88,7 @@ def create_app(
             *endpoints(public, blocking, None),
             *endpoints(health_routes.handlers(health), CapacityLimiter(HEALTH_THREADS), None),
             *endpoints(health_routes.nonblocking_handlers(health), None, None),
+            *(files.routes() if settings.has_page else ()),
         ],
         middleware=[Middleware(RequestGuard, settings=settings, fresh_id=service.fresh_id)],
         exception_handlers={HTTPException: _router_error},

@@ -452,6 +452,12 @@ class Settings:
         switch="--no-worker",
         default=True,
     )
+    ui: bool = _setting(
+        boolean,
+        "whether to serve the web page at `/ui`",
+        switch="--no-ui",
+        default=True,
+    )
     migrate: bool = _setting(
         boolean,
         "whether to create or upgrade the schema in PostgreSQL; a SQLite file is always upgraded",

@@ -30,6 +30,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PORTS = {"http": 80, "https": 443}
 HSTS = "max-age=31536000"
 """Browsers and clients use https for a year."""
+API_CSP = "default-src 'none'; frame-ancestors 'none'"
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """Sec-Fetch-Site of a request from a page of another origin; another port of this machine is another origin."""
@@ -71,6 +72,9 @@ class RequestGuard:
                 has_started = True
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
+                # A browser that opens an answer of the API shows it as what it is, and runs nothing in it.
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Content-Security-Policy", API_CSP)
                 headers.update(scope["state"].get(HEADERS, {}))
                 if scope["scheme"] == "https":
                     headers["Strict-Transport-Security"] = HSTS

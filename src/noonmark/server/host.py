@@ -533,6 +533,7 @@ def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
         trusted_proxies=settings.trusted_proxies,
         visibility=settings.visibility,
         body_seconds=settings.request_timeout,
+        has_page=settings.ui,
     )
 
 

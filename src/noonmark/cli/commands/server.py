@@ -54,6 +54,7 @@ class ServerOptions:
     port: Annotated[str | None, _option("port")] = None
     store: Annotated[str | None, _option("store")] = None
     worker: Annotated[bool | None, _option("worker")] = None
+    ui: Annotated[bool | None, _option("ui")] = None
     migrate: Annotated[bool | None, _option("migrate")] = None
     tls_cert: Annotated[str | None, _option("tls_cert")] = None
     tls_key: Annotated[str | None, _option("tls_key")] = None
