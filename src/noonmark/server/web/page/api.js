@@ -20,13 +20,8 @@ export class ApiError extends Error {
   }
 }
 
-/** The tenant that a key of every tenant acts for; empty: its own. */
-let tenant = "";
-
-/** @param {string} name */
-export function actFor(name) {
-  tenant = name;
-}
+/** Where the API begins: beside the page, also behind a proxy that serves Noonmark below a path. */
+export const ROOT = new URL(".", location.href).pathname.replace(/\/$/, "");
 
 /**
  * Read: `get("/schedules", {limit: 50})`. A value that is null or empty is left out; a list repeats its name.
@@ -80,10 +75,9 @@ async function call(method, url, body, signal) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["Noonmark-Page"] = "1";
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (tenant) headers["Noonmark-Tenant"] = tenant;
   let answer;
   try {
-    answer = await fetch(url, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin" });
+    answer = await fetch(ROOT + url, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin" });
   } catch (error) {
     if (/** @type {Error} */ (error).name === "AbortError") throw error;
     throw new ApiError(0, { code: "offline", detail: "the server does not answer" });

@@ -1,4 +1,5 @@
 // Live updates: the stream says what changed, never how; a view that shows it reads again.
+import { ROOT } from "./api.js";
 
 /** @typedef {{topics: Set<string>, act: (hint: {schedule_ids: string[]}) => void, isDue: boolean}} Subscriber */
 
@@ -15,7 +16,7 @@ let isOnline = true;
 /** Open the stream, and open it again for as long as the page is there. */
 export function connect() {
   source?.close();
-  source = new EventSource("/stream");
+  source = new EventSource(`${ROOT}/stream`);
   source.addEventListener("open", () => {
     wait = 1000;
     if (!isOnline) tell(null); // what changed while we were away is unknown

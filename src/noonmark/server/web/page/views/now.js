@@ -1,5 +1,5 @@
 // Now: what runs, what waits and why, what comes, and what needs a look.
-import { get, part, send } from "../api.js";
+import { ROOT, get, part, send } from "../api.js";
 import { axis } from "../axis.js";
 import { h, replace } from "../dom.js";
 import { legend, mark } from "../marks.js";
@@ -117,7 +117,7 @@ function nodeLine(nodes) {
 function first(may) {
   const python = 'from noonmark import Scheduler\n\nscheduler = Scheduler("sqlite:///noonmark.db")\n\n@scheduler.every(minutes=15)\ndef tick():\n    print("tick")';
   const cli = `noonmark job create --command date --cron "*/15 * * * *" tick`;
-  const curl = `curl ${location.origin}/schedules -H 'Content-Type: application/json' -d '{"name": "tick", "trigger": {"type": "cron", "expression": "*/15 * * * *"}, "target": {"target_kind": "event", "event_type": "tick"}}'`;
+  const curl = `curl ${location.origin}${ROOT}/schedules -H 'Content-Type: application/json' -d '{"name": "tick", "trigger": {"type": "cron", "expression": "*/15 * * * *"}, "target": {"target_kind": "event", "event_type": "tick"}}'`;
   return h("section.card", null, h("h2", null, "No schedule yet"), h("p", null, "Three ways to the first one, and a button."),
     h("div.stack", null, h("h3", null, "Python"), h("pre", { tabindex: "0" }, python), h("h3", null, "Command line"), commandLine(cli), h("h3", null, "HTTP"), commandLine(curl),
       may("write") && h("div.buttons", null, h("a.button.primary", { href: "#/new" }, "New schedule"))));
