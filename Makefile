@@ -21,7 +21,7 @@ DEMO := -m examples.demo
 BENCH := -m bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test pytest check soak simulate lint format demo bench docs lock clean
+.PHONY: help setup test browser pytest check soak simulate lint format demo bench docs lock clean
 
 help: ## List the targets
 	@echo "Noonmark: make <target>"
@@ -50,11 +50,17 @@ $(STAMP): $(RUNTIME) requirements.lock
 	@$(INSTALL) --require-hashes -r $(HALF)0 & first=$$!; $(INSTALL) --require-hashes -r $(HALF)1; second=$$?; wait $$first && exit $$second
 	@touch $@
 
-test: setup ## Set up, then lint and run every test with branch coverage of the core
+# A browser is installed beside the tools, and one processor is free for lint while tests are collected.
+test: ## Set up, then lint and run every test with branch coverage of the core
+	@$(MAKE) --no-print-directory --jobs 2 setup browser
 	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 
-# While tests are collected, one processor is free for lint.
+# As root by apt; playwright downloads its own where that is not possible. Without any, the browser tests are skipped.
+browser:
+	@$(PYTHON) -m tests.web.chromium --by apt || true
+
 pytest: setup
+	@$(BIN)/python -m tests.web.chromium --by playwright
 	@echo "==> test: pytest, with 100 % branch coverage of noonmark.core"
 	@$(BIN)/python -m pytest -n $(WORKERS) --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
 
@@ -62,7 +68,7 @@ check: lint ## Lint, then run the quick tests: in memory, without other processe
 	@echo "==> check: pytest -m quick"
 	@$(BIN)/python -m pytest -n $(WORKERS) -m quick $(PYTEST_ARGS)
 
-soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=8 times as long as in make test
+soak: setup browser ## Kill, freeze, damage and fill real processes for longer: SOAK=8 times as long as in make test
 	@echo "==> soak: the long versions of the tests, $(or $(SOAK),8) times as long where they kill and freeze processes"
 	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) --force-reruns 0 -rP -m "" tests/processes tests/simulation tests/conformance/test_memory_model.py tests/conformance/test_sqlite_model.py tests/core tests/server/test_openapi.py tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/service/test_cluster.py tests/service/test_limits.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
 	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"

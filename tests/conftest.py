@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from tests.rows import joined
 from tests.servers.postgres import QUICK, Database, running
 from tests.soak import examples
+from tests.web.chromium import MISSING
 from tests.workers import Workers
 
 # The suite ships in the package; pytest explains its assertions only when it is told to, before any import of it.
@@ -38,7 +39,7 @@ PROCESS, DOCS, STORE, QUICK_TIER = TIERS = ("process", "docs", "store", "quick")
 """Slowest first."""
 TIER_MARKS = {*TIERS, "soak"}
 SLOW_FOLDERS = {
-    PROCESS: ("bench", "deployment", "examples", "frameworks", "processes", "service", "simulation"),
+    PROCESS: ("bench", "deployment", "examples", "frameworks", "processes", "service", "simulation", "web"),
     DOCS: ("docs",),
     STORE: ("conformance", "servers", "stores"),
 }
@@ -206,6 +207,10 @@ def pytest_terminal_summary(terminalreporter):
     for report in terminalreporter.getreports("rerun"):
         terminalreporter.section(f"run again: {report.nodeid}")
         terminalreporter.line(report.longreprtext[-2_000:])
+    without_browser = [one for one in terminalreporter.getreports("skipped") if MISSING in one.longreprtext]
+    if without_browser:
+        terminalreporter.section(f"{len(without_browser)} browser tests were skipped", red=True, bold=True)
+        terminalreporter.line(MISSING)
     told = [
         value
         for report in terminalreporter.getreports("passed")
