@@ -1,0 +1,203 @@
+// What views share: cards, lists with a keyboard, dialogs, notices, and the states of a view without content.
+import { ApiError } from "./api.js";
+import { h, replace } from "./dom.js";
+
+/** @typedef {import("./dom.js").Children} Children */
+
+/**
+ * A card with a title.
+ * @param {Children} title
+ * @param {...Children} children
+ */
+export function card(title, ...children) {
+  return h("section.card", null, title && h("h2", null, title), children);
+}
+
+/**
+ * A list of rows for scanning: arrows move, Enter opens, and letters act on the row that has the focus.
+ * @template T
+ * @param {T[]} items
+ * @param {(item: T) => Children} cells
+ * @param {{href?: (item: T) => string | null, keys?: Record<string, (item: T) => void>, empty?: Children, label?: string, of?: string}} [options]
+ */
+export function list(items, cells, { href, keys = {}, empty, label, of = "row" } = {}) {
+  if (!items.length) return h("p.quiet", null, empty ?? "Nothing here.");
+  const rows = items.map((item, index) => {
+    const to = href?.(item);
+    return h(`${to ? "a" : "div"}.${of}`, { href: to, tabindex: index ? "-1" : "0", onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      const act = !event.ctrlKey && !event.metaKey && !event.altKey && event.target === event.currentTarget && keys[event.key];
+      if (act) { event.preventDefault(); act(item); }
+    } }, cells(item));
+  });
+  const box = h("div.list", { role: "group", "aria-label": label, onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    const at = rows.indexOf(/** @type {any} */ (event.target).closest?.(`.${of}`));
+    const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+    if (at < 0 || next === undefined || /** @type {any} */ (event.target).matches("input, select, textarea")) return;
+    event.preventDefault();
+    const row = rows[Math.min(Math.max(next, 0), rows.length - 1)];
+    rows.forEach((one) => one.setAttribute("tabindex", one === row ? "0" : "-1"));
+    row.focus();
+  } }, rows);
+  return box;
+}
+
+/**
+ * A button.
+ * @param {Children} text
+ * @param {(event: Event) => void} onclick
+ * @param {{kind?: "primary" | "danger" | "plain", title?: string, disabled?: boolean}} [options]
+ */
+export function button(text, onclick, { kind = "plain", title, disabled = false } = {}) {
+  return h(`button.${kind}`, { type: "button", onclick, title, disabled }, text);
+}
+
+/**
+ * Choices of which one holds.
+ * @param {string} label
+ * @param {[string, string][]} choices value and text
+ * @param {string} chosen
+ * @param {(value: string) => void} choose
+ */
+export function segments(label, choices, chosen, choose) {
+  const box = h("div.segments", { role: "group", "aria-label": label });
+  replace(box, choices.map(([value, text]) => h("button", { type: "button", "aria-pressed": String(value === chosen), onclick: () => {
+    for (const one of box.children) one.setAttribute("aria-pressed", String(one.getAttribute("data-value") === value));
+    choose(value);
+  }, "data-value": value }, text)));
+  return box;
+}
+
+/**
+ * Ask in a dialog; resolves to what its form holds, or null if it was closed. `act` may refuse by throwing: then the
+ * dialog stays and says why.
+ * @param {string} title
+ * @param {Children} body fields with a name each
+ * @param {{confirm?: string, kind?: "primary" | "danger", command?: string, act?: (values: Record<string, string>) => Promise<any>}} [options]
+ * `command`: the same on the command line
+ * @returns {Promise<any>}
+ */
+export function ask(title, body, { confirm = "OK", kind = "primary", command, act } = {}) {
+  return new Promise((resolve) => {
+    /** @type {any} */
+    let outcome = null;
+    const problem = h("p.problem", { role: "alert", hidden: true });
+    const submit = h(`button.${kind}`, { type: "submit" }, confirm);
+    const form = h("form", { method: "dialog", onsubmit: async (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault();
+      const values = /** @type {Record<string, string>} */ (Object.fromEntries(new FormData(form)));
+      submit.disabled = true;
+      try {
+        outcome = act ? (await act(values)) ?? values : values;
+        dialog.close();
+      } catch (error) {
+        problem.textContent = sentence(error);
+        problem.hidden = false;
+      } finally {
+        submit.disabled = false;
+      }
+    } }, h("h2", null, title), body, problem, command && commandLine(command), h("div.buttons", null, button("Cancel", () => dialog.close()), submit));
+    const dialog = h("dialog", { onclose: () => { dialog.remove(); resolve(outcome); }, "aria-label": title }, form);
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/**
+ * The same on the command line, to copy.
+ * @param {string} text
+ */
+export function commandLine(text) {
+  return h("div.command", null, h("code", null, text), copyButton(text));
+}
+
+/** @param {string} text */
+export function copyButton(text) {
+  const copy = h("button.plain", { type: "button", "aria-label": `Copy: ${text.slice(0, 80)}`, onclick: async () => {
+    await navigator.clipboard.writeText(text);
+    copy.textContent = "Copied";
+    setTimeout(() => (copy.textContent = "Copy"), 1500);
+  } }, "Copy");
+  return copy;
+}
+
+/**
+ * A label with its field.
+ * @param {string} text
+ * @param {any} control
+ * @param {string} [hint]
+ */
+export function field(text, control, hint) {
+  return h("label.field", null, h("span", null, text), control, hint && h("small", null, hint));
+}
+
+/** JSON or text as it is, in a block that scrolls. @param {any} value */
+export function code(value) {
+  return h("pre", { tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
+}
+
+/**
+ * Say something in passing.
+ * @param {string} text
+ * @param {"good" | "bad"} [kind]
+ */
+export function notify(text, kind = "good") {
+  const box = document.querySelector("#notices");
+  const one = h(`p.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, text);
+  box?.append(one);
+  setTimeout(() => one.remove(), kind === "bad" ? 10_000 : 4000);
+}
+
+/**
+ * Do something, and say how it went.
+ * @param {Promise<any> | (() => Promise<any>)} work
+ * @param {string} done
+ */
+export async function attempt(work, done) {
+  try {
+    const answer = await (typeof work === "function" ? work() : work);
+    notify(done);
+    return answer;
+  } catch (error) {
+    notify(sentence(error), "bad");
+    return undefined;
+  }
+}
+
+/** What went wrong, as a sentence. @param {unknown} error */
+export function sentence(error) {
+  const text = error instanceof Error ? error.message : String(error);
+  const done = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(done) ? done : `${done}.`;
+}
+
+/**
+ * What a view shows instead of content when it could not read it.
+ * @param {unknown} error
+ * @param {() => void} again
+ */
+export function failure(error, again) {
+  const known = error instanceof ApiError ? error : null;
+  const title = known?.isOffline ? "The server does not answer" : known?.status === 404 ? "Not found" : known?.status === 403 ? "Your key may not see this" : "This could not be read";
+  return h("div.card.blank", { role: "alert" }, h("h2", null, title), h("p", null, known?.isOffline ? "The page tries again by itself as soon as it is back." : sentence(error)),
+    known?.requestId && h("p.dim", null, "Request ", h("code", null, known.requestId)), button("Try again", again, { kind: "primary" }));
+}
+
+/** What a view shows while it reads. */
+export function loading() {
+  return h("div.card.blank", { "aria-busy": "true" }, h("p.dim", null, "Reading…"));
+}
+
+/**
+ * A number of things: "1 schedule", "3 schedules".
+ * @param {number} count
+ * @param {string} word
+ */
+export function plural(count, word) {
+  return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+}
+
+/** Dollars, as exact as their size asks. @param {number | string | null | undefined} usd */
+export function dollars(usd) {
+  const value = Number(usd ?? 0);
+  return `$${value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: value && Math.abs(value) < 0.1 ? 4 : 2 })}`;
+}

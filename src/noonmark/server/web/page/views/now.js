@@ -1,0 +1,124 @@
+// Now: what runs, what waits and why, what comes, and what needs a look.
+import { ROOT, get, part, send } from "../api.js";
+import { axis } from "../axis.js";
+import { h, replace } from "../dom.js";
+import { legend, mark } from "../marks.js";
+import { ask, attempt, button, card, commandLine, dollars, list, plural, segments } from "../parts.js";
+import { HOUR, counting, duration, now, setClock, time, zoneFor } from "../times.js";
+
+const SPANS = /** @type {[string, string][]} */ ([["2", "2 h"], ["12", "12 h"], ["48", "2 days"]]);
+
+/** @param {import("../app.js").Context} context @returns {Promise<import("../app.js").View>} */
+export default async function view({ query, signal, may, live, set }) {
+  let span = Number(query.get("hours")) || 12;
+  const body = h("div.stack");
+
+  async function read() {
+    const at = now();
+    const from = at - span * HOUR / 2, to = at + span * HOUR / 2;
+    const [overview, workload, timeline, nodes] = await Promise.all([
+      get("/overview", { timezone: zoneFor("UTC") }, signal),
+      get("/workload", { limit: 8 }, signal),
+      get("/timeline", { from: new Date(from).toISOString(), to: new Date(to).toISOString(), limit: 12, max_marks: 120, buckets: 120 }, signal),
+      get("/nodes", {}, signal).catch(() => ({ nodes: [] })),
+    ]);
+    if (overview.now_utc) setClock(overview.now_utc);
+    replace(body, overview.schedules.total ? [figures(overview), around(timeline, from, to), h("div.columns.even", null, running(workload), needsLook(overview.needs_look), upNext(workload)), nodeLine(nodes.nodes)] : first(may));
+  }
+
+  /** @param {any} timeline @param {number} from @param {number} to */
+  function around(timeline, from, to) {
+    const zoom = segments("How far", SPANS, String(span), (value) => { span = Number(value); set({ hours: value }); void read(); });
+    return h("section.card", null, h("div.heading", null, h("h2", null, "Around now"), zoom),
+      axis({ rows: timeline.rows, from, to, bucketSeconds: timeline.bucket_seconds, label: "Schedules around now", zone: null }),
+      legend(), timeline.next_cursor && h("p.quiet", null, "More schedules: ", h("a", { href: "#/schedules" }, "all of them"), ", or ", h("a", { href: "#/calendar" }, "the calendar"), "."));
+  }
+
+  /** @param {any} workload */
+  function running({ running, runs, due, waiting }) {
+    const progress = new Map(runs.map((/** @type {any} */ one) => [one.occurrence_id, one]));
+    const rows = [...running.occurrences.map((/** @type {any} */ one) => ({ one, state: "running" })), ...[...due.occurrences, ...waiting.occurrences].map((one) => ({ one, state: "queued" }))];
+    return card(["Running", h("span.dim", null, ` ${running.count}${due.count + waiting.count ? `, ${due.count + waiting.count} queued` : ""}`)], list(rows, ({ one, state }) => [
+      mark(state),
+      h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, state === "running" ? progressText(one, progress.get(one.occurrence_id)) : one.why ?? "due, waits for a free node")),
+      h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : counting(one.due_at_utc, { since: true }),
+        may("run") && state === "running" && [" ", button("Cancel", (event) => { event.preventDefault(); void cancel(one); })]),
+    ], { href: ({ one }) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing runs, nothing waits.", label: "Running and queued" }));
+  }
+
+  /** @param {any} one */
+  async function cancel(one) {
+    await ask(`Cancel ${one.schedule_name ?? one.occurrence_id}?`, h("p", null, "The work is asked to stop, and the occurrence ends as cancelled."), {
+      confirm: "Cancel the run", kind: "danger", command: `noonmark occurrence cancel ${one.occurrence_id}`, act: () => send("POST", `/occurrences/${part(one.occurrence_id)}/cancel`, {}),
+    });
+    await attempt(read, "Asked to stop.");
+  }
+
+  live(["occurrences", "runs", "schedules", "nodes", "approvals"], () => void read().catch(() => null));
+  await read();
+  return { title: "Now", body, actions: [may("write") && h("a.button.primary", { href: "#/new" }, "New schedule")] };
+}
+
+/** @param {any} one */
+function figures(one) {
+  const share = one.on_time_share === null || one.on_time_share === undefined ? null : `${(one.on_time_share * 100).toFixed(one.on_time_share === 1 ? 0 : 1)} % on time`;
+  const { today_usd: spent = 0, limit_usd: limit, forecast_usd: forecast } = one.spend ?? {};
+  const used = limit ? Math.min(1, spent / limit) : 0;
+  return h("section.figures", { "aria-label": "Today in figures" },
+    figure(one.fires_today.toLocaleString("en"), "fires today", share && h("em.good", null, share)),
+    figure(one.lateness_p99_seconds === null ? "–" : duration(one.lateness_p99_seconds * 1000), "p99 lateness, last hour"),
+    h("a.card.figure", { href: "#/failures", style: { "text-decoration": "none" } }, h(one.failed_last_day ? "b.bad" : "b", null, one.failed_last_day.toLocaleString("en")), h("span", null, `failed in the last day`)),
+    figure(String(one.running), `running, ${one.queued} queued`),
+    h("a.card.figure", { href: "#/usage", style: { "text-decoration": "none" } }, h("b", null, dollars(spent)), h("span", null, [limit ? `of ${dollars(limit)} today` : "spent today", forecast ? `, forecast ${dollars(forecast)}` : ""]),
+      limit ? h("div.meter", { class: spent >= limit ? "over" : "" }, h("i", { style: { width: `${used * 100}%` } })) : null));
+}
+
+/** @param {string} number @param {string} text @param {any} [side] */
+function figure(number, text, side) {
+  return h("div.card.figure", null, side, h("b", null, number), h("span", null, text));
+}
+
+/** @param {any} one @param {any} run */
+function progressText(one, run) {
+  const words = [];
+  if (run?.progress) words.push(typeof run.progress === "object" ? [run.progress.message, run.progress.percent !== undefined && run.progress.percent !== null ? `${Math.round(run.progress.percent)} %` : ""].filter(Boolean).join(", ") : String(run.progress));
+  if (one.attempt > 1) words.push(`attempt ${one.attempt}`);
+  if (one.node) words.push(`on ${one.node}`);
+  return words.join(" · ") || "running";
+}
+
+/** @param {any[]} items */
+function needsLook(items) {
+  const marks = /** @type {Record<string, string>} */ ({ failed: "failed", missed: "failed", late: "late", overdue: "late" });
+  return card("Needs a look", list(items, (one) => [
+    mark(marks[one.kind] ?? "queued", one.kind.replace(/_/g, " ")),
+    h("span", null, one.schedule_name ?? one.schedule_id ?? one.kind.replace(/_/g, " "), h("small", null, one.text)),
+    h("span.when", null, one.at_utc ? time(one.at_utc) : ""),
+  ], { href: (one) => (one.occurrence_id ? `#/occurrences/${part(one.occurrence_id)}` : one.schedule_id ? `#/schedules/${part(one.schedule_id)}` : one.kind.includes("approval") || one.kind.includes("propos") ? "#/approvals" : null), empty: "Nothing needs a look.", label: "Needs a look" }));
+}
+
+/** @param {any} workload */
+function upNext({ upcoming }) {
+  return card("Up next", list(upcoming.occurrences, (/** @type {any} */ one) => [
+    mark("planned"),
+    h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, time(one.due_at_utc, one.trigger_snapshot?.timezone), one.trigger_snapshot?.timezone ? ` · ${one.trigger_snapshot.timezone}` : "")),
+    h("span.when", null, counting(one.due_at_utc)),
+  ], { href: (one) => `#/schedules/${part(one.schedule_id)}`, empty: "Nothing is planned.", label: "Up next" }));
+}
+
+/** @param {any[]} nodes */
+function nodeLine(nodes) {
+  const alive = nodes.filter((one) => one.is_alive);
+  const leader = nodes.find((one) => one.is_leader && one.is_alive);
+  return h("p.quiet", null, alive.length ? `${plural(alive.length, "node")} up` : "No node is up: nothing runs", leader ? `, led by ${leader.node}. ` : ". ", h("a", { href: "#/nodes" }, "Nodes"));
+}
+
+/** What an empty store shows: three ways to the first schedule. @param {(scope: string) => boolean} may */
+function first(may) {
+  const python = 'from noonmark import Scheduler\n\nscheduler = Scheduler("sqlite:///noonmark.db")\n\n@scheduler.every(minutes=15)\ndef tick():\n    print("tick")';
+  const cli = `noonmark job create --command date --cron "*/15 * * * *" tick`;
+  const curl = `curl ${location.origin}${ROOT}/schedules -H 'Content-Type: application/json' -d '{"name": "tick", "trigger": {"type": "cron", "expression": "*/15 * * * *"}, "target": {"target_kind": "event", "event_type": "tick"}}'`;
+  return h("section.card", null, h("h2", null, "No schedule yet"), h("p", null, "Three ways to the first one, and a button."),
+    h("div.stack", null, h("h3", null, "Python"), h("pre", { tabindex: "0" }, python), h("h3", null, "Command line"), commandLine(cli), h("h3", null, "HTTP"), commandLine(curl),
+      may("write") && h("div.buttons", null, h("a.button.primary", { href: "#/new" }, "New schedule"))));
+}
