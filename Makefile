@@ -21,11 +21,11 @@ DEMO := -m examples.demo
 BENCH := -m bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test browser pytest check soak simulate lint format demo bench docs lock clean
+.PHONY: help setup test browser pytest check soak simulate lint pagetypes format demo bench docs lock clean
 
 help: ## List the targets
 	@echo "Noonmark: make <target>"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "PYTHON=<interpreter> picks the Python for 'make setup'; PYTEST_ARGS=<options> reaches pytest."
 
 setup: $(STAMP) ## Create .venv with every pinned package: Noonmark's own, the test tools, the bench's peers
@@ -88,6 +88,16 @@ lint: setup ## Check rules, format, types and the import contract
 	@echo "==> lint: lint-imports"
 	@$(BIN)/lint-imports --no-logo
 
+# For development only: nothing of it is needed to run, test or build Noonmark.
+TYPESCRIPT := .node/node_modules/.bin/tsc
+$(TYPESCRIPT):
+	@command -v npm >/dev/null || { echo "npm was not found: the types of the page are checked by TypeScript, which needs Node.js" >&2; exit 1; }
+	@npm install --silent --no-fund --no-audit --no-save --prefix .node typescript@7.0.2
+
+pagetypes: $(TYPESCRIPT) ## Check the types of the web page's JavaScript with TypeScript; needs npm
+	@echo "==> pagetypes: tsc --checkJs, with the options of tsconfig.json"
+	@$(TYPESCRIPT) --project tsconfig.json
+
 format: setup ## Repair what ruff can repair, then format
 	@echo "==> format: ruff check --fix, ruff format"
 	@$(BIN)/ruff check --fix-only
@@ -115,5 +125,5 @@ lock: setup ## Pin every dependency again, with hashes, in both locks
 
 clean: ## Remove .venv, caches and build output
 	@echo "==> clean: removing .venv, caches and build output"
-	@rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .node build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests bench examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

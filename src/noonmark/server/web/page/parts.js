@@ -10,7 +10,7 @@ import { h, replace } from "./dom.js";
  * @param {...Children} children
  */
 export function card(title, ...children) {
-  return h("section.card", null, title && h("h2", null, title), children);
+  return h("section.card", null, title && h("h2", null, title), ...children);
 }
 
 /**
