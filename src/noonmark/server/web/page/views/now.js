@@ -1,9 +1,10 @@
 // Now: what runs, what waits and why, what comes, and what needs a look.
-import { ROOT, get, part, send } from "../api.js";
+import { cancel } from "../actions.js";
+import { ROOT, get, part } from "../api.js";
 import { axis } from "../axis.js";
 import { h, replace } from "../dom.js";
 import { legend, mark } from "../marks.js";
-import { ask, attempt, button, card, commandLine, dollars, list, plural, segments } from "../parts.js";
+import { button, card, commandLine, dollars, list, plural, segments } from "../parts.js";
 import { HOUR, counting, duration, now, setClock, time, zoneFor } from "../times.js";
 
 const SPANS = /** @type {[string, string][]} */ ([["2", "2 h"], ["12", "12 h"], ["48", "2 days"]]);
@@ -42,16 +43,8 @@ export default async function view({ query, signal, may, live, set }) {
       mark(state),
       h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, state === "running" ? progressText(one, progress.get(one.occurrence_id)) : one.why ?? "due, waits for a free node")),
       h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : counting(one.due_at_utc, { since: true }),
-        may("run") && state === "running" && [" ", button("Cancel", (event) => { event.preventDefault(); void cancel(one); })]),
+        may("run") && state === "running" && [" ", button("Cancel", (event) => { event.preventDefault(); void cancel(one).then((done) => done && read()); })]),
     ], { href: ({ one }) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing runs, nothing waits.", label: "Running and queued" }));
-  }
-
-  /** @param {any} one */
-  async function cancel(one) {
-    await ask(`Cancel ${one.schedule_name ?? one.occurrence_id}?`, h("p", null, "The work is asked to stop, and the occurrence ends as cancelled."), {
-      confirm: "Cancel the run", kind: "danger", command: `noonmark occurrence cancel ${one.occurrence_id}`, act: () => send("POST", `/occurrences/${part(one.occurrence_id)}/cancel`, {}),
-    });
-    await attempt(read, "Asked to stop.");
   }
 
   live(["occurrences", "runs", "schedules", "nodes", "approvals"], () => void read().catch(() => null));
@@ -81,7 +74,7 @@ function figure(number, text, side) {
 /** @param {any} one @param {any} run */
 function progressText(one, run) {
   const words = [];
-  if (run?.progress) words.push(typeof run.progress === "object" ? [run.progress.message, run.progress.percent !== undefined && run.progress.percent !== null ? `${Math.round(run.progress.percent)} %` : ""].filter(Boolean).join(", ") : String(run.progress));
+  if (run?.progress) words.push([run.progress.message, `${Math.round(run.progress.fraction * 100)} %`].filter(Boolean).join(", "));
   if (one.attempt > 1) words.push(`attempt ${one.attempt}`);
   if (one.node) words.push(`on ${one.node}`);
   return words.join(" · ") || "running";
