@@ -21,7 +21,7 @@ DEMO := -m examples.demo
 BENCH := -m bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test browser pytest check soak simulate lint pagetypes format demo bench docs lock clean
+.PHONY: help setup test browser pytest check soak simulate lint pagetypes format demo bench docs pictures lock clean
 
 help: ## List the targets
 	@echo "Noonmark: make <target>"
@@ -114,6 +114,10 @@ bench: setup ## Measure fires per second beside other schedulers
 docs: setup ## Write the generated reference pages again
 	@echo "==> docs: writing the generated pages"
 	@$(BIN)/python -m docs.generate
+
+pictures: setup browser ## Take the pictures of the web page for docs/images; ALL=folder takes every view, in both themes, wide and narrow
+	@echo "==> pictures: a seeded server in a real browser"
+	@$(BIN)/python -m tests.web.pictures $(ALL)
 
 # Resolved for the oldest Python we support, whichever one .venv has.
 # Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions. Both locks pin the same versions.

@@ -16,6 +16,8 @@ REPORT_VIOLATIONS = """
         `policy violation: ${event.violatedDirective} by ${event.blockedURI} ${event.sample}`));
     addEventListener("unhandledrejection", (event) => console.error(`unhandled rejection: ${event.reason}`));
 """
+VIEW = "main > .heading > h1"
+"""What every view has as soon as it shows something."""
 VERY_LONG = 1_000 * PATIENCE
 """Milliseconds that only a failure takes."""
 
@@ -64,10 +66,11 @@ class Visit:
         """Errors and warnings in the console, violations of the policy, uncaught exceptions, and dialogs."""
         return [one for one in self._complaints if not any(pattern.search(one) for pattern in self._forgiven)]
 
-    def open(self, route="", *, until="#view[data-ready]"):
+    def open(self, route=""):
         """Show a view, and wait until it has its data."""
         self.page.goto(f"{self.url}/ui{route}")
-        self.page.locator(until).wait_for(state="attached")
+        self.page.locator(f"{VIEW}, [role=alert]").first.wait_for()
+        assert self.page.locator(VIEW).is_visible(), self.page.locator("[role=alert]").first.inner_text()
         return self.page
 
     def close(self):

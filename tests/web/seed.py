@@ -242,9 +242,8 @@ def write_present(ask):
             do("POST", "/workflows", FLOW)
         do("POST", "/schedules", document)
     do("PUT", "/budgets/user/local", {"max_cost_usd": 5, "period": "day"})
-    rebuild = next(
-        one["schedule_id"] for one in do("GET", "/schedules?limit=100")["schedules"] if one["name"] == "rebuild-index"
-    )
+    named = {one["name"]: one["schedule_id"] for one in do("GET", "/schedules?limit=100")["schedules"]}
+    rebuild = named["rebuild-index"]
     running = do("POST", f"/schedules/{rebuild}/run", {})["occurrence_id"]
     queued = do("POST", f"/schedules/{rebuild}/run", {})["occurrence_id"]
     ends = [do("POST", f"/schedules/{name}/run", {})["occurrence_id"] for name in ("check-inventory", "morning-brief")]
@@ -254,4 +253,12 @@ def write_present(ask):
     eventually(lambda: do("GET", "/approvals")["approvals"])
     for one in ends:
         eventually(lambda one=one: do("GET", f"/occurrences/{one}")["phase"] in FINAL)
-    return {"running": running, "queued": queued, "workflow_run": workflow_run, "failed": ends[0], "agent": ends[1]}
+    return {
+        "schedules": named,
+        "running": running,
+        "queued": queued,
+        "failed": ends[0],
+        "agent": ends[1],
+        "workflow_run": workflow_run,
+        "session": do("GET", "/sessions")["sessions"][0]["session_id"],
+    }
