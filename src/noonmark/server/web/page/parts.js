@@ -178,7 +178,7 @@ export function sentence(error) {
 export function failure(error, again) {
   const known = error instanceof ApiError ? error : null;
   const title = known?.isOffline ? "The server does not answer" : known?.status === 404 ? "Not found" : known?.status === 403 ? "Your key may not see this" : "This could not be read";
-  return h("div.card.blank", { role: "alert" }, h("h2", null, title), h("p", null, known?.isOffline ? "The page tries again by itself as soon as it is back." : sentence(error)),
+  return h("div.card.blank", { role: "alert" }, h("h1", null, title), h("p", null, known?.isOffline ? "The page tries again by itself as soon as it is back." : sentence(error)),
     known?.requestId && h("p.dim", null, "Request ", h("code", null, known.requestId)), button("Try again", again, { kind: "primary" }));
 }
 

@@ -41,6 +41,7 @@ export default async function view({ query, signal, live, set, go }) {
 
   /** @param {any} row @param {number} day @param {number} from @param {number} to */
   function month(row, day, from, to) {
+    /** @type {number[]} */
     const days = [];
     for (let start = from; start < to; start = dayStart(start + 36 * HOUR, zone)) days.push(start);
     const wanted = local(day, zone).month, today = dayStart(now(), zone);
