@@ -130,6 +130,15 @@ export function field(text, control, hint) {
   return h("label.field", null, h("span", null, text), control, hint && h("small", null, hint));
 }
 
+/**
+ * A line of a list of facts, for `dl.facts`.
+ * @param {string} name
+ * @param {Children} value
+ */
+export function fact(name, value) {
+  return [h("dt", null, name), h("dd", null, value)];
+}
+
 /** JSON or text as it is, in a block that scrolls. @param {any} value */
 export function code(value) {
   return h("pre", { tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
@@ -200,4 +209,26 @@ export function plural(count, word) {
 export function dollars(usd) {
   const value = Number(usd ?? 0);
   return `$${value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: value && Math.abs(value) < 0.1 ? 4 : 2 })}`;
+}
+
+/**
+ * A list that reads page after page.
+ * @template T
+ * @param {(cursor: string | null) => Promise<{items: T[], next_cursor: string | null}>} read
+ * @param {(items: T[]) => Children} show
+ */
+export function pages(read, show) {
+  const box = h("div");
+  /** @type {T[]} */
+  let items = [];
+  /** @type {string | null} */
+  let cursor = null;
+  /** @param {boolean} more */
+  async function load(more) {
+    const page = await read(more ? cursor : null);
+    items = more ? [...items, ...page.items] : page.items;
+    cursor = page.next_cursor;
+    replace(box, show(items), cursor && h("div.buttons", null, button("Show more", () => void load(true))));
+  }
+  return { box, load: () => load(false) };
 }

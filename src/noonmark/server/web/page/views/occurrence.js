@@ -3,7 +3,7 @@ import { cancel, redrive } from "../actions.js";
 import { ApiError, get, part } from "../api.js";
 import { h, replace } from "../dom.js";
 import { mark, stateOf } from "../marks.js";
-import { button, card, code, dollars, plural } from "../parts.js";
+import { button, card, code, dollars, fact, plural } from "../parts.js";
 import { counting, duration, fullText, time, zoneFor } from "../times.js";
 import { targetText, zoneOf } from "../words.js";
 
@@ -78,9 +78,4 @@ function output(result) {
   if (typeof result === "string") return result;
   const streams = ["stdout", "stderr", "output"].filter((name) => typeof result?.[name] === "string" && result[name]);
   return streams.length ? [...streams.map((name) => result[name]), ...(Object.keys(result).length > streams.length ? [JSON.stringify(Object.fromEntries(Object.entries(result).filter(([name]) => !streams.includes(name))))] : [])].join("\n") : JSON.stringify(result, null, 2);
-}
-
-/** @param {string} name @param {any} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
 }

@@ -5,7 +5,7 @@ import { axis } from "../axis.js";
 import { bars, heatMap } from "../charts.js";
 import { h, replace } from "../dom.js";
 import { legend, mark, stateOf } from "../marks.js";
-import { ask, button, card, code, dollars, field, list, notify, plural, segments, sentence } from "../parts.js";
+import { ask, button, card, code, dollars, fact, field, list, notify, plural, segments, sentence } from "../parts.js";
 import { DAY, HOUR, counting, duration, format, fullText, local, now, time, zoneFor } from "../times.js";
 import { policySentences, targetText, triggerText, zoneOf } from "../words.js";
 
@@ -154,11 +154,6 @@ function usual(schedule) {
   const [first, second] = schedule.next_fire_times ?? [];
   const gap = first && second ? (Date.parse(second) - Date.parse(first)) / HOUR : 2;
   return Number((ZOOMS.find(([value]) => Number(value) >= gap * 12) ?? ZOOMS[ZOOMS.length - 1])[0]);
-}
-
-/** @param {string} name @param {any} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
 }
 
 /** @param {any} paused */
