@@ -23,7 +23,7 @@ export async function pauseOrResume(schedule) {
 /** @param {any} schedule */
 export async function runNow(schedule) {
   const done = await ask(`Run ${nameOf(schedule)} now?`, h("p", null, "It runs once, beside its fires, which stay as they are."), {
-    confirm: "Run now", command: `noonmark schedule run ${schedule.schedule_id}`, act: () => send("POST", `/schedules/${part(schedule.schedule_id)}/run`, { key: crypto.randomUUID() }) });
+    confirm: "Run now", command: `noonmark schedule run-now ${schedule.schedule_id}`, act: () => send("POST", `/schedules/${part(schedule.schedule_id)}/run`, { key: crypto.randomUUID() }) });
   if (done) notify(`${nameOf(schedule)} was asked to run.`);
   return done;
 }
@@ -40,7 +40,7 @@ export async function remove(schedule) {
 /** @param {any} occurrence */
 export async function cancel(occurrence) {
   const done = await ask(`Cancel ${occurrence.schedule_name ?? occurrence.occurrence_id}?`, h("p", null, "The work is asked to stop, and the occurrence ends as cancelled."), {
-    confirm: "Cancel the run", kind: "danger", command: `noonmark occurrence cancel ${occurrence.occurrence_id}`, act: () => send("POST", `/occurrences/${part(occurrence.occurrence_id)}/cancel`, {}) });
+    confirm: "Cancel the run", kind: "danger", command: `noonmark run cancel ${occurrence.occurrence_id}`, act: () => send("POST", `/occurrences/${part(occurrence.occurrence_id)}/cancel`, {}) });
   if (done) notify("It was asked to stop.");
   return done;
 }
@@ -48,7 +48,7 @@ export async function cancel(occurrence) {
 /** @param {any} occurrence */
 export async function redrive(occurrence) {
   const done = await ask(`Run ${occurrence.schedule_name ?? occurrence.occurrence_id} again?`, h("p", null, "The same work, for the same time, begins again."), {
-    confirm: "Redrive", command: `noonmark occurrence redrive ${occurrence.occurrence_id}`, act: () => send("POST", `/occurrences/${part(occurrence.occurrence_id)}/redrive`, {}) });
+    confirm: "Redrive", command: `noonmark run redrive ${occurrence.occurrence_id}`, act: () => send("POST", `/occurrences/${part(occurrence.occurrence_id)}/redrive`, {}) });
   if (done) notify("It begins again.");
   return done;
 }

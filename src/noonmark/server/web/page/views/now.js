@@ -109,7 +109,7 @@ function nodeLine(nodes) {
 /** What an empty store shows: three ways to the first schedule. @param {(scope: string) => boolean} may */
 function first(may) {
   const python = 'from noonmark import Scheduler\n\nscheduler = Scheduler("sqlite:///noonmark.db")\n\n@scheduler.every(minutes=15)\ndef tick():\n    print("tick")';
-  const cli = `noonmark job create --command date --cron "*/15 * * * *" tick`;
+  const cli = `noonmark schedule create --id tick --emit tick --cron "*/15 * * * *"`;
   const curl = `curl ${location.origin}${ROOT}/schedules -H 'Content-Type: application/json' -d '{"name": "tick", "trigger": {"type": "cron", "expression": "*/15 * * * *"}, "target": {"target_kind": "event", "event_type": "tick"}}'`;
   return h("section.card", null, h("h2", null, "No schedule yet"), h("p", null, "Three ways to the first one, and a button."),
     h("div.stack", null, h("h3", null, "Python"), h("pre", { tabindex: "0" }, python), h("h3", null, "Command line"), commandLine(cli), h("h3", null, "HTTP"), commandLine(curl),
