@@ -16,6 +16,7 @@ from noonmark.core.api_key import (
     first_key_problem,
     key_id_of,
     scopes_of,
+    session_scopes,
     tenant_name,
     tenant_or_all,
     verify_key,
@@ -135,3 +136,20 @@ def test_the_first_key_rules_everything(tenant, scopes, is_fine):
 def test_a_key_of_all_tenants_acts_for_the_default_one():
     assert STORED.acts_for == STORED.tenant
     assert replace(STORED, tenant="*").acts_for == "default"
+
+
+@pytest.mark.parametrize(
+    ("makers", "scopes"),
+    [
+        ((), "read write run"),
+        ((None, None), "read write run"),
+        (("read write run propose admin",), "read write run"),
+        (("read propose",), "read propose"),
+        (("read propose run", None), "read propose run"),
+        (("read write", "read propose run"), "read propose"),
+        (("read write", "run"), ""),
+    ],
+)
+def test_a_session_may_do_no_more_than_any_of_its_makers(makers, scopes):
+    held = [None if one is None else scopes_of(one) for one in makers]
+    assert session_scopes(*held) == {Scope(one) for one in scopes.split()}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import edits
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import Conflict
 from noonmark.core.ids import fraction
 from noonmark.core.instants import SECOND
@@ -84,6 +85,18 @@ def test_an_edit_may_come_from_somebody_else_than_the_schedule():
     taken = edits.edit(snapshot, declaration, now=at(50), lookahead=LOOKAHEAD, source="embedded")
     assert taken.schedule == replace(snapshot.schedule, updated=at(50), source="embedded")
     assert edit(snapshot, declaration, 50).schedule.source == snapshot.schedule.source
+
+
+def test_who_changes_the_target_passes_on_no_more_than_it_may_do():
+    snapshot, scopes = read(scheduled(), 100, 100), frozenset({Scope.READ, Scope.PROPOSE})
+    declared = snapshot.schedule.declaration
+
+    def lineage(**changes):
+        plan = edits.edit(snapshot, replace(declared, **changes), now=at(50), lookahead=LOOKAHEAD, scopes=scopes)
+        return plan.schedule.lineage
+
+    assert lineage(target=FunctionTarget(function="other")).scopes == (Scope.PROPOSE, Scope.READ)
+    assert lineage(name="Tidy up") is None
 
 
 @pytest.mark.parametrize(("phase", "exhausted"), [(SchedulePhase.PAUSED, False), (SchedulePhase.COMPLETED, True)])

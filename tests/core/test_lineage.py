@@ -5,6 +5,7 @@ from datetime import datetime
 
 import pytest
 
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import Conflict, QuotaExceeded
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.lineage import (
@@ -15,6 +16,7 @@ from noonmark.core.lineage import (
     check_depth,
     descend,
     fingerprint,
+    narrowed,
     read_lineage,
     refuse_clone,
     stamp,
@@ -41,16 +43,30 @@ def test_a_chain_grows_by_the_schedule_and_the_session_of_its_run():
 
 
 def test_its_document_has_no_internal_ids():
-    lineage = Lineage(depth=2, session_id="s", schedule_id="a", parent="u1", chain=("x",), fingerprint="f")
+    lineage = Lineage(depth=2, session_id="s", schedule_id="a", parent="u1", chain=("x",), fingerprint="f", agent="k")
     assert lineage.to_document() == {
-        "session_id": "s", "schedule_id": "a", "tool_call_id": None, "depth": 2, "chain": ["x"],
+        "session_id": "s", "schedule_id": "a", "tool_call_id": None, "depth": 2, "chain": ["x"], "scopes": None,
     }  # fmt: skip
     assert read_lineage({**lineage.to_record(), "chain": ["x"]}) == lineage
+    narrow = replace(lineage, scopes=(Scope.PROPOSE, Scope.READ))
+    assert narrow.to_document()["scopes"] == ["propose", "read"]
+    assert read_lineage({**narrow.to_record(), "chain": ["x"], "scopes": ["propose", "read"]}) == narrow
+    assert narrow.granted == {Scope.PROPOSE, Scope.READ}
 
 
-@pytest.mark.parametrize("damage", [{"depth": "2"}, {"session_id": 7}, {"chain": [7]}, {"depth": True}])
+def test_who_changes_a_target_passes_on_no_more_than_it_may_do():
+    proposer = frozenset({Scope.READ, Scope.PROPOSE, Scope.ADMIN})
+    assert narrowed(None, proposer) == Lineage(depth=0, scopes=(Scope.PROPOSE, Scope.READ))
+    made = Lineage(depth=2, scopes=(Scope.READ, Scope.WRITE))
+    assert narrowed(made, proposer).scopes == (Scope.PROPOSE, Scope.READ)
+    assert narrowed(made, frozenset({Scope.RUN, Scope.WRITE})).scopes == (Scope.WRITE,)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"depth": "2"}, {"session_id": 7}, {"chain": [7]}, {"depth": True}, {"agent": 1}, {"scopes": ["all"]}]
+)
 def test_a_damaged_record_is_refused(damage):
-    with pytest.raises(ValueError, match="its lineage is invalid"):
+    with pytest.raises(ValueError, match=r"its lineage is invalid|is not a valid Scope"):
         read_lineage({**asdict(Lineage(depth=1)), **damage})
 
 
@@ -107,10 +123,48 @@ def digest(**changes):
         {"trigger": {**HOURLY, "start_at_utc": "2030-05-01T00:00:00Z"}},
         {"trigger": {**HOURLY, "end_at_utc": "2030-05-01T00:00:00Z", "jitter_seconds": 5}},
         {"name": "another", "description": "words", "labels": {"a": "b"}},
+        {"target": {**CALL, "query": "Check\u200b the\u00a0\ufeffbuild\uff0e"}},
     ],
 )
 def test_clones_have_the_same_fingerprint(changes):
     assert digest(**changes) == digest()
+
+
+def cron(expression, zone="Europe/Stockholm", **more):
+    return {"type": "cron", "expression": expression, "timezone": zone, **more}
+
+
+def calendar(**more):
+    return {"type": "calendar", "timezone": "Europe/Stockholm", **more}
+
+
+def values(*numbers):
+    return {"kind": "values", "values": list(numbers)}
+
+
+NINE = {"hour": values(9), "minute": values(0)}
+FILTERED = {"type": "event", "event_type": ["a", "b"], "filters": {"name": ["x", "y"], "size": {"gt": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (cron("0 9 * * 1-5"), cron("0  9 * * MON-FRI")),
+        (cron("0 9 * * 1-5"), cron("0 0 9 * * 5,4,3,2,1")),
+        (cron("0 9 * * 1-5"), cron("0 9 * * 1-5", "Europe/Berlin")),
+        (cron("@daily", "UTC"), cron("0 0 * * *", "Etc/Zulu")),
+        (cron("0 0 * * 0"), cron("0 0 * * 7", end_at_utc="2040-01-01T00:00:00Z")),
+        (calendar(**NINE, day_of_week=values(1, 2)), calendar(**NINE, day_of_week=values(2, 1))),
+        (calendar(**NINE), cron("0 9 * * *")),
+        (
+            {"type": "cron", "crons": ["0 9 * * *", "0 18 * * *"], "timezone": "UTC"},
+            {"type": "cron", "crons": ["0 18 * * *", "0 9 * * *", "00 09 * * *"], "timezone": "UTC"},
+        ),
+        (FILTERED, {**FILTERED, "event_type": ["b", "a"], "filters": {"size": {"gt": 1}, "name": ["y", "x"]}}),
+    ],
+)
+def test_the_spelling_of_a_trigger_makes_no_difference(first, second):
+    assert digest(trigger=first) == digest(trigger=second)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +178,22 @@ def test_clones_have_the_same_fingerprint(changes):
 )
 def test_others_have_not(changes):
     assert digest(**changes) != digest()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (cron("0 9 * * 1-5"), cron("0 9 * * 1-4")),
+        (cron("0 9 * * 1-5"), cron("0 9 * * 1-5", "Europe/London")),
+        (cron("0 9 * * *", "Europe/Stockholm"), cron("0 9 * * *", "Africa/Lagos")),
+        (cron("* * * * *"), cron("* * * 1,3,7,10 *")),
+        (cron("30 2 * * *"), cron("30 2 * * *", dst={"gap": "skip"})),
+        (calendar(**NINE, year=values(2031)), calendar(**NINE, year=values(2032))),
+        (FILTERED, {**FILTERED, "filters": {"name": ["x", "z"], "size": {"gt": 1}}}),
+    ],
+)
+def test_other_times_do(first, second):
+    assert digest(trigger=first) != digest(trigger=second)
 
 
 def test_a_refused_clone_names_the_first():

@@ -6,11 +6,13 @@ import pytest
 
 from noonmark.core.errors import Conflict, QuotaExceeded
 from noonmark.core.lineage import AgentLimits
+from noonmark.operations.service import CallingSession
 from tests.operations.harness import EVERY_MINUTE, LOCAL, REPORT, Harness
 from tests.operations.test_proposals import AGENT, BOB
 
 WRITER = replace(AGENT, scopes=BOB.scopes)
-SESSION = replace(LOCAL, session_id="talk", tool_call_id="call-1")
+TALK = CallingSession(session_id="talk", tool_call_id="call-1")
+SESSION = replace(LOCAL, session=TALK)
 
 
 @pytest.fixture
@@ -27,6 +29,11 @@ def uid(harness, schedule_id):
     return harness.service.store.find(LOCAL.owner.tenant, schedule_id).schedule.uid
 
 
+def in_run(harness, parent, **changes):
+    """The session in a run of a schedule."""
+    return replace(SESSION, session=replace(TALK, schedule_uid=uid(harness, parent), **changes))
+
+
 def limit(harness, **changes):
     harness.service = replace(harness.service, agent_limits=replace(AgentLimits(), **changes))
 
@@ -40,9 +47,9 @@ def test_a_session_is_named_and_its_chain_grows(harness):
     first = make(harness, 1, SESSION)
     assert first["lineage"] == {
         "session_id": "talk", "schedule_id": None, "tool_call_id": "call-1", "depth": 1, "chain": ["session:talk"],
+        "scopes": None,
     }  # fmt: skip
-    child = replace(SESSION, session_id="child", parent_uid=uid(harness, first["schedule_id"]))
-    second = make(harness, 2, child)
+    second = make(harness, 2, in_run(harness, first["schedule_id"], session_id="child"))
     chain = ["session:talk", f"schedule:{first['schedule_id']}", "session:child"]
     assert (second["lineage"]["depth"], second["lineage"]["chain"]) == (2, chain)
     assert harness("schedule/get", schedule_id=second["schedule_id"])["lineage"] == second["lineage"]
@@ -52,7 +59,7 @@ def test_nesting_ends_at_the_limit(harness):
     caller, made = SESSION, []
     for number in range(3):
         made.append(make(harness, number, caller)["schedule_id"])
-        caller = replace(SESSION, parent_uid=uid(harness, made[-1]))
+        caller = in_run(harness, made[-1])
     with pytest.raises(Conflict, match="may be 3 deep, and this one would be 4"):
         make(harness, 9, caller)
 
@@ -60,7 +67,7 @@ def test_nesting_ends_at_the_limit(harness):
 def test_the_children_of_a_schedule_are_limited(harness):
     limit(harness, max_children=2)
     parent = make(harness, 0, LOCAL)["schedule_id"]
-    caller = replace(SESSION, parent_uid=uid(harness, parent))
+    caller = in_run(harness, parent)
     for number in (1, 2):
         make(harness, number, caller)
     with pytest.raises(QuotaExceeded, match=f"runs of {parent} have made 2"):
@@ -80,6 +87,23 @@ def test_an_agent_creates_a_limited_number_in_an_hour(harness):
     make(harness, 9, replace(WRITER, key_id="nm_live_another"))
     harness.clock.advance(1_201)
     make(harness, 10)
+
+
+def test_what_comes_of_an_agent_counts_for_its_hour(harness):
+    """Else each session that its schedules make would have an hour of its own."""
+    limit(harness, per_hour=3)
+    first = make(harness, 0)["schedule_id"]
+    second = make(harness, 1, in_run(harness, first, session_id="a"))["schedule_id"]
+    make(harness, 2, in_run(harness, second, session_id="b"))
+    for caller in (WRITER, in_run(harness, first, session_id="c"), in_run(harness, second)):
+        with pytest.raises(QuotaExceeded, match="3 schedules an hour"):
+            make(harness, 3, caller)
+    plain = make(harness, 4, LOCAL)["schedule_id"]
+    for number in (5, 6, 7):
+        make(harness, number, in_run(harness, plain, session_id=f"helper-{number}"))
+    with pytest.raises(QuotaExceeded, match="3 schedules an hour"):
+        make(harness, 8, in_run(harness, plain, session_id="helper-8"))
+    make(harness, 9, SESSION)
 
 
 @pytest.mark.parametrize("caller", [WRITER, AGENT], ids=["writes", "proposes"])

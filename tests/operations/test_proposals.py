@@ -16,7 +16,7 @@ from noonmark.core.errors import (
 )
 from noonmark.core.instants import DAY_SECONDS
 from noonmark.core.lineage import AgentLimits
-from noonmark.operations.service import Caller
+from noonmark.operations.service import Caller, CallingSession
 from tests.operations.harness import EVERY_MINUTE, LOCAL, REPORT, Harness
 
 AGENT = replace(
@@ -92,7 +92,7 @@ def test_a_denied_schedule_is_deleted(harness):
     [
         (AGENT, replace(AGENT, scopes=ADA.scopes), "a person decides"),
         (AGENT, replace(BOB, is_agent=True), "a person decides"),
-        (AGENT, replace(BOB, session_id="talk"), "a person decides"),
+        (AGENT, replace(BOB, session=CallingSession(session_id="talk")), "a person decides"),
         (replace(AGENT, is_agent=False), ADA, "nobody approves their own"),
         (replace(AGENT, is_agent=False), replace(ADA, key_id=AGENT.key_id), "nobody approves their own"),
     ],
@@ -259,3 +259,65 @@ def test_the_proposals_of_other_tenants_and_users_are_unknown(harness):
             with pytest.raises(NotFound) as refused:
                 harness(operation, caller, schedule_id="asked")
             assert "waits" not in refused.value.message
+
+
+def test_what_held_when_it_was_proposed_is_checked_again(harness):
+    """Clones, children and depth, since other schedules and other settings may have come in between."""
+    writer = replace(AGENT, scopes=ADA.scopes, key_id="nm_live_writer")
+    propose(harness)
+    parent = harness("schedule/create", ADA, **{**ASKED, "schedule_id": "parent", "target": {**REPORT, "args": ["p"]}})
+    uid = harness.service.store.find(LOCAL.owner.tenant, "parent").schedule.uid
+    session = replace(AGENT, key_id=None, session=CallingSession(session_id="talk", schedule_uid=uid))
+    for number in range(3):
+        propose(harness, session, schedule_id=f"child-{number}", target={**REPORT, "args": [number]})
+    harness("schedule/update", AGENT, schedule_id="parent", target={**REPORT, "args": [7]})
+    harness("schedule/approve", BOB, schedule_id="child-0")
+    limits = AgentLimits(max_children=1, max_depth=1)
+    harness.service = replace(harness.service, agent_limits=limits)
+    with pytest.raises(QuotaExceeded, match="runs of parent have made 1"):
+        harness("schedule/approve", BOB, schedule_id="child-1")
+    harness.service = replace(harness.service, agent_limits=replace(limits, max_depth=0))
+    with pytest.raises(Conflict, match="may be 0 deep, and this one would be 1"):
+        harness("schedule/approve", BOB, schedule_id="asked")
+    harness.service = replace(harness.service, agent_limits=AgentLimits())
+    # What waits for a decision counts as a clone for others, and not for itself.
+    with pytest.raises(Conflict, match="'parent' has the same target and trigger"):
+        harness("schedule/create", writer, trigger=EVERY_MINUTE, target={**REPORT, "args": [7]})
+    harness("schedule/deny", BOB, schedule_id="parent")
+    harness("schedule/create", writer, schedule_id="seven", trigger=EVERY_MINUTE, target={**REPORT, "args": [7]})
+    with pytest.raises(Conflict, match="'seven' has the same target and trigger"):
+        harness("schedule/update", AGENT, schedule_id="parent", target={**REPORT, "args": [7]})
+    assert harness("schedule/approve", BOB, schedule_id="asked")["phase"] == "active"
+    assert parent["revision"] == harness("schedule/get", schedule_id="parent")["revision"]
+
+
+def test_an_agent_edits_no_schedule_into_a_clone(harness):
+    writer = replace(AGENT, scopes=ADA.scopes)
+    harness("schedule/create", writer, **ASKED)
+    for owner in (writer, ADA):  # of an agent, and of a person
+        other = harness("schedule/create", owner, **{**ASKED, "schedule_id": None, "target": {**REPORT, "args": [1]}})
+        with pytest.raises(Conflict, match="'asked' has the same target and trigger"):
+            harness("schedule/update", writer, schedule_id=other["schedule_id"], target=REPORT)
+        if owner is ADA:
+            assert harness("schedule/update", ADA, schedule_id=other["schedule_id"], target=REPORT)["revision"] == 2
+        else:
+            harness("schedule/delete", ADA, schedule_id=other["schedule_id"])
+
+
+PERSON = replace(AGENT, is_agent=False)
+TALK = {"target_kind": "session", "type": "materialize_on_demand_session", "create": {"model": "test"},
+        "action": {"type": "prompt", "prompt": "Go on."}}  # fmt: skip
+
+
+@pytest.mark.parametrize("proposer", [AGENT, PERSON], ids=["agent", "person"])
+def test_an_approved_schedule_says_what_its_sessions_may_do(harness, proposer):
+    propose(harness, proposer, target=TALK)
+    assert harness("schedule/approve", BOB, schedule_id="asked")["lineage"]["scopes"] == ["propose", "read"]
+    harness.create(schedule_id="job")
+    harness("schedule/update", proposer, schedule_id="job", description="words")
+    assert "lineage" not in harness("schedule/approve", BOB, schedule_id="job")
+    harness(
+        "schedule/update", proposer, schedule_id="job", target={**TALK, "action": {"type": "prompt", "prompt": "?"}}
+    )
+    approved = harness("schedule/approve", BOB, schedule_id="job")
+    assert (approved["lineage"]["depth"], approved["lineage"]["scopes"]) == (0, ["propose", "read"])

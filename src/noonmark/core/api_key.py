@@ -52,6 +52,8 @@ class Scope(StrEnum):
 
 
 ALL_SCOPES = frozenset(Scope)
+SESSION_SCOPES = frozenset({Scope.READ, Scope.WRITE, Scope.RUN})
+"""What the tools of a session may do that nobody has narrowed."""
 
 
 class KeyStatus(StrEnum):
@@ -134,6 +136,18 @@ def expand_scopes(scopes: Iterable[Scope]) -> frozenset[Scope]:
     """The scopes with those that they include."""
     scopes_given = frozenset(scopes)
     return ALL_SCOPES if Scope.ADMIN in scopes_given else scopes_given
+
+
+def session_scopes(*makers: frozenset[Scope] | None) -> frozenset[Scope]:
+    """What a session may do: no more than any of those had who made it, or who have it talk. None had everything.
+
+    With `write` one may propose too, so a proposer among others leaves `propose`.
+    """
+    scopes = SESSION_SCOPES | {Scope.PROPOSE}
+    for one in makers:
+        if one is not None:
+            scopes &= one | {Scope.PROPOSE} if Scope.WRITE in one else one
+    return scopes - {Scope.PROPOSE} if Scope.WRITE in scopes else scopes
 
 
 def tenant_name(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
-from noonmark.core.lineage import stamp
+from noonmark.core.lineage import narrowed, stamp
 from noonmark.core.planner import (
     Plan,
     Snapshot,
@@ -38,6 +38,7 @@ from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
 from noonmark.core.triggers import IntervalTrigger
 
 if TYPE_CHECKING:
+    from noonmark.core.api_key import Scope
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.proposals import Proposal
@@ -53,16 +54,25 @@ class _Until:
 
 
 def edit(
-    snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead: Micros, source: str | None = None
+    snapshot: Snapshot,
+    declaration: Declaration,
+    *,
+    now: Micros,
+    lookahead: Micros,
+    source: str | None = None,
+    scopes: frozenset[Scope] | None = None,
 ) -> Plan:
     """Apply a new declaration. One that changes nothing that runs keeps the revision and the projections.
 
-    With a source, all of it comes from there now, no matter who created the schedule.
+    With a source, all of it comes from there now, no matter who created the schedule. With scopes, sessions that a new
+    target makes may do no more than these.
     """
     before = snapshot.schedule
     lineage = before.lineage
     if lineage is not None and lineage.fingerprint is not None:
         lineage = stamp(lineage, declaration.to_document())
+    if scopes is not None and declaration.target != before.declaration.target:
+        lineage = narrowed(lineage, scopes)
     after = replace(before, declaration=declaration, updated=now, source=source or before.source, lineage=lineage)
     if _runs_alike(before.declaration, declaration):
         return replace(plan(snapshot, now=now, lookahead=lookahead), schedule=after)

@@ -7,14 +7,17 @@ knows that chain. It comes from the surface that the caller uses, never from the
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.api_key import Scope, session_scopes
 from noonmark.core.errors import Conflict, InvalidTrigger, QuotaExceeded
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros, to_text
 from noonmark.core.rate_limit import RateLimit
 from noonmark.core.triggers import EventTrigger, parse_trigger
+from noonmark.core.triggers.recurrence import WallTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +29,8 @@ _BOUNDED = frozenset({"interval", "cron", "calendar", "event"})
 _NOT_COMPARED = frozenset({"start_at_utc", "end_at_utc", "jitter_seconds"})
 """What two triggers may differ in and still be the same: when they begin and end, and their jitter."""
 _ENDS = frozenset({"end_at_utc", "end_at"})
+_INVISIBLE = "Cf"
+"""The category of characters that nobody sees, such as a zero-width space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +38,7 @@ class Lineage:
     """What made a schedule."""
 
     depth: int
-    """How many schedules made each other up to this one, itself included; 1 without a parent."""
+    """How many schedules made each other up to this one, itself included; 1 without a parent, 0 if a person made it."""
     session_id: str | None = None
     """The session whose agent made it."""
     schedule_id: str | None = None
@@ -45,6 +50,15 @@ class Lineage:
     """Every session and schedule before it, such as `session:ID`, outermost first."""
     fingerprint: str | None = None
     """What it does and when, as a digest; None unless an agent made it."""
+    agent: str | None = None
+    """The agent at the beginning, whose hourly limit counts for everything that comes of it."""
+    scopes: tuple[Scope, ...] | None = None
+    """What its sessions may do at most, since those who made it could not do more; None if that is not narrowed."""
+
+    @property
+    def granted(self) -> frozenset[Scope] | None:
+        """The same as a set."""
+        return None if self.scopes is None else frozenset(self.scopes)
 
     def to_document(self) -> dict[str, Any]:
         """The lineage in the document of its schedule."""
@@ -54,6 +68,7 @@ class Lineage:
             "tool_call_id": self.tool_call_id,
             "depth": self.depth,
             "chain": list(self.chain),
+            "scopes": None if self.scopes is None else [str(one) for one in self.scopes],
         }
 
     def to_record(self) -> dict[str, Any]:
@@ -63,8 +78,14 @@ class Lineage:
 
 def read_lineage(record: Mapping[str, Any]) -> Lineage:
     """A lineage from its record; a TypeError or a ValueError if that is damaged."""
-    lineage = Lineage(**{**record, "chain": tuple(record.get("chain") or ())})
-    texts = (lineage.session_id, lineage.schedule_id, lineage.tool_call_id, lineage.parent, lineage.fingerprint)
+    scopes = record.get("scopes")
+    lists = {
+        "chain": tuple(record.get("chain") or ()),
+        "scopes": None if scopes is None else tuple(Scope(one) for one in scopes),
+    }
+    lineage = Lineage(**{**record, **lists})
+    texts = (lineage.session_id, lineage.schedule_id, lineage.tool_call_id, lineage.parent, lineage.fingerprint,
+             lineage.agent)  # fmt: skip
     are_texts = all(one is None or isinstance(one, str) for one in texts)
     if not are_texts or type(lineage.depth) is not int or not all(isinstance(one, str) for one in lineage.chain):
         raise ValueError("its lineage is invalid")
@@ -105,7 +126,7 @@ class Parent:
 def descend(parent: Parent | None, *, session_id: str | None = None, tool_call_id: str | None = None) -> Lineage:
     """The lineage of a schedule that a session makes, or a run of a parent."""
     before = None if parent is None else parent.lineage
-    chain = () if before is None else before.chain
+    chain, agent = ((), None) if before is None else (before.chain, before.agent)
     if parent is not None:
         chain = (*chain, f"schedule:{parent.schedule_id}")
     if session_id is not None:
@@ -117,7 +138,14 @@ def descend(parent: Parent | None, *, session_id: str | None = None, tool_call_i
         tool_call_id=tool_call_id,
         parent=None if parent is None else parent.uid,
         chain=chain,
+        agent=agent,
     )
+
+
+def narrowed(lineage: Lineage | None, scopes: frozenset[Scope]) -> Lineage:
+    """The lineage of a schedule whose target was changed by a caller with these scopes."""
+    before = Lineage(depth=0) if lineage is None else lineage
+    return replace(before, scopes=tuple(sorted(session_scopes(before.granted, scopes))))
 
 
 def check_depth(lineage: Lineage, limits: AgentLimits) -> None:
@@ -168,23 +196,42 @@ def stamp(lineage: Lineage, document: Mapping[str, Any]) -> Lineage:
 
 
 def fingerprint(document: Mapping[str, Any]) -> str:
-    """A digest of what a schedule does and when: equal for two that differ in case, blanks, bounds or names.
+    """A digest of what a schedule does and when, however that is written.
 
-    The document is that of a declaration.
+    Two are equal that differ in case, blanks, invisible characters, the order of entries, the spelling of a cron
+    expression or a zone, bounds or names. The document is that of a declaration.
     """
     trigger = document.get("trigger") or {}
     compared = {
         "target": _normal(document["target"]),
-        "trigger": _normal({name: value for name, value in trigger.items() if name not in _NOT_COMPARED}),
+        "trigger": _meaning({name: value for name, value in trigger.items() if name not in _NOT_COMPARED}),
         "depends_on": document.get("depends_on"),
     }
     text = json.dumps(compared, sort_keys=True)
     return blake2b(text.encode(errors="surrogatepass"), digest_size=16, person=b"noonmark-clone").hexdigest()
 
 
+def _meaning(trigger: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    try:
+        parsed = parse_trigger(trigger, now=from_micros(0))
+    except InvalidTrigger:  # none, or one that other bounds or zones have made
+        return _normal(trigger)
+    if isinstance(parsed, WallTrigger):
+        return parsed.meaning()
+    return _unordered(_normal(trigger))
+
+
+def _unordered(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The same with lists in an order of their own: that of event types and of the values of a filter says nothing."""
+    if isinstance(value, dict):
+        return {name: _unordered(one) for name, one in value.items()}
+    return sorted((_unordered(one) for one in value), key=repr) if isinstance(value, list) else value
+
+
 def _normal(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, str):
-        return " ".join(value.split()).casefold()
+        visible = (one for one in unicodedata.normalize("NFKC", value) if unicodedata.category(one) != _INVISIBLE)
+        return " ".join("".join(visible).split()).casefold()
     if isinstance(value, dict):
         return {name: _normal(one) for name, one in value.items()}
     return [_normal(one) for one in value] if isinstance(value, list | tuple) else value

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.ids import Origin
     from noonmark.core.instants import Micros
+    from noonmark.core.lineage import AgentLimits
     from noonmark.core.policies.catch_up import CatchUp, Missed
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.policies.expected_rate import RateAlert, RateWindow
@@ -143,8 +144,8 @@ class Plan:
     """The caller's audit entry, if any, written with the plan."""
     proposal: str | None = None
     """The id of the proposal that the plan decides; written only while that is pending, and ends it."""
-    max_children: int | None = None
-    """How many schedules the one that made this one may have made; counted when the plan adds one."""
+    agent_limits: AgentLimits | None = None
+    """The limits of the agent that makes or changes the schedule: clones, and how many its parent has made."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
     rate_window: RateWindow | None = None

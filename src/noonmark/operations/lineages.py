@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import QuotaExceeded
 from noonmark.core.instants import SECOND
-from noonmark.core.lineage import Parent, check_depth, descend, stamp, with_end
+from noonmark.core.lineage import Parent, check_depth, descend, fingerprint, stamp, with_end
 from noonmark.operations.service import cause_of_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
-    from noonmark.core.lineage import Lineage
+    from noonmark.core.lineage import AgentLimits, Lineage
     from noonmark.core.schedule import Declaration
     from noonmark.operations.service import Caller, Service
 
@@ -26,32 +27,69 @@ def with_default_end(service: Service, caller: Caller, document: Mapping[str, An
 
 
 def lineage_of(service: Service, caller: Caller, declaration: Declaration) -> Lineage | None:
-    """The lineage of a schedule that a caller creates; None if neither an agent nor a run of a schedule does.
+    """The lineage of a schedule that a caller creates; None if nothing needs to be known about it.
 
-    Conflict if an agent makes it at the end of too long a chain.
+    It is known if an agent or a run of a schedule makes it, or somebody who may only propose. Conflict if an agent
+    makes it at the end of too long a chain.
     """
     parent = _parent(service, caller)
-    if parent is None and not caller.acts_as_agent:
+    if parent is None and not caller.acts_as_agent and caller.granted is None:
         return None
-    lineage = descend(parent, session_id=caller.session_id, tool_call_id=caller.tool_call_id)
+    lineage = _descended(caller, parent)
     if not caller.acts_as_agent:
         return lineage
     check_depth(lineage, service.agent_limits)
     return stamp(lineage, declaration.to_document())
 
 
-def max_children(service: Service, caller: Caller) -> int | None:
-    """How many schedules the runs of one schedule may make, if an agent asks."""
-    return service.agent_limits.max_children if caller.acts_as_agent else None
+def lineage_of_change(caller: Caller, before: Declaration, after: Declaration) -> Lineage | None:
+    """What is known about a proposed change: what its author may do, and what it would make, if an agent asks."""
+    if not caller.acts_as_agent and caller.granted is None:
+        return None
+    lineage, document = _descended(caller, None), after.to_document()
+    is_other = caller.acts_as_agent and fingerprint(before.to_document()) != fingerprint(document)
+    return stamp(lineage, document) if is_other else lineage
 
 
-def count_new(service: Service, caller: Caller) -> None:
-    """Count a new schedule of an agent; QuotaExceeded if it has created too many within an hour."""
+def _descended(caller: Caller, parent: Parent | None) -> Lineage:
+    session, granted = caller.session, caller.granted
+    lineage = descend(
+        parent,
+        session_id=None if session is None else session.session_id,
+        tool_call_id=None if session is None else session.tool_call_id,
+    )
+    scopes = None if granted is None else tuple(sorted(granted))
+    return replace(lineage, scopes=scopes, agent=_agent(caller, parent))
+
+
+def _agent(caller: Caller, parent: Parent | None) -> str | None:
+    """The agent whose hourly limit counts: that of the key, or the one at the beginning of the chain.
+
+    Where that begins with a schedule of a person, all sessions that it makes are one agent.
+    """
     if not caller.acts_as_agent:
+        return None if parent is None or parent.lineage is None else parent.lineage.agent
+    if caller.key_id is not None:
+        return f"key {caller.key_id}"
+    if parent is not None:
+        return (parent.lineage.agent if parent.lineage else None) or f"schedule {parent.uid}"
+    return None if caller.session is None else f"session {caller.session.session_id}"
+
+
+def limits_for(service: Service, caller: Caller) -> AgentLimits | None:
+    """The limits of what a caller makes or changes, if it is an agent."""
+    return service.agent_limits if caller.acts_as_agent else None
+
+
+def count_new(service: Service, caller: Caller, lineage: Lineage | None) -> None:
+    """Count a new schedule of an agent; QuotaExceeded if it has created too many within an hour.
+
+    What comes of its schedules counts too, so that the number does not grow with every session that they make.
+    """
+    if lineage is None or not caller.acts_as_agent:
         return
     limits = service.agent_limits
-    agent = f"session {caller.session_id}" if caller.key_id is None else f"key {caller.key_id}"
-    name = f"new schedules {caller.owner.tenant} {caller.owner.user} {agent}"
+    name = f"new schedules {caller.owner.tenant} {lineage.agent}"
     taken = service.store.take_tokens(name, limits.rate, 1) if limits.per_hour else None
     if taken is None or not taken.granted:
         seconds = 0 if taken is None else -(-taken.wait // SECOND)
@@ -65,8 +103,9 @@ def count_new(service: Service, caller: Caller) -> None:
 
 def _parent(service: Service, caller: Caller) -> Parent | None:
     """The schedule whose run makes the request: this process knows it, or the request proves it."""
-    if caller.parent_uid is not None:
-        stored = service.store.find_uid(caller.parent_uid)
+    if caller.session is not None:
+        uid = caller.session.schedule_uid
+        stored = None if uid is None else service.store.find_uid(uid)
         schedule = None if stored is None else stored.schedule
     else:
         cause = cause_of_request(service, caller)

@@ -31,7 +31,7 @@ def create_mob(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
         raise refusal(problems)
     tenant, user = caller.owner.tenant, caller.owner.user
     note = caller.audit(f"mob {new.mob_id}")(None, None, now=service.store.clock())
-    if not service.store.put_mob(new.to_mob(tenant, user), new.sessions(tenant, user), note=note):
+    if not service.store.put_mob(new.to_mob(tenant, user), new.sessions(tenant, user, caller.granted), note=note):
         raise Conflict(f"there is a mob {new.mob_id!r} already", field="mob_id")
     return _document(_find(service, caller, new.mob_id))
 

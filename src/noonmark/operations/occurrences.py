@@ -88,7 +88,11 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
     behind, key = cause_of_run(service, caller, schedule_id, arguments.key)
     overrides = None if override is None and behind is None else Overrides(overlap_policy=override, behind=behind)
     requested = schedule_edits.run_now(
-        stored.schedule, key=key or service.fresh_id(), payload=payload, now=now, overrides=overrides
+        stored.schedule,
+        key=key or caller.call_key or service.fresh_id(),
+        payload=payload,
+        now=now,
+        overrides=overrides,
     )
     if (known := service.store.occurrence(requested.id)) is None:
         _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)

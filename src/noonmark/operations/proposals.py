@@ -10,11 +10,11 @@ from noonmark.core.edits import denial
 from noonmark.core.errors import Conflict, InvalidSchedule, NotAllowed, NotFound
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.lineage import fingerprint, refuse_clone
+from noonmark.core.lineage import fingerprint
 from noonmark.core.proposals import Proposal, ProposedAction, why_not_decided
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.operations import schedule_edits, schedules
-from noonmark.operations.lineages import count_new, lineage_of, with_default_end
+from noonmark.operations.lineages import count_new, lineage_of, lineage_of_change, with_default_end
 from noonmark.operations.models.arguments import ExpectedSchedule
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.schedule_edits import Expected
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.lineage import AgentLimits, Lineage
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.models.arguments import (
         Deletion,
@@ -64,9 +65,7 @@ def propose_schedule(service: Service, caller: Caller, arguments: Mapping[str, A
     declaration = schedules.parse(service, caller, document, now=now, key=schedule_id)
     check_secrets(service.store, owner.tenant, declaration.target)
     lineage = lineage_of(service, caller, declaration)
-    if lineage is not None and lineage.fingerprint is not None:
-        _refuse_clones(service, caller, lineage.fingerprint)
-    count_new(service, caller)
+    count_new(service, caller, lineage)
     proposal = Proposal(
         proposal_id=f"prp_{uid}",
         action=ProposedAction.CREATE,
@@ -100,7 +99,8 @@ def propose_update(service: Service, caller: Caller, arguments: Mapping[str, Any
     check_secrets(service.store, stored.schedule.owner.tenant, declaration.target)
     if declaration == stored.schedule.declaration:
         raise Conflict("the proposal would change nothing")
-    return _propose_change(service, caller, stored, ProposedAction.UPDATE, expected, changes=changes)
+    lineage = lineage_of_change(caller, stored.schedule.declaration, declaration)
+    return _propose_change(service, caller, stored, ProposedAction.UPDATE, expected, changes=changes, lineage=lineage)
 
 
 def propose_resume(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
@@ -132,6 +132,7 @@ def _propose_change(  # noqa: PLR0913 - each is a part of the request
     expected: Expected,
     *,
     changes: Mapping[str, Any] | None = None,
+    lineage: Lineage | None = None,
     reason: str | None = None,
 ) -> dict[str, Any]:
     schedule, now = stored.schedule, service.store.clock()
@@ -146,6 +147,7 @@ def _propose_change(  # noqa: PLR0913 - each is a part of the request
         document=dict(changes or {}),
         base_revision=schedule.revision,
         reason=reason,
+        lineage=lineage,
         **_author(service, caller, now=now),
     )
     note = caller.audit(f"proposed to {action}" if reason is None else f"proposed to {action}: {reason}")
@@ -172,17 +174,6 @@ def _declared(
 ) -> Declaration:
     document = schedules.changed(schedule.declaration, changes)
     return check_declaration(service, caller, declare_again(document, schedule, now=from_micros(now)), schedule)
-
-
-def _refuse_clones(service: Service, caller: Caller, digest: str) -> None:
-    """Refuse what an agent proposes if its owner has the same already, or has proposed it."""
-    tenant, user = caller.owner.tenant, caller.owner.user
-    wanted = ScheduleFilter(user=user, phases=_PLANNED, fingerprint=digest)
-    if alike := service.store.schedules(tenant, limit=1, wanted=wanted):
-        raise refuse_clone(alike[0].schedule.schedule_id)
-    for one in service.store.proposals(tenant, service.agent_limits.max_proposals, user=user):
-        if one.lineage is not None and one.lineage.fingerprint == digest:
-            raise refuse_clone(one.schedule_id)
 
 
 _PLANNED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
@@ -229,6 +220,8 @@ def _create(service: Service, caller: Caller, proposal: Proposal, comment: str |
         lookahead=service.lookahead,
         audit=caller.audit(comment),
         quotas=schedule_quotas(service, replace(caller, owner=proposal.owner)),
+        # What held when it was proposed need not hold now.
+        agent_limits=_limits(service, proposal),
         proposal=proposal.proposal_id,
     )
     if not is_created:
@@ -247,9 +240,16 @@ def _change(
             expected.check(schedule)
             return _declared(service, caller, schedule, proposal.document, now=now)
 
-        quotas = schedule_quotas(service, caller)
         edited = schedule_edits.declare(
-            store, uid, read, lookahead=service.lookahead, audit=audit, quotas=quotas, proposal=decided
+            store,
+            uid,
+            read,
+            lookahead=service.lookahead,
+            audit=audit,
+            quotas=schedule_quotas(service, caller),
+            proposal=decided,
+            agent_limits=_limits(service, proposal),
+            scopes=None if proposal.lineage is None else proposal.lineage.granted,
         )
     elif proposal.action is ProposedAction.RESUME:
         edited = schedule_edits.resume(
@@ -261,6 +261,11 @@ def _change(
     note = caller.audit("it was as proposed already")(edited, edited, now=store.clock())
     store.deny_change(proposal.owner.tenant, proposal.schedule_id, decided, note=note)
     return schedules.written(service, edited)
+
+
+def _limits(service: Service, proposal: Proposal) -> AgentLimits | None:
+    """The limits of what was proposed, if an agent did it."""
+    return service.agent_limits if proposal.is_agent else None
 
 
 def _deny(service: Service, caller: Caller, proposal: Proposal, comment: str | None) -> dict[str, Any]:

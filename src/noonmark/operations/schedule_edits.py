@@ -19,8 +19,9 @@ from noonmark.ports.records import ScheduleFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from noonmark.core.api_key import Scope
     from noonmark.core.instants import Micros
-    from noonmark.core.lineage import Lineage
+    from noonmark.core.lineage import AgentLimits, Lineage
     from noonmark.core.occurrence import Occurrence, Overrides
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.limits import Dependency
@@ -102,16 +103,16 @@ def create(  # noqa: PLR0913 - each is a part of the request
     lookahead: Micros,
     audit: AuditEntryMaker | None = None,
     quotas: tuple[Quota, ...] = (),
-    max_children: int | None = None,
+    agent_limits: AgentLimits | None = None,
     proposal: str | None = None,
 ) -> bool:
     """Store a new schedule with its first plan; False if its id is taken, QuotaExceeded if the owner has too many.
 
-    With `max_children`, an agent makes it. With a proposal, False also if that is not pending.
+    With `agent_limits`, an agent makes it. With a proposal, False also if that is not pending.
     """
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     plan = first_plan(schedule, lookahead=lookahead)
-    plan = replace(plan, quotas=quotas, max_children=max_children, proposal=proposal)
+    plan = replace(plan, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
     if audit is not None:
         plan = replace(plan, note=audit(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
@@ -267,19 +268,22 @@ def declare(  # noqa: PLR0913 - each is a part of the request
     source: str | None = None,
     quotas: tuple[Quota, ...] = (),
     proposal: str | None = None,
+    agent_limits: AgentLimits | None = None,
+    scopes: frozenset[Scope] | None = None,
 ) -> Schedule:
     """Replace the declaration by what `read` makes of the schedule; the same declaration again changes nothing.
 
     `read` gets the exact time of the edit: a trigger relative to now is anchored at the time that is stored, so that it
-    is recognised when it is declared again. With a source, the whole declaration comes from there.
+    is recognised when it is declared again. With a source, the whole declaration comes from there. With `agent_limits`,
+    an agent makes the change; sessions of a new target may do no more than `scopes`.
     """
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         declaration = read(snapshot.schedule, now)
         if snapshot.schedule.declaration == declaration and source in {None, snapshot.schedule.source}:
             return None
-        plan = edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
-        return replace(plan, quotas=quotas)
+        plan = edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source, scopes=scopes)
+        return replace(plan, quotas=quotas, agent_limits=agent_limits)
 
     return change(store, uid, decide, audit, proposal=proposal)
 

@@ -24,7 +24,7 @@ from noonmark.core.targets import AGENT_KINDS, WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.doctor import unreadable_schedules
 from noonmark.operations.errors import MAX_PROBLEMS
-from noonmark.operations.lineages import count_new, lineage_of, max_children, with_default_end
+from noonmark.operations.lineages import count_new, limits_for, lineage_of, with_default_end
 from noonmark.operations.models.arguments import (
     KINDS,
     MAX_KEY,
@@ -135,14 +135,14 @@ def _new_schedule(  # noqa: PLR0913 - each is a part of the schedule
 
 def _create(service: Service, caller: Caller, schedule: Schedule) -> bool:
     """Store a new schedule; False if its id is taken."""
-    count_new(service, caller)
+    count_new(service, caller, schedule.lineage)
     return schedule_edits.create(
         service.store,
         schedule,
         lookahead=service.lookahead,
         audit=caller.audit(),
         quotas=schedule_quotas(service, caller),
-        max_children=max_children(service, caller),
+        agent_limits=limits_for(service, caller),
     )
 
 
@@ -262,6 +262,8 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         lookahead=service.lookahead,
         audit=audit,
         quotas=schedule_quotas(service, caller),
+        agent_limits=limits_for(service, caller),
+        scopes=caller.granted,
     )
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
@@ -325,6 +327,8 @@ def _declare(service: Service, caller: Caller, stored: StoredSchedule, document:
         lookahead=service.lookahead,
         audit=audit,
         quotas=schedule_quotas(service, caller),
+        agent_limits=limits_for(service, caller),
+        scopes=caller.granted,
     )
 
 

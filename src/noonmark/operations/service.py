@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from noonmark.core.api_key import ALL_SCOPES, DEFAULT_TENANT, DEFAULT_USER, Scope
+from noonmark.core.api_key import ALL_SCOPES, DEFAULT_TENANT, DEFAULT_USER, SESSION_SCOPES, Scope, session_scopes
 from noonmark.core.causation import (
     chain_of_emitted,
     chain_of_reported,
@@ -209,7 +209,10 @@ class CallingSession:
     tool_access_policy: ToolAccessPolicy | None = None
     schedule_id: str | None = None
     """The schedule whose fire began its turn."""
-    tool_call_id: str = ""
+    schedule_uid: str | None = None
+    tool_call_id: str | None = None
+    call_key: str | None = None
+    """The same for every copy of the call of the tool: one that is repeated after a crash does nothing twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,19 +236,13 @@ class Caller:
     """When its key or token expires."""
     is_agent: bool = False
     session: CallingSession | None = None
-    """The session that it is, if an agent of this server makes the request."""
+    """The session that it is, if an agent of this process makes the request."""
     operation: str = ""
     """The operation requested."""
     limits: Limits = UNLIMITED
     """The limits of the routes that it uses."""
     chain: str = field(default="", repr=False)
     """A proof of the occurrence whose work makes the request, if there is one."""
-    session_id: str | None = None
-    """The session whose agent makes the request, in this process."""
-    tool_call_id: str | None = None
-    """The call of a tool by which it does."""
-    parent_uid: str | None = None
-    """The schedule whose run that session is."""
 
     @property
     def is_admin(self) -> bool:
@@ -255,7 +252,23 @@ class Caller:
     @property
     def acts_as_agent(self) -> bool:
         """Whether a program that decides by itself makes the request: with its key, or in a session."""
-        return self.is_agent or self.session_id is not None
+        return self.is_agent or self.session is not None
+
+    @property
+    def call_key(self) -> str | None:
+        """A key for a request that names none: the same for every copy of a tool call."""
+        return None if self.session is None else self.session.call_key
+
+    @property
+    def granted(self) -> frozenset[Scope] | None:
+        """What sessions may do at most that it makes, or that its schedules make; None if that is not narrowed.
+
+        The sessions of a person who may write do what they need. An agent or a proposer passes on what it has.
+        """
+        if not self.acts_as_agent and not self.may_only_propose:
+            return None
+        scopes = session_scopes(self.scopes)
+        return None if scopes == SESSION_SCOPES else scopes
 
     @property
     def may_only_propose(self) -> bool:
@@ -293,7 +306,7 @@ def _audit_entry(
         request_id=caller.request_id or None,
         key_id=caller.key_id,
         session_id=None if caller.session is None else caller.session.session_id,
-        tool_call_id=None if caller.session is None else caller.session.tool_call_id or None,
+        tool_call_id=None if caller.session is None else caller.session.tool_call_id,
         parent_schedule_id=None if caller.session is None else caller.session.schedule_id,
     )
 

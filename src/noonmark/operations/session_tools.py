@@ -7,8 +7,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from noonmark.core.agents.containment import SOURCE
-from noonmark.core.api_key import Scope
+from noonmark.core.api_key import session_scopes
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.ids import is_hidden
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import chain_key, chain_proof
 from noonmark.operations import tools
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from noonmark.ports.agent_host import AgentTurn
 
 logger = logging.getLogger("noonmark.agents")
-SCOPES = frozenset({Scope.READ, Scope.WRITE, Scope.RUN})
 KEYS = {
     "noonmark_schedule_create": "idempotency_key",
     "noonmark_schedule_propose": "idempotency_key",
@@ -44,11 +44,12 @@ class SessionTools:
         """Use this service from now on."""
         self._service = lambda: service
 
-    def descriptions(self) -> list[ToolDescription]:
-        """What a model is told of the tools."""
+    def descriptions(self, turn: AgentTurn, session: Session) -> list[ToolDescription]:
+        """What a model is told of the tools that its session may use."""
         if self._service is None:
             return []
-        shown = [tools.definition(name) for name in tools.TOOLS]
+        caller = _caller(self._service(), turn, session)
+        shown = [tools.definition(tool.name) for tool in tools.offered_to(caller)]
         return [
             ToolDescription(name=one["name"], description=one["description"], parameters=one["input_schema"])
             for one in shown
@@ -80,26 +81,33 @@ def _key_of(turn: AgentTurn, call_id: str) -> str:
     return f"call_{blake2b(text, digest_size=16).hexdigest()}"
 
 
-def _caller(service: Service, turn: AgentTurn, session: Session, call_id: str) -> Caller:
-    """The owner of the session, marked as an agent: it sees what is its own, and rules nothing."""
+def _caller(service: Service, turn: AgentTurn, session: Session, call_id: str = "") -> Caller:
+    """The owner of the session, marked as an agent: it sees what is its own, and rules nothing.
+
+    It may do no more than those had who made the session, and who made the schedule that has it talk.
+    """
     tenant = turn.owner.tenant
     key = chain_key(service.store.own_key(), tenant)
+    # A schedule that was deleted meanwhile still narrows what its last turn may do.
+    stored = service.store.find(tenant, turn.schedule_id, deleted=True)
+    schedule = None if stored is None else stored.schedule
+    lineage = None if schedule is None else schedule.lineage
     return Caller(
         owner=Owner(tenant=tenant, user=session.user),
         name=session.user,
         source=f"{SOURCE}{session.session_id}",
         request_id=f"{turn.occurrence.id}:{call_id}"[:128],
-        scopes=SCOPES,
+        scopes=session_scopes(session.scopes, None if lineage is None else lineage.granted),
         is_root=False,
         sees_own_only=True,
         is_agent=True,
-        session_id=session.session_id,
-        tool_call_id=call_id,
         chain=chain_proof(key, occurrence_id=turn.occurrence.id),
         session=CallingSession(
             session_id=session.session_id,
             tool_access_policy=turn.tool_access_policy or session.tool_access_policy,
             schedule_id=turn.schedule_id,
+            schedule_uid=None if schedule is None or is_hidden(schedule.schedule_id) else schedule.uid,
             tool_call_id=call_id,
+            call_key=_key_of(turn, call_id),
         ),
     )

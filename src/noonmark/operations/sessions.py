@@ -61,6 +61,7 @@ def create_session(service: Service, caller: Caller, arguments: Mapping[str, Any
         user=caller.owner.user,
         spec=new.spec,
         tool_access_policy=new.tool_access_policy,
+        scopes=caller.granted,
         created=now,
         updated=now,
     )

@@ -241,8 +241,10 @@ _ROWS = (
         name="noonmark_schedule_run_now",
         operation="schedule/run",
         title="Run a schedule now",
-        description="Run a schedule once now, in addition to its own fires. The same key again returns the same"
-        " occurrence.",
+        description="Run a schedule once now, in addition to its own fires. Give a key that is unique to this request,"
+        " such as its purpose and the time: the same key again, for example after a crash or a lost answer, returns the"
+        " same occurrence and runs nothing. Without a key each call is another run; only in a session of Noonmark is a"
+        " repeated call known by its id.",
         arguments=("schedule_id", "payload", "key", "reason"),
         render=tool_texts.occurrence_text,
     ),

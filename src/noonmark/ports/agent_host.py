@@ -121,8 +121,8 @@ class ToolDescription:
 class ScheduleTools(Protocol):
     """The tools with which an agent makes schedules of its own."""
 
-    def descriptions(self) -> list[ToolDescription]:
-        """What a model is told of them."""
+    def descriptions(self, turn: AgentTurn, session: Session) -> list[ToolDescription]:
+        """What a model is told of those that the session may use. It may block on the store."""
 
     def call(self, turn: AgentTurn, session: Session, name: str, arguments: object, call_id: str) -> ToolOutput:
         """Call a tool on behalf of a session. It may block on the store, and raises nothing that the agent causes."""

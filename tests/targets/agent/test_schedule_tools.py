@@ -10,6 +10,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from noonmark import AgentSettings, Scheduler
 from noonmark.core.agents.session import Mob, Session, member_session
+from noonmark.core.api_key import Scope
 from noonmark.core.schedule import Owner
 from noonmark.core.targets.mob import ToolAccess, ToolAccessPolicy
 from noonmark.core.targets.session import SessionSpec
@@ -28,14 +29,16 @@ SPAWN = {"target_kind": "mob", "type": "spawn_helper", "mob_id": "crew", "member
 class Agent:
     """A session whose model follows a script: each step sees the texts that the tools have answered so far."""
 
-    def __init__(self, policy=None, *, enabled=True):
+    def __init__(self, policy=None, *, enabled=True, scopes=None):
         self.steps, self.offered, self.answers = [], [], []
         settings = AgentSettings(models={"scripted": FunctionModel(self._answer)}, model="scripted")
         self.scheduler = Scheduler(agents=settings)
         self.scheduler.start()
         self.store = self.scheduler._store
         spec = SessionSpec(model="scripted", enable_schedule=enabled)
-        session = Session(tenant="default", session_id="s1", user="ada", spec=spec, tool_access_policy=policy)
+        session = Session(
+            tenant="default", session_id="s1", user="ada", spec=spec, tool_access_policy=policy, scopes=scopes
+        )
         self.store.put_session(session)
         lead = replace(session, session_id=member_session("crew", "lead"), mob_id="crew", member_id="lead")
         members = {"members": [{"member_id": "lead", "model": "scripted"}]}
@@ -177,6 +180,74 @@ def test_the_policy_is_checked_again_at_delivery(agent):
     assert len(one.offered) == asked
 
 
+READS = {f"noonmark_{name}" for name in ("schedule_get", "schedule_list", "schedule_occurrences", "schedule_preview",
+                                         "schedule_explain", "usage")}  # fmt: skip
+PROPOSES = {f"noonmark_schedule_{name}" for name in ("propose", "update", "pause", "resume", "delete")}
+PROPOSER = replace(
+    LOCAL,
+    owner=Owner(tenant="default", user="ada"),
+    name="ada",
+    key_id="nm_live_agent1",
+    scopes=frozenset({Scope.READ, Scope.PROPOSE}),
+    is_agent=True,
+    is_root=False,
+)
+ON_DEMAND = {"target_kind": "session", "type": "materialize_on_demand_session",
+             "create": {"model": "scripted", "enable_schedule": True},
+             "action": {"type": "prompt", "prompt": "Work."}}  # fmt: skip
+
+
+def approved(one, schedule_id, target):
+    """A schedule that a key with the scope `propose` asked for, and a person approved."""
+    fields = {"schedule_id": schedule_id, "trigger": {**DAILY, "expression": "0 0 1 1 *"}, "target": target}
+    perform(one.scheduler._service(), PROPOSER, "schedule/create", fields)
+    made = perform(one.scheduler._service(), LOCAL, "schedule/approve", {"schedule_id": schedule_id})
+    assert made["phase"] == "active"
+
+
+def attempts(target):
+    """Every way to change something, and what comes of it for a proposer."""
+    created = {"schedule_id": "child", "trigger": DAILY, "target": target}
+    return {
+        ("schedule_create", None): "there is no tool",
+        ("schedule_propose", json.dumps(created)): "Proposed to create child",
+        ("schedule_update", '{"schedule_id": "job", "description": "x"}'): "Proposed to update job",
+        ("schedule_pause", '{"schedule_id": "job"}'): "Paused job",
+        ("schedule_run_now", '{"schedule_id": "job"}'): "there is no tool",
+        ("emit_event", '{"event_type": "e"}'): "there is no tool",
+    }
+
+
+@pytest.mark.parametrize("way", ["its own session", "the session of a person", "a session that is narrowed"])
+def test_a_session_may_do_no_more_than_who_made_it_or_has_it_talk(agent, way):
+    """A person has approved the schedule of a proposer, not what its sessions make."""
+    one = agent(scopes=PROPOSER.scopes if way == "a session that is narrowed" else None)
+    service = one.scheduler._service()
+    ada = replace(LOCAL, owner=PROPOSER.owner, name="ada")
+    perform(service, ada, "schedule/create", {"schedule_id": "job", "trigger": DAILY, "target": SPAWN})
+    wake = {**WAKE, "type": "exact_session", "session_id": "s1"}
+    if way == "a session that is narrowed":
+        perform(service, ada, "schedule/create", {"schedule_id": "asked", "trigger": DAILY, "target": wake})
+    else:
+        approved(one, "asked", ON_DEMAND if way == "its own session" else wake)
+    calls = attempts(WAKE)
+    one.steps = [
+        lambda _, name=name, arguments=arguments: (name, json.loads(arguments or "{}")) for name, arguments in calls
+    ]
+    one.scheduler.run_now("asked")
+    assert one.offered[-1] == READS | PROPOSES
+    assert [words in answer for words, answer in zip(calls.values(), one.answers, strict=True)] == [True] * len(calls)
+    if way == "its own session":
+        [session] = [one for one in one.store.sessions("default", 9) if one.session_id.startswith("schedule:")]
+        assert session.scopes == PROPOSER.scopes
+    # What it proposes is narrowed in turn, however far that goes.
+    made = perform(service, LOCAL, "schedule/approve", {"schedule_id": "child"})
+    assert made["lineage"]["scopes"] == ["propose", "read"]
+    if way == "the session of a person":  # it does everything where that person has it talk
+        one.take()
+        assert "noonmark_schedule_create" in one.offered[-1]
+
+
 def test_a_call_that_is_repeated_creates_nothing_twice(agent):
     """After a crash between the call of a tool and its record, the same call is made again."""
     one = agent()
@@ -195,5 +266,10 @@ def test_a_call_that_is_repeated_creates_nothing_twice(agent):
     event = {"event_type": "seen", "payload": 1}
     emitted = [deliver(turns[0], session, "noonmark_emit_event", event, call).content for call in ("c4", "c4", "c5")]
     assert emitted[0] == emitted[1] != emitted[2]
+    run = {"schedule_id": made.schedule_id}
+    asked = [deliver(turns[0], session, "noonmark_schedule_run_now", run, call).content for call in ("c6", "c6")]
+    assert asked[0].startswith("Requested ")
+    assert asked[0].split()[1] == asked[1].split()[1]
+    assert len(one.scheduler.occurrences(made.schedule_id)) == 2  # the next fire of its own, and this one
     wrong = deliver(turns[0], session, "noonmark_schedule_create", json.dumps(arguments), "call-3")
     assert (wrong.is_error, "arguments: must be an object" in wrong.content) == (True, True)

@@ -64,6 +64,7 @@ def new_helper(
         user=user,
         spec=spec,
         tool_access_policy=_policy(options.tool_access_policy, like),
+        scopes=like.scopes,
         mob_id=target.mob_id,
         member_id=target.member_id,
         role=options.role_name or like.role,

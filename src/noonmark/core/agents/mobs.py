@@ -14,6 +14,7 @@ from noonmark.core.targets.mob import read_tool_access
 from noonmark.core.targets.session import read_spec
 
 if TYPE_CHECKING:
+    from noonmark.core.api_key import Scope
     from noonmark.core.targets.mob import ToolAccessPolicy
     from noonmark.core.targets.session import SessionSpec
 
@@ -68,8 +69,8 @@ class NewMob:
         document = present(members=members, flows=self.flows or None)
         return Mob(tenant=tenant, mob_id=self.mob_id, user=user, document=document)
 
-    def sessions(self, tenant: str, user: str) -> list[Session]:
-        """The sessions of the members."""
+    def sessions(self, tenant: str, user: str, scopes: frozenset[Scope] | None = None) -> list[Session]:
+        """The sessions of the members, whose own tools may do no more than these scopes."""
         return [
             Session(
                 tenant=tenant,
@@ -77,6 +78,7 @@ class NewMob:
                 user=user,
                 spec=one.spec,
                 tool_access_policy=one.tool_access_policy,
+                scopes=scopes,
                 mob_id=self.mob_id,
                 member_id=one.member_id,
                 role=one.role,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.budgets.spend import Usage
 
 if TYPE_CHECKING:
+    from noonmark.core.api_key import Scope
     from noonmark.core.instants import Micros
     from noonmark.core.targets.mob import ToolAccessPolicy
     from noonmark.core.targets.session import SessionSpec
@@ -46,6 +47,8 @@ class Session:
     spec: SessionSpec
     """Its model, system prompt, labels and everything else it was created with."""
     tool_access_policy: ToolAccessPolicy | None = None
+    scopes: frozenset[Scope] | None = None
+    """What its own tools may do at most, since its maker could not do more; None if that is not narrowed."""
     state: SessionState = SessionState.IDLE
     """`active` is not stored: it follows from the turn."""
     schedule_id: str | None = None

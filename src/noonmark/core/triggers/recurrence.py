@@ -101,6 +101,11 @@ class Recurrence:
         self._special: tuple[WallRule | None, ...] | None = None
         self._segment = NEVER
 
+    def meaning(self) -> dict[str, object]:
+        """What the rules name in their zone, however rules and zone are spelled."""
+        rules = {(*rule.meaning(), str(dst.gap), str(dst.fold)) for rule, dst in self._rules}
+        return {"rules": sorted(rules, key=repr), "zone": self._zone.meaning()}
+
     def next_after(self, second: int) -> int | None:
         """The first fire after an instant."""
         second = second + 1 if second >= FIRST_SECOND else FIRST_SECOND
@@ -211,6 +216,10 @@ class WallTrigger(Trigger):
     @property
     def _must_fire(self) -> bool:
         return True
+
+    def meaning(self) -> dict[str, object]:
+        """What it fires at, without its bounds: equal for two that are spelled differently."""
+        return self._recurrence.meaning()
 
     def _next(self, after: Micros) -> Micros | None:
         fire = self._recurrence.next_after(after // SECOND)

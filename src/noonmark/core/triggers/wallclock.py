@@ -85,6 +85,11 @@ class DayRule:
         lengths = {MONTH_LENGTHS[month - 1] for month in self._months} | ({29} if FEBRUARY in self._months else set())
         return any(self._days(length, weekday) for length in lengths for weekday in range(DAYS_IN_WEEK))
 
+    def meaning(self) -> tuple[object, ...]:
+        """What the rule names, however it was written: the days of every kind of month, the months and the years."""
+        days = tuple(self._days(length, weekday) for length in range(28, 32) for weekday in range(DAYS_IN_WEEK))
+        return days, tuple(sorted(self._months)), self._ordered_years
+
     def next_day(self, day: int) -> int | None:
         """The first named day from this one on, as days since the epoch."""
         if self.every_day:
@@ -187,6 +192,10 @@ class TimesOnDays:
         self._every_day = days.every_day
         self._minutes = _minutes_of_day(hours, minutes)
         self._seconds = seconds
+
+    def meaning(self) -> tuple[object, ...]:
+        """What the expression names, however it was written."""
+        return (*self.days.meaning(), tuple(self._minutes), tuple(self._seconds))
 
     def at_or_after(self, wall: int) -> int | None:
         """The first matching wall second from `wall` on."""

@@ -37,6 +37,8 @@ LAST_SECOND = MAX_INSTANT // SECOND - DAY_SECONDS
 
 QUARTER = 900
 MAX_NAME = 64
+SAMPLED = range(1_767_225_600, 1_830_384_000, 15 * DAY_SECONDS)
+"""Every 15 days of 2026 and 2027: zones with the same offsets then are the same zone under two names, or as good as."""
 
 
 class Pass(IntEnum):
@@ -85,6 +87,10 @@ class Zone:
             if second < segment.end:
                 return segment
         raise AssertionError(second)  # pragma: no cover - a block's segments cover all of it
+
+    def meaning(self) -> list[int]:
+        """Its offsets, by which a zone and its aliases are equal."""
+        return [self.segment_at(second).offset for second in SAMPLED]
 
     def local(self, second: int) -> datetime:
         """The wall clock at an instant, for people to read."""

@@ -71,6 +71,8 @@ class Lineage:
     """How many schedules made each other up to this one."""
     chain: list[str]
     """Every session and schedule before it, outermost first, such as `session:ID`."""
+    scopes: list[str] | None
+    """What its sessions may do at most, where those who made it could not do more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,13 @@ class ProposalRecords(rules.ProposalRecords):
     def count(self, tenant: str, by: str) -> int:
         return sum(one.owner.tenant == tenant and one.by == by for one in self._proposals.values())
 
+    def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
+        for one in self._proposals.values():
+            is_same = one.lineage is not None and one.lineage.fingerprint == fingerprint
+            if is_same and (one.owner.tenant, one.owner.user) == (tenant, user) and one.schedule_id != besides:
+                return one.schedule_id
+        return None
+
     def put(self, proposal: Proposal) -> None:
         self._proposals[proposal.owner.tenant, proposal.schedule_id] = proposal
 

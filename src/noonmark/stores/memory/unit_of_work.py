@@ -359,12 +359,13 @@ class UnitOfWork(rules.UnitOfWork):
     def count_children(self, tenant: str, uid: str) -> int:
         return sum(one.parent == uid for one in self._lineages(tenant))
 
-    def find_clone(self, tenant: str, user: str, fingerprint: str) -> str | None:
+    def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
         for _, _, uid in self.listed.get(tenant, []):
             entry = self.entries[uid]
             lineage = entry.schedule.lineage
             is_same = lineage is not None and lineage.fingerprint == fingerprint
-            if is_same and entry.schedule.owner.user == user and entry.state.phase in PLANNED:
+            is_other = entry.schedule.schedule_id != besides
+            if is_same and is_other and entry.schedule.owner.user == user and entry.state.phase in PLANNED:
                 return entry.schedule.schedule_id
         return None
 

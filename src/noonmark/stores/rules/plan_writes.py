@@ -9,7 +9,7 @@ from noonmark.core import edits
 from noonmark.core.filters.index import discriminator
 from noonmark.core.ids import is_hidden
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.lineage import check_children, refuse_clone
+from noonmark.core.lineage import check_children, check_depth, fingerprint
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
@@ -192,16 +192,23 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
 
 
 def _check_lineage(uow: UnitOfWork, plan: Plan, schedule: Schedule) -> None:
-    """Refuse a schedule that an agent made if it is a clone, or its parent has made too many."""
-    lineage, owner = schedule.lineage, schedule.owner
-    if lineage is None or plan.max_children is None:
+    """Refuse a schedule that an agent makes if it is a clone, at the end of too long a chain, or one of too many."""
+    lineage, limits = schedule.lineage, plan.agent_limits
+    if lineage is None or limits is None:
         return
-    if lineage.fingerprint is not None:
-        first = uow.find_clone(owner.tenant, owner.user, lineage.fingerprint)
-        if first is not None:
-            raise refuse_clone(first)
+    check_depth(lineage, limits)
+    proposals.refuse_clones(uow, schedule.owner, schedule.schedule_id, lineage.fingerprint)
     if lineage.parent is not None:
-        check_children(lineage, plan.max_children, uow.count_children(owner.tenant, lineage.parent))
+        children = uow.count_children(schedule.owner.tenant, lineage.parent)
+        check_children(lineage, limits.max_children, children)
+
+
+def _check_edit(uow: UnitOfWork, plan: Plan, before: Schedule, after: Schedule) -> None:
+    """Refuse a change by which an agent makes a clone. Where the schedule is one already, other changes are allowed."""
+    if plan.agent_limits is not None:
+        digests = [fingerprint(one.declaration.to_document()) for one in (before, after)]
+        changed = None if digests[0] == digests[1] else digests[1]
+        proposals.refuse_clones(uow, after.owner, after.schedule_id, changed)
 
 
 def expire_proposals(uow: UnitOfWork, expired: Sequence[Proposal], *, now: Micros) -> None:
@@ -353,6 +360,7 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
         return False
     if plan.schedule is not None and before.phase is SchedulePhase.COMPLETED:
         quotas.check(uow, plan, plan.schedule)
+    _check_edit(uow, plan, before, plan.schedule or before)
     uow.tenants[state.schedule] = before.owner.tenant
     _write(uow, state, plan, before, plan.schedule or before)
     _audit(uow, plan)

@@ -22,6 +22,10 @@ class ProposalRecords(ABC):
         """How many proposals of a user are pending."""
 
     @abstractmethod
+    def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
+        """The id of a schedule of that user which a pending proposal gives a fingerprint, besides one."""
+
+    @abstractmethod
     def put(self, proposal: Proposal) -> None:
         """Store a proposal, in place of the one about its schedule."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.edits import denial
 from noonmark.core.errors import InvalidSchedule, QuotaExceeded
+from noonmark.core.lineage import refuse_clone
 from noonmark.core.proposals import ProposedAction, expiry_note
 from noonmark.core.system_events import SystemEvent, of_proposal
 
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.planner import Plan
     from noonmark.core.proposals import Proposal
-    from noonmark.core.schedule import AuditEntry
+    from noonmark.core.schedule import AuditEntry, Owner
     from noonmark.stores.rules.unit_of_work import UnitOfWork
 
 
 def put(uow: UnitOfWork, proposal: Proposal, *, most: int, note: AuditEntry) -> bool:
     """Store a proposal; False if there is one about its schedule, or the id of a new schedule is taken.
 
-    QuotaExceeded if the user who proposes has too many.
+    QuotaExceeded if the user who proposes has too many. Conflict if it is a clone.
     """
     tenant, records = proposal.owner.tenant, uow.proposals
     before = records.find(tenant, proposal.schedule_id)
@@ -29,6 +30,8 @@ def put(uow: UnitOfWork, proposal: Proposal, *, most: int, note: AuditEntry) -> 
         return False
     if proposal.action is ProposedAction.CREATE and uow.known_ids({(tenant, proposal.schedule_id)})[0]:
         return False
+    if proposal.lineage is not None:
+        refuse_clones(uow, proposal.owner, proposal.schedule_id, proposal.lineage.fingerprint)
     if (count := records.count(tenant, proposal.by)) >= most:
         raise QuotaExceeded(
             f"{count:,} proposals of {proposal.by} are pending, and the limit is {most:,}; wait for decisions, or"
@@ -39,6 +42,16 @@ def put(uow: UnitOfWork, proposal: Proposal, *, most: int, note: AuditEntry) -> 
     uow.add_audit_entry(tenant, note)
     _publish(uow, SystemEvent.SCHEDULE_PROPOSED, proposal, note)
     return True
+
+
+def refuse_clones(uow: UnitOfWork, owner: Owner, schedule_id: str, fingerprint: str | None) -> None:
+    """Refuse what an agent makes of a schedule if another one of its owner does the same, or is proposed to do it."""
+    if fingerprint is None:
+        return
+    first = uow.find_clone(owner.tenant, owner.user, fingerprint, besides=schedule_id)
+    first = first or uow.proposals.find_clone(owner.tenant, owner.user, fingerprint, besides=schedule_id)
+    if first is not None:
+        raise refuse_clone(first)
 
 
 def is_pending(uow: UnitOfWork, plan: Plan) -> bool:

@@ -275,8 +275,8 @@ class UnitOfWork(ABC):
         """How many schedules that are active or paused have a schedule as their parent."""
 
     @abstractmethod
-    def find_clone(self, tenant: str, user: str, fingerprint: str) -> str | None:
-        """The id of the owner's oldest schedule with a fingerprint that is active or paused."""
+    def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
+        """The id of the owner's oldest schedule with a fingerprint that is active or paused, besides one."""
 
     @abstractmethod
     def next_schedule_key(self, count: int) -> int:

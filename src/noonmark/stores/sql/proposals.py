@@ -25,6 +25,8 @@ _CHECK = RowCheck("proposals", COLUMNS)
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM proposals WHERE"  # noqa: S608 - our own text
 _ONE = f"{_SELECT} tenant = ? AND schedule_id = ?"
 _COUNT = "SELECT count(*) FROM proposals WHERE tenant = ? AND proposer = ?"
+_ALIKE = f"{_SELECT} tenant = ? AND username = ? AND schedule_id <> ? AND lineage LIKE ? ORDER BY proposed"
+"""A fingerprint is hexadecimal, and quotes inside other texts are escaped: nothing else in the record looks like it."""
 _DELETE = "DELETE FROM proposals WHERE tenant = ? AND schedule_id = ?"
 _EXPIRED = f"{_SELECT} expires <= ? ORDER BY expires LIMIT ?"
 _PAGE = f"{_SELECT} %s ORDER BY proposed, schedule_id LIMIT ?"
@@ -42,6 +44,11 @@ class ProposalRecords(rules.ProposalRecords):
 
     def count(self, tenant: str, by: str) -> int:
         return int(self._session.query(_COUNT, tenant, by)[0][0])
+
+    def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
+        written = f'%"fingerprint": {json.dumps(fingerprint)}%'
+        found = _readable(self._session.query(_ALIKE, tenant, user, besides, written))
+        return found[0].schedule_id if found else None
 
     def put(self, proposal: Proposal) -> None:
         self._session.put("proposals", COLUMNS, [proposal_values(proposal)], key=2)

@@ -226,7 +226,7 @@ _WRITTEN = {
     "sessions": """
         key:key tenant:text session_id:text username:text spec:object tool_access_policy:object? state:session_state
         schedule_id:text? mob_id:text? member_id:text? role:text? turn:text? messages:count bytes:number usage:object
-        created:instant updated:instant is_task:flag
+        created:instant updated:instant is_task:flag scopes:array?
     """,
     "session_messages": """
         session:key number:count role:role parts:array data:json? occurrence_id:text? usage:object? bytes:number

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import Message, Mob, Role, SessionState
 from noonmark.core.agents.session import Session as AgentSession
+from noonmark.core.api_key import Scope
 from noonmark.core.budgets.spend import Usage
 from noonmark.core.documents import Reader
 from noonmark.core.errors import InvalidSchedule, StoreUnavailable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SESSION_COLUMNS = (
     "key", "tenant", "session_id", "username", "spec", "tool_access_policy", "state", "schedule_id", "mob_id",
     "member_id", "role", "turn", "messages", "bytes", "usage", "created", "updated", "is_task",
+    "scopes",
 )  # fmt: skip
 MESSAGE_COLUMNS = ("session", "number", "role", "parts", "data", "occurrence_id", "usage", "bytes", "created")
 MOB_COLUMNS = ("key", "tenant", "mob_id", "username", "document", "created", "updated")
@@ -287,6 +289,7 @@ def session_values(key: int, session: AgentSession) -> Values:
         None if policy is None else to_json(policy.to_document()), str(session.state), session.schedule_id,
         session.mob_id, session.member_id, session.role, session.turn, session.messages, session.bytes,
         to_json(asdict(session.usage)), session.created, session.updated, int(is_of_task(session)),
+        None if session.scopes is None else to_json(sorted(session.scopes)),
     )  # fmt: skip
 
 
@@ -296,8 +299,8 @@ def to_session(columns: Values) -> AgentSession:
     from noonmark.core.targets.session import read_spec
 
     (_, tenant, session_id, user, spec, policy, state, schedule_id, mob_id, member_id, role) = columns[:11]
-    turn, count, size, usage, created, updated, _ = columns[11:]
-    read = _checked(_SESSIONS, columns, spec=spec, tool_access_policy=policy, usage=usage)
+    turn, count, size, usage, created, updated, _, scopes = columns[11:]
+    read = _checked(_SESSIONS, columns, spec=spec, tool_access_policy=policy, usage=usage, scopes=scopes)
     problems: list[Problem] = []
     reader = Reader(read["spec"], path="spec", code=InvalidSchedule.code, problems=problems)
     stored_spec = read_spec(reader)
@@ -312,6 +315,7 @@ def to_session(columns: Values) -> AgentSession:
         user=user,
         spec=stored_spec,
         tool_access_policy=tools,
+        scopes=None if read["scopes"] is None else _to_scopes(read["scopes"]),
         state=SessionState(state),
         schedule_id=schedule_id,
         mob_id=mob_id,
@@ -324,6 +328,13 @@ def to_session(columns: Values) -> AgentSession:
         created=created,
         updated=updated,
     )
+
+
+def _to_scopes(names: Sequence[str]) -> frozenset[Scope]:
+    try:
+        return frozenset(Scope(one) for one in names)
+    except (TypeError, ValueError) as error:
+        raise Unreadable(str(error)) from None
 
 
 def _message_values(key: int, message: Message) -> Values:

@@ -112,7 +112,8 @@ COUNT_CHILDREN = """
 """
 CLONE = """
     SELECT schedule_id FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
-    WHERE tenant = ? AND username = ? AND is_listed = 1 AND fingerprint = ? AND phase IN ('active', 'paused')
+    WHERE tenant = ? AND username = ? AND is_listed = 1 AND fingerprint = ? AND schedule_id <> ?
+        AND phase IN ('active', 'paused')
     ORDER BY created, schedule_id LIMIT 1
 """
 COUNT_WAITING = """
@@ -344,9 +345,9 @@ class UnitOfWork(rules.UnitOfWork):
         self.write()
         return int(self.session.query(COUNT_CHILDREN, tenant, uid)[0][0])
 
-    def find_clone(self, tenant: str, user: str, fingerprint: str) -> str | None:
+    def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
         self.write()
-        rows = self.session.query(CLONE, tenant, user, fingerprint)
+        rows = self.session.query(CLONE, tenant, user, fingerprint, besides)
         return str(rows[0][0]) if rows else None
 
     def find_bundle(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:

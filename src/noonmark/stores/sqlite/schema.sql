@@ -321,6 +321,7 @@ CREATE TABLE sessions (
     created BIGINT NOT NULL,
     updated BIGINT NOT NULL,
     is_task SMALLINT DEFAULT 0 NOT NULL,
+    scopes TEXT,
     PRIMARY KEY ("key")
 );
 CREATE INDEX sessions_by_creation ON sessions (tenant, created, session_id);

@@ -187,19 +187,20 @@ class _TurnRun:
         )
         servers, logs_content = host.settings.mcp_servers, host.settings.logs_content
         async with open_mcp_tools(servers, policy, logs_content=logs_content) as mcp, model.model:
-            self._tools = self._toolbox(session, policy, mcp)
+            self._tools = await self._toolbox(session, policy, mcp)
             while (result := await self._advance(session)) is None:
                 pass
         return result
 
-    def _toolbox(self, session: Session, policy: ToolAccessPolicy | None, mcp: Mapping[str, McpTool]) -> Toolbox:
+    async def _toolbox(self, session: Session, policy: ToolAccessPolicy | None, mcp: Mapping[str, McpTool]) -> Toolbox:
         """Functions of the program, tools of MCP servers, and those for schedules where the session has them."""
         host, turn = self._host, self._turn
         schedules = host.settings.schedule_tools
         if schedules is None or not session.spec.enable_schedule:
             return Toolbox(host.tools(), policy, mcp=mcp)
         call_own = partial(schedules.call, turn, session)
-        return Toolbox(host.tools(), policy, schedules.descriptions(), call_own, mcp)
+        described = await host.calls.run(schedules.descriptions, turn, session)
+        return Toolbox(host.tools(), policy, described, call_own, mcp)
 
     async def _open_session(self) -> Session | None:
         """The session, created if the turn may do that; None if it is missing."""

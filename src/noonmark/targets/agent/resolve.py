@@ -206,6 +206,7 @@ def _new_session(schedule: Schedule, session_id: str, target: OnDemandSessionTar
         session_id=session_id,
         user=schedule.owner.user,
         spec=target.create,
+        scopes=None if schedule.lineage is None else schedule.lineage.granted,
         schedule_id=schedule.schedule_id,
     )
 

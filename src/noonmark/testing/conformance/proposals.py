@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
+from noonmark.core.api_key import Scope
 from noonmark.core.errors import Conflict, QuotaExceeded
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.lineage import Lineage
+from noonmark.core.lineage import AgentLimits, Lineage, fingerprint
 from noonmark.core.planner import first_plan
 from noonmark.core.proposals import Proposal, ProposedAction
 from noonmark.core.schedule import AuditEntry, Owner
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.planner import Plan, Snapshot
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import Declaration, Schedule
     from noonmark.testing.conformance.bench import Bench
 
 EVENTS = (SystemEvent.SCHEDULE_PROPOSED, SystemEvent.SCHEDULE_APPROVED, SystemEvent.SCHEDULE_DENIED)
@@ -37,6 +38,8 @@ MADE = Lineage(
     parent="parent",
     chain=("session:first", "schedule:schedule-of-parent", "session:talk"),
     fingerprint="f" * 32,
+    agent="key nm_live_aaaaaa",
+    scopes=(Scope.PROPOSE, Scope.READ),
 )
 
 
@@ -54,7 +57,7 @@ def _new(uid: str = "new", **changes: Any) -> Proposal:  # noqa: ANN401 - its fi
         "is_agent": True,
         "proposed": NOW,
         "expires": NOW + MINUTE,
-        "lineage": MADE,
+        "lineage": replace(MADE, fingerprint=uid),
     }
     return Proposal(**values | changes)
 
@@ -168,7 +171,7 @@ def an_approved_schedule_is_planned_from_then_on(bench: Bench) -> None:
     assert bench.store.create([plan]) == [True]
     stored = bench.store.find("acme", proposal.schedule_id)
     assert stored is not None
-    assert (stored.schedule.phase, stored.schedule.lineage) == (SchedulePhase.ACTIVE, MADE)
+    assert (stored.schedule.phase, stored.schedule.lineage) == (SchedulePhase.ACTIVE, replace(MADE, fingerprint="new"))
     assert stored.next_due == NOW + 6 * MINUTE
     assert bench.store.proposal("acme", proposal.schedule_id) is None
     assert bench.store.create([plan]) == [False]
@@ -271,7 +274,8 @@ def _made(bench: Bench, uid: str, *, most: int | None = 2, user: str = "ada", **
     """Create a schedule as an agent in a run of the parent does."""
     schedule = factories.schedule(uid, created=bench.now, owner=Owner(tenant="acme", user=user))
     schedule = replace(schedule, lineage=replace(MADE, **{"fingerprint": uid} | changes))
-    plan = replace(first_plan(schedule, lookahead=LOOKAHEAD), max_children=most)
+    limits = None if most is None else AgentLimits(max_children=most)
+    plan = replace(first_plan(schedule, lookahead=LOOKAHEAD), agent_limits=limits)
     assert bench.store.create([plan]) == [True]
 
 
@@ -310,6 +314,13 @@ def the_children_of_a_schedule_are_counted(bench: Bench) -> None:
 
 
 @case
+def a_chain_that_is_too_long_by_now_is_refused(bench: Bench) -> None:
+    """Limits may have changed between a proposal and its approval."""
+    assert "may be 3 deep, and this one would be 4" in str(_refusal(lambda: _made(bench, "deep", depth=4)))
+    _made(bench, "by-nobody", most=None, depth=4)
+
+
+@case
 def an_agent_creates_no_clone(bench: Bench) -> None:
     _made(bench, "first", most=9, fingerprint="same")
     _made(bench, "of-bob", most=9, fingerprint="same", user="bob")
@@ -317,3 +328,46 @@ def an_agent_creates_no_clone(bench: Bench) -> None:
     assert "'schedule-of-first'" in str(clone)
     assert bench.store.change("first", lambda snapshot, now: edits.delete(snapshot, now=now))
     _made(bench, "again", most=9, fingerprint="same")
+
+
+@case
+def an_agent_proposes_no_clone(bench: Bench) -> None:
+    """What is planned and what is proposed counts, in the transaction that stores the proposal."""
+    assert _put(bench, _new("first"))
+    same = replace(MADE, fingerprint="first")
+    assert "'schedule-of-first'" in str(_refusal(lambda: _put(bench, _new("clone", lineage=same))))
+    assert "'schedule-of-first'" in str(_refusal(lambda: _made(bench, "clone", fingerprint="first")))
+    assert _put(bench, _new("of-bob", lineage=same, owner=Owner(tenant="acme", user="bob")))
+    assert _put(bench, _new("elsewhere", lineage=same, owner=Owner(tenant="other", user="ada")))
+    assert _put(bench, _new("by-a-person", lineage=None))
+    # Its own proposal stands in nobody's way.
+    plan = replace(_approval(bench, _new("first")), agent_limits=AgentLimits())
+    assert bench.store.create([plan]) == [True]
+    assert "'schedule-of-first'" in str(_refusal(lambda: _put(bench, _new("clone", lineage=same))))
+    changed = _change(bench.create("job"), lineage=same)
+    assert "'schedule-of-first'" in str(_refusal(lambda: _put(bench, changed)))
+
+
+@case
+def an_agent_edits_no_schedule_into_a_clone(bench: Bench) -> None:
+    first, other = factories.declaration(), factories.declaration(trigger=EventTrigger("seen"))
+    digest = fingerprint(first.to_document())
+    _made(bench, "first", most=9, fingerprint=digest)
+    for uid in ("own", "plain"):
+        schedule = replace(factories.schedule(uid, created=bench.now), declaration=other)
+        lineage = replace(MADE, fingerprint=fingerprint(other.to_document())) if uid == "own" else None
+        plan = first_plan(replace(schedule, lineage=lineage), lookahead=LOOKAHEAD)
+        assert bench.store.create([plan]) == [True]
+
+    def edit(uid: str, declared: Declaration, limits: AgentLimits | None) -> bool:
+        def decide(snapshot: Snapshot, now: Micros) -> Plan:
+            plan = edits.edit(snapshot, declared, now=now, lookahead=LOOKAHEAD)
+            return replace(plan, agent_limits=limits)
+
+        return bench.store.change(uid, decide)
+
+    for uid in ("own", "plain"):
+        assert "'schedule-of-first'" in str(_refusal(lambda uid=uid: edit(uid, first, AgentLimits())))  # type: ignore[misc]
+        assert edit(uid, replace(other, description="as before"), AgentLimits())
+        assert edit(uid, first, None)
+        assert edit(uid, replace(first, description="a clone by a person"), AgentLimits())

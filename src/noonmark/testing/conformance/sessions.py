@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.admission import Busy
 from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState, member_session, task_session
 from noonmark.core.agents.turns import turn_limits
+from noonmark.core.api_key import Scope
 from noonmark.core.budgets.budget import Reservation, Reserved
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import SECOND
@@ -47,6 +48,7 @@ DESK = Session(
     user="ada",
     spec=SPEC,
     tool_access_policy=ToolAccessPolicy(type=ToolAccess.ALLOW_LIST, tools=("search",)),
+    scopes=frozenset({Scope.READ, Scope.PROPOSE}),
 )
 NOTE = AuditEntry(at=NOW, caller="ada", operation="session/create")
 CREW = Mob(tenant="acme", mob_id="crew", user="ada", document={"members": [{"member_id": "writer", "model": "test"}]})

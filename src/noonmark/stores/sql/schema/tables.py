@@ -590,6 +590,7 @@ sessions = Table(
     instant("created", required=True),
     instant("updated", required=True),
     flag("is_task"),
+    Column("scopes", Text),
 )
 index("sessions_by_id", sessions, "tenant, session_id", unique=True)
 index("sessions_by_creation", sessions, "tenant, created, session_id")
