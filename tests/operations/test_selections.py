@@ -3,7 +3,7 @@
 import pytest
 
 from noonmark.core.admission import admit
-from noonmark.core.errors import InvalidRequest
+from noonmark.core.errors import InvalidRequest, NotFound
 from noonmark.core.instants import SECOND
 from tests.operations.harness import FOREIGN, Harness
 
@@ -36,6 +36,21 @@ def test_pause_and_resume(harness):
     assert harness("selection/pause", label="team=a", phase="paused")["count"] == 0
     assert touched(harness("selection/resume", kind="interval")) == ["one", "two"]
     assert harness("selection/pause", FOREIGN, label="team=a")["count"] == 0
+
+
+def test_named_schedules(harness):
+    assert touched(harness("selection/pause", schedule_ids=["three", "one", "one"])) == ["three", "one"]
+    assert phases(harness) == {"one": "paused", "two": "active", "three": "paused"}
+    assert touched(harness("selection/resume", schedule_ids=["two", "three"])) == ["three"]  # two is not paused
+    for refused in ({"schedule_ids": []}, {"schedule_ids": ["one"], "text": "one"}, {"schedule_ids": ["no such id"]}):
+        with pytest.raises(InvalidRequest) as raised:
+            harness("selection/delete", **refused)
+        assert raised.value.field.startswith("schedule_ids")
+    with pytest.raises(NotFound):
+        harness("selection/delete", schedule_ids=["one", "missing"])
+    with pytest.raises(NotFound):
+        harness("selection/delete", FOREIGN, schedule_ids=["one"])
+    assert len(phases(harness)) == 3  # nothing is deleted if one of them is unknown
 
 
 def test_delete_counts_the_runs_of_each(harness):

@@ -147,6 +147,8 @@ class Selection(TypedDict, total=False):
     text: str
     name: str
     route: str
+    schedule_ids: Iterable[str]
+    """These schedules, instead of filters: up to 1,000."""
     limit: int
     """A selection of more schedules is refused: 1,000 by default."""
     dry_run: bool

@@ -11,6 +11,7 @@ from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.operations.models.arguments import Deletion, PauseRequest, RunRequest, ScheduleAction, ScheduleFilters
 from noonmark.operations.occurrences import run_schedule
+from noonmark.operations.schedule_edits import find_for
 from noonmark.operations.schedules import (
     delete_schedule,
     pause_schedule,
@@ -142,8 +143,13 @@ def _selected(
     service: Service, caller: Caller, arguments: ScheduleSelection, only: SchedulePhase | None
 ) -> list[Schedule]:
     given = {name: value for name in FILTERS if (value := getattr(arguments, name))}
+    if arguments.schedule_ids is not None:
+        if given:
+            raise InvalidRequest("names the schedules, so filters cannot be given too", field="schedule_ids")
+        named = [find_for(caller, service.store, one).schedule for one in dict.fromkeys(arguments.schedule_ids)]
+        return [schedule for schedule in named if only is None or schedule.phase is only]
     if not given:
-        raise InvalidRequest(f"say which schedules: by one of {', '.join(FILTERS)}")
+        raise InvalidRequest(f"say which schedules: by schedule_ids, or by one of {', '.join(FILTERS)}")
     if SchedulePhase.DELETED in (arguments.phase or ()):
         raise InvalidRequest("must not be deleted: nothing can be done with a deleted schedule", field="phase")
     filters = ScheduleFilters.read(given)

@@ -13,6 +13,7 @@ from noonmark.core.documents import named, one_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason as OccurrenceReason
 from noonmark.operations.models.fields import (
+    ID_SCHEMA,
     MAX_INTEGER,
     MAX_LABEL,
     MAX_PAGE,
@@ -31,6 +32,7 @@ from noonmark.operations.models.fields import (
     Policy,
     Reason,
     cursor,
+    identifiers,
     integer,
     json_object,
     number,
@@ -78,6 +80,7 @@ Key = Annotated[Any, raw({"type": "string", "minLength": 1, "maxLength": MAX_KEY
 Seconds = Annotated[Any, raw({"type": "number", "minimum": 0.001, "maximum": 3_155_760_000})]
 Failures = Annotated[Any, raw({"type": "integer", "minimum": 0, "maximum": MAX_INTEGER})]
 Count = Annotated[Any, raw({"type": "integer", "minimum": 1, "maximum": MAX_INTEGER})]
+ScheduleIds = Annotated[list[str], Kind(identifiers, {"type": "array", "items": ID_SCHEMA, "maxItems": MAX_PAGE})]
 SchedulePhases = Annotated[list[SchedulePhase], several(named(SchedulePhase))]
 Phases = Annotated[list[Phase], several(named(Phase))]
 Reasons = Annotated[list[OccurrenceReason], several(named(OccurrenceReason))]
@@ -300,6 +303,8 @@ class ScheduleSelection(Arguments):
     text: Name | None = None
     name: Name | None = None
     route: Name | None = None
+    schedule_ids: ScheduleIds | None = None
+    """These schedules, instead of filters."""
     limit: Annotated[int, integer(1, MAX_SELECTED)] = USUAL_SELECTED
     """A selection of more schedules is refused."""
     dry_run: Boolean = False

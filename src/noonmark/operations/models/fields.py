@@ -191,6 +191,13 @@ def several(allowed: Mapping[str, Any]) -> Kind:
     return Kind(read, {"anyOf": [item, {"type": "array", "items": item}]})
 
 
+def identifiers(value: object) -> list[str]:
+    """Several ids, as an array."""
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_PAGE:
+        raise ValueError(f"must be an array of 1 to {MAX_PAGE:,} ids")
+    return [identifier(one) for one in value]
+
+
 def cursor(*kinds: type) -> Kind:
     """The `next_cursor` of a page, as values of these types."""
     return Kind(lambda value: read_cursor(value, *kinds), {"type": "string", "minLength": 1})
@@ -233,7 +240,7 @@ def json_object(value: object) -> dict[str, Any]:
     return found
 
 
-_ID = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$", "examples": ["nightly-report"]}
+ID_SCHEMA = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$", "examples": ["nightly-report"]}
 _EVENT_TYPE = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,160}$", "examples": ["file_uploaded"]}
 _INSTANT = {"type": "string", "format": "date-time", "examples": ["2030-01-01T00:00:00Z"]}
 LABELS = raw(
@@ -247,7 +254,7 @@ LABELS = raw(
 OBJECT = {"type": "object", "additionalProperties": True}
 POLICY = {"anyOf": [{"type": "string"}, OBJECT]}
 
-Id = Annotated[str, Kind(identifier, _ID)]
+Id = Annotated[str, Kind(identifier, ID_SCHEMA)]
 EventType = Annotated[str, Kind(event_type, _EVENT_TYPE)]
 Name = Annotated[str, text()]
 Reason = Annotated[str, text(high=1_000)]
