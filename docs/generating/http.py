@@ -38,6 +38,8 @@ TITLES = {
     "limits": "Limits",
     "signing": "Signatures",
     "node": "Nodes",
+    "timeline": "Timelines",
+    "overview": "The overview",
     "workload": "The workload",
     "doctor": "The doctor",
     "audit": "The audit log",

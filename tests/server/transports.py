@@ -214,6 +214,8 @@ METHODS = {
     "schedule/tools": Method("schedule_tools", (), "tools"),
     "schedule/call": Method("call_schedule_tool", ("name", "arguments")),
     "node/list": Method("nodes", (), "nodes"),
+    "timeline": Method("timeline", ("from", "to")),
+    "overview": Method("overview"),
     "workload": Method("workload"),
     "doctor": Method("doctor"),
     "audit/list": Method("audit", (), "entries"),

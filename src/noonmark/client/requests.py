@@ -42,6 +42,7 @@ from noonmark.operations.models.answers import (
     NewHalt,
     Node,
     Occurrence,
+    Overview,
     PingUrl,
     Preview,
     Proposal,
@@ -52,6 +53,7 @@ from noonmark.operations.models.answers import (
     Secret,
     Selected,
     Session,
+    Timeline,
     ToolDefinition,
     Upload,
     UsageForecast,
@@ -1098,6 +1100,32 @@ def worker_status() -> Request[WorkerStatus]:
 def health() -> Request[Document]:
     """Get the state and the version of the server."""
     return Request(http=Http("GET", "/health"), read=dict)
+
+
+def timeline(  # noqa: PLR0913 - as the operation
+    first: datetime | str | None = None,
+    last: datetime | str | None = None,
+    *,
+    by: str | None = None,
+    schedule_id: str | None = None,
+    max_marks: int | None = None,
+    buckets: int | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    **filters: Unpack[Filters],
+) -> Request[Timeline]:
+    """Get what schedules did, do and will do from `first` on and before `last`: by default six hours back and ahead.
+
+    A row has marks, or counts in buckets where there are more than `max_marks`. `by="all"` gives one row for all.
+    """
+    which = to_arguments(by=by, schedule_id=schedule_id, max_marks=max_marks, buckets=buckets, limit=limit)
+    arguments = to_arguments(to=last, cursor=cursor, **which, **filters, **{"from": first})
+    return rest_request("timeline", _one(Timeline), arguments)
+
+
+def overview(*, timezone: str | None = None) -> Request[Overview]:
+    """Get the numbers of the day, which begins at midnight in the time zone, and what needs a look."""
+    return rest_request("overview", _one(Overview), to_arguments(timezone=timezone))
 
 
 def workload(*, limit: int | None = None) -> Request[Workload]:

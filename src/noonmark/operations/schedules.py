@@ -524,19 +524,21 @@ def _proposed(service: Service, caller: Caller, selection: ScheduleFilter) -> It
     after: tuple[Micros, str] | None = None
     while True:
         page = service.store.proposals(caller.owner.tenant, USUAL_PAGE, after=after, user=selection.user)
-        yield from (one for one in page if one.action is ProposedAction.CREATE and _fits(one.schedule(), selection))
+        yield from (one for one in page if one.action is ProposedAction.CREATE and fits(one.schedule(), selection))
         if len(page) < USUAL_PAGE:
             return
         after = (page[-1].proposed, page[-1].schedule_id)
 
 
-def _fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:
-    """Whether a proposed schedule matches a filter."""
+def fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+    """Whether a schedule matches a filter; event types and fingerprints are not asked."""
     declared = schedule.declaration
     kind = "" if declared.trigger is None else declared.trigger.type
     texts = (schedule.schedule_id, declared.name or "", declared.description)
     return (
-        wanted.name in (None, declared.name)
+        wanted.user in (None, schedule.owner.user)
+        and (not wanted.phases or schedule.phase in wanted.phases)
+        and wanted.name in (None, declared.name)
         and wanted.target in (None, declared.target.route)
         and (not wanted.kinds or kind in wanted.kinds)
         and all(declared.labels.get(name) == value for name, value in wanted.labels.items())

@@ -769,6 +769,8 @@ _ROWS = (
     ),
     Operation("node/list", "nodes.list_nodes", READ, "GET /nodes", takes.NoArguments, answers.NodeList, is_global=True),
     Operation("doctor", "doctor.examine", ADMIN, "GET /doctor", takes.DoctorRequest, answers.Diagnosis, is_global=True),
+    Operation("timeline", "timeline.get_timeline", READ, "GET /timeline", takes.TimelineQuery, answers.Timeline),
+    Operation("overview", "overview.get_overview", READ, "GET /overview", takes.OverviewQuery, answers.Overview),
     Operation("workload", "workload.get_workload", READ, "GET /workload", takes.WorkloadQuery, answers.Workload),
     Operation("audit/list", "service.list_audit_entries", READ, "GET /audit", takes.AuditQuery, answers.AuditPage),
     Operation(

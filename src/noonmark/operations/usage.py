@@ -187,7 +187,7 @@ def forecast_usage(service: Service, caller: Caller, arguments: ForecastQuery) -
     if arguments.schedule_id is not None:
         found = [schedule_edits.find_for(caller, store, arguments.schedule_id)]
     else:
-        found = _spenders(service, caller, arguments.limit, now=now)
+        found = spenders(service, caller, arguments.limit, now=now)
     forecasts = [
         forecast_of(store, stored, store.costs_of_runs(stored.schedule.uid, RUNS_READ), now=now) for stored in found
     ]
@@ -211,7 +211,7 @@ def forecast_usage(service: Service, caller: Caller, arguments: ForecastQuery) -
     }
 
 
-def _spenders(service: Service, caller: Caller, limit: int, *, now: Micros) -> list[StoredSchedule]:
+def spenders(service: Service, caller: Caller, limit: int, *, now: Micros) -> list[StoredSchedule]:
     """The schedules that the caller sees with usage lately, the most expensive first."""
     tenant, user = caller.owner.tenant, caller.owner.user if caller.sees_own_only else None
     groups = service.store.usage(tenant, UsageBy.SCHEDULE, since=now - LATELY, until=now + 1, limit=limit, user=user)

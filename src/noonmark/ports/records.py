@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.outcomes import Horizon, MarkState
     from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
@@ -142,6 +143,57 @@ class FoundOccurrences:
     occurrences: list[Occurrence]
     after: PageKey | None
     """The time and the id after which the search continues; None at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkScope:
+    """Whose occurrences a timeline shows: those of some schedules, or of all of a tenant that match a filter."""
+
+    tenant: str
+    uids: tuple[str, ...] | None = None
+    """These schedules; None for all of the tenant, deleted ones included."""
+    wanted: ScheduleFilter | None = None
+    """What all of them match; without effect where schedules are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of time, as seen at an instant: its first microsecond, and the first one after it.
+
+    What has not ended at that instant and was due before the stretch belongs to it too, if the instant is in it.
+    """
+
+    since: Micros
+    until: Micros
+    now: Micros
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what has not ended belongs to it."""
+        return self.since <= self.now < self.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkCount:
+    """How many marks there are of one kind."""
+
+    uid: str | None
+    """The schedule, where schedules are named."""
+    bucket: int
+    """The number of the bucket, from the beginning of the span. What was due before is in the first."""
+    state: MarkState
+    is_late: bool | None
+    """Whether they started late; None if they have not started."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizons:
+    """How far the fires of schedules are stored."""
+
+    horizons: list[Horizon]
+    complete_until: Micros | None = None
+    """Schedules that were not read have no fire up to here that is not stored; None if all were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
-    from noonmark.core.lifecycle import Phase
+    from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.outcomes import Mark
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.quotas import Quota
@@ -70,11 +71,14 @@ if TYPE_CHECKING:
         FoundOccurrences,
         Graph,
         Heartbeat,
+        Horizons,
         Inspected,
         KeyRecord,
         Leadership,
         Lease,
         LeaseLost,
+        MarkCount,
+        MarkScope,
         NodeRecord,
         OccurrenceFilter,
         PageKey,
@@ -82,6 +86,7 @@ if TYPE_CHECKING:
         Renewal,
         ScheduleFilter,
         Shares,
+        Span,
         StoredSchedule,
         StoreTraits,
         Workload,
@@ -99,6 +104,9 @@ class Reads(Protocol):
 
     def find_uid(self, uid: str) -> StoredSchedule | None:
         """The schedule with that uid, deleted or not."""
+
+    def find_uids(self, uids: Collection[str]) -> dict[str, StoredSchedule]:
+        """The schedules with these uids, deleted or not, by uid. Unknown and unreadable ones are left out."""
 
     def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         """The owner's oldest schedule with that name that is not deleted."""
@@ -123,6 +131,9 @@ class Reads(Protocol):
 
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """The number of schedules on all pages, including those whose record is unreadable."""
+
+    def count_phases(self, tenant: str, user: str | None = None) -> dict[SchedulePhase, int]:
+        """How many schedules of a tenant, or of one of its users, are in each phase; deleted ones are not counted."""
 
     def tenants(self, limit: int) -> list[str]:
         """The tenants that have schedules which are not deleted, in order; up to the limit."""
@@ -155,6 +166,28 @@ class Reads(Protocol):
 
         `before`, a time and an id, continues after that position. One call reads a bounded part of the history, so it
         may find fewer than `limit`, or none, and still say where to go on. Failures have an index of their own.
+        """
+
+    def marks(self, scope: MarkScope, span: Span, limit: int) -> list[Mark]:
+        """The occurrences of a stretch of time as marks, by time, then by id; the first ones, up to the limit.
+
+        Superseded ones have none.
+        """
+
+    def count_marks(self, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
+        """The numbers of marks in buckets of a width, by their state and by whether they started late.
+
+        Where schedules are named, each of them has its own numbers. In no particular order.
+        """
+
+    def lateness(self, scope: MarkScope, span: Span, percent: int) -> Micros | None:
+        """The percentile of how long after their due times the marks of a span started; None if none has started."""
+
+    def horizons(self, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:
+        """How far the fires of schedules are stored that may have more of them before an instant.
+
+        Those that are planned again first come first. One call reads a bounded number of schedules, also those of other
+        tenants, and says up to when the others have no more fires.
         """
 
     def known(self, occurrence_ids: Collection[str]) -> set[str]:

@@ -715,6 +715,170 @@ class Workload:
     halts: list[Halt]
 
 
+MarkState = Literal["planned", "queued", "running", "completed", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """An occurrence on a timeline, or a fire to come."""
+
+    occurrence_id: str | None
+    """Null for a fire to come that is not stored yet."""
+    schedule_id: str | None
+    """Null if it runs without a schedule."""
+    schedule_name: str
+    """The name of its schedule, or else the id."""
+    at_utc: datetime
+    """Where it stands: its due time before any retry."""
+    due_at_utc: datetime
+    """When it is due; after a failed attempt, when the next one is."""
+    started_at_utc: datetime | None
+    """When it first started."""
+    ended_at_utc: datetime | None
+    state: MarkState
+    """planned, queued, running, completed, failed or skipped. A missed fire is failed."""
+    late_seconds: float | None
+    """How late it started; null if that was within a second of its due time, or it has not started."""
+    reason: str | None
+    why: str | None
+    """The reason in words."""
+    origin: str
+    """`trigger`, or `manual:`, `event:` or `backfill:` and a key."""
+    missed_count: int
+    """How many missed fires it stands for."""
+    missed_to_utc: datetime | None
+    """The last of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineBucket:
+    """How many marks a stretch of a timeline has; each counts once."""
+
+    from_utc: datetime
+    completed: int
+    """Completed, and started on time."""
+    late: int
+    """Completed, and started late."""
+    failed: int
+    skipped: int
+    running: int
+    queued: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineRow:
+    """The timeline of a schedule, or of all of them."""
+
+    schedule_id: str | None
+    """Null in the row of all schedules."""
+    name: str | None
+    """The name of the schedule, or else its id; null in the row of all schedules."""
+    timezone: str | None
+    """The time zone of its trigger, if it has one."""
+    phase: str | None
+    marks: list[Mark] | None
+    """In order; null if there are more than asked for."""
+    buckets: list[TimelineBucket] | None
+    """In order, without empty ones; null if there are marks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Past and future on one axis.
+
+    Rows with something overdue come first, then those that failed within the last day, run, wait, and fire next, the
+    soonest first; the others follow in the order of their creation.
+    """
+
+    from_utc: datetime
+    to_utc: datetime
+    now_utc: datetime
+    bucket_seconds: int
+    planned_until_utc: datetime | None
+    """Fires to come are complete up to here; null if they are complete."""
+    rows: list[TimelineRow]
+    next_cursor: str | None
+    """The cursor of the next page of rows; null on the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleTotals:
+    """How many schedules there are, by phase."""
+
+    total: int
+    active: int
+    paused: int
+    completed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySpend:
+    """What the models of a day cost."""
+
+    today_usd: float
+    limit_usd: float | None
+    """The limit of the budget of this day; null without one."""
+    forecast_usd: float | None
+    """What the day will have cost, from the last runs of the schedules with usage and the fires left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTotals:
+    """The nodes that are alive."""
+
+    live: int
+    leader: str | None
+    """The name of the leader; null if there is none, or for a key of one tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Something that needs a look."""
+
+    kind: Literal[
+        "halt", "no_node", "not_served", "overdue", "failed", "missed", "late", "budget", "approval", "proposal"
+    ]
+    schedule_id: str | None
+    schedule_name: str | None
+    occurrence_id: str | None
+    at_utc: datetime
+    """Since when."""
+    text: str
+    """One sentence about it."""
+    action: str | None
+    """The operation that deals with it, if there is one."""
+    id: str | None
+    """What that operation names: the halt, the approval, the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The state of a tenant at a glance; the numbers of the day begin at midnight in the given time zone."""
+
+    day_from_utc: datetime
+    """Midnight."""
+    fires_today: int
+    """What was due today: run, running, waiting, failed, missed and skipped."""
+    on_time_share: float | None
+    """Which share of what started today did so within a second of its due time; null if nothing started."""
+    lateness_p99_seconds: float | None
+    """Of the starts within the last hour; null if there were none."""
+    failed_last_day: int
+    """What failed or was missed, due within the last 24 hours."""
+    running: int
+    queued: int
+    schedules: ScheduleTotals
+    spend: DaySpend
+    approvals_waiting: int
+    """Up to 100; so for proposals."""
+    proposals_waiting: int
+    nodes: NodeTotals
+    halts: list[Halt]
+    needs_look: list[Attention]
+    """What it costs most to ignore comes first; at most 20."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
     """Whether the worker of this node runs, and its settings."""

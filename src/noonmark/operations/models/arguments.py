@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -12,6 +13,7 @@ from noonmark.core.budgets.reported import MAX_CALLS, MAX_TOKENS, MAX_USD, dolla
 from noonmark.core.documents import named, one_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason as OccurrenceReason
+from noonmark.core.triggers.zones import Zone, load_zone
 from noonmark.operations.models.fields import (
     ID_SCHEMA,
     MAX_INTEGER,
@@ -56,6 +58,12 @@ MAX_CHECKED = 100
 """How many schedules one request checks."""
 USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
 USUAL_WORKLOAD, MAX_WORKLOAD = 20, 100
+USUAL_MARKS, MAX_MARKS = 200, 2_000
+"""How many marks a row of a timeline has."""
+USUAL_BUCKETS, MAX_BUCKETS = 96, 1_000
+USUAL_TIMELINES, MAX_TIMELINES = 20, 100
+MAX_OUTCOMES = 30
+"""How many of its last outcomes a schedule in a list has."""
 MAX_OFFSET = 10_000
 MAX_KEY = 255
 KINDS = {
@@ -117,6 +125,22 @@ WhenExhaustedName = Annotated[
 ]
 UsageByName = Annotated[
     UsageBy, Kind(partial(one_of, allowed=named(UsageBy)), {"type": "string", "enum": list(UsageBy)})
+]
+UTC_ZONE = load_zone("UTC")
+ZoneName = Annotated[
+    Zone, Kind(load_zone, {"type": "string", "minLength": 1, "maxLength": 64, "examples": ["Europe/Stockholm"]})
+]
+
+
+class TimelineBy(StrEnum):
+    """What has a row of a timeline."""
+
+    SCHEDULE = "schedule"
+    ALL = "all"
+
+
+TimelineByName = Annotated[
+    TimelineBy, Kind(partial(one_of, allowed=named(TimelineBy)), {"type": "string", "enum": list(TimelineBy)})
 ]
 Dollars = Annotated[int, Kind(dollars, {"type": "number", "minimum": 0, "maximum": MAX_USD})]
 """Read as nano-dollars."""
@@ -978,6 +1002,33 @@ class BundleRun(OneBundle):
     payload: Json | None = None
     key: Name | None = None
     """The same key again returns the same occurrence."""
+
+
+class TimelineQuery(ScheduleFilters):
+    """The part of the timeline to show, and filters; a schedule must match all of them."""
+
+    from_: Instant | None = None
+    """Default: six hours ago."""
+    to: Instant | None = None
+    """Default: six hours from now, or after `from` if that is later. At most 400 days after `from`."""
+    by: TimelineByName = TimelineBy.SCHEDULE
+    """schedule: one row for each schedule; all: one row for all of them."""
+    schedule_id: Id | None = None
+    """This schedule alone, even if it is deleted; the filters are not asked then."""
+    max_marks: Annotated[int, integer(0, MAX_MARKS)] = USUAL_MARKS
+    """A row with more marks has buckets instead."""
+    buckets: Annotated[int, integer(1, MAX_BUCKETS)] = USUAL_BUCKETS
+    """Into how many buckets the time is divided, at most; none is shorter than a second."""
+    limit: Annotated[int, integer(1, MAX_TIMELINES)] = USUAL_TIMELINES
+    """How many rows a page has."""
+    cursor: TimeIdCursor | None = None
+
+
+class OverviewQuery(Arguments):
+    """In which time zone a day begins."""
+
+    timezone: ZoneName = UTC_ZONE
+    """An IANA name."""
 
 
 class WorkloadQuery(Arguments):

@@ -40,17 +40,18 @@ def page(  # noqa: PLR0913 - as the verb has it
         places = range(bisect_left(listed, place)) if newest_first else places[bisect_right(listed, place) :]
     ordered = reversed(places) if newest_first else places
     entries = (uow.entries[listed[index][2]] for index in ordered)
-    selected = (entry for entry in entries if _is_wanted(entry.schedule, wanted))
+    selected = (entry for entry in entries if is_wanted(entry.schedule, wanted))
     return [entry.to_stored(uow.now()) for entry in islice(selected, limit)]
 
 
 def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter, *, deleted: bool) -> int:
     """How many there are."""
     listed = (uow.deleted if deleted else uow.listed).get(tenant, [])
-    return sum(_is_wanted(uow.entries[uid].schedule, wanted) for _, _, uid in listed)
+    return sum(is_wanted(uow.entries[uid].schedule, wanted) for _, _, uid in listed)
 
 
-def _is_wanted(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+def is_wanted(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+    """Whether a schedule matches a filter."""
     declared = schedule.declaration
     kind = "" if declared.trigger is None else declared.trigger.type
     named = (

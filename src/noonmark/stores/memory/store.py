@@ -11,7 +11,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.pipeline_ownership import PREFIX
 from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
 from noonmark.stores import fork_safety
-from noonmark.stores.memory import claims, clock_repair, history, schedule_lists, workload
+from noonmark.stores.memory import claims, clock_repair, history, marks, schedule_lists, workload
 from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
 from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.outcomes import Mark
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.proposals import Proposal
@@ -58,15 +59,19 @@ if TYPE_CHECKING:
         Backlog,
         FoundOccurrences,
         Heartbeat,
+        Horizons,
         Leadership,
         Lease,
         LeaseLost,
+        MarkCount,
+        MarkScope,
         NodeRecord,
         OccurrenceFilter,
         PageKey,
         Position,
         ScheduleFilter,
         Shares,
+        Span,
         StoredSchedule,
         Workload,
     )
@@ -369,6 +374,11 @@ class MemoryStore:
         return None if entry is None else entry.to_stored(self._uow.now())
 
     @atomic
+    def find_uids(self, uids: Collection[str]) -> dict[str, StoredSchedule]:
+        known, now = self._uow.entries, self._uow.now()
+        return {uid: known[uid].to_stored(now) for uid in uids if uid in known}
+
+    @atomic
     def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         same_name = self._uow.names.get((tenant, user, name))
         return self.find_uid(same_name[0][1]) if same_name else None
@@ -392,6 +402,10 @@ class MemoryStore:
     @atomic
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
+
+    @atomic
+    def count_phases(self, tenant: str, user: str | None = None) -> dict[SchedulePhase, int]:
+        return marks.count_phases(self._uow, tenant, user)
 
     @atomic
     def tenants(self, limit: int) -> list[str]:
@@ -421,6 +435,22 @@ class MemoryStore:
         self, tenant: str, wanted: OccurrenceFilter, limit: int, *, before: PageKey | None = None
     ) -> FoundOccurrences:
         return history.search(self._uow, tenant, wanted, limit, before)
+
+    @atomic
+    def marks(self, scope: MarkScope, span: Span, limit: int) -> list[Mark]:
+        return marks.marks(self._uow, scope, span, limit)
+
+    @atomic
+    def count_marks(self, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
+        return marks.count(self._uow, scope, span, width)
+
+    @atomic
+    def lateness(self, scope: MarkScope, span: Span, percent: int) -> Micros | None:
+        return marks.lateness(self._uow, scope, span, percent)
+
+    @atomic
+    def horizons(self, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:
+        return marks.horizons(self._uow, scope, until=until, limit=limit)
 
     @atomic
     def known(self, occurrence_ids: Collection[str]) -> set[str]:

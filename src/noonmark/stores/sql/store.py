@@ -36,7 +36,7 @@ from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql import sessions as stored_sessions
 from noonmark.stores.sql import workflows as stored_workflows
 from noonmark.stores.sql.dependencies import graph
-from noonmark.stores.sql.reads import history, inspection, runs, schedules, search, workflows, workload
+from noonmark.stores.sql.reads import history, inspection, marks, runs, schedules, search, workflows, workload
 from noonmark.stores.sql.reads.history import count as count_backlog
 
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from noonmark.core.event import Event
     from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
-    from noonmark.core.lifecycle import Phase
+    from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.outcomes import Mark
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.proposals import Proposal
@@ -74,10 +75,13 @@ if TYPE_CHECKING:
         FoundOccurrences,
         Graph,
         Heartbeat,
+        Horizons,
         Inspected,
         Leadership,
         Lease,
         LeaseLost,
+        MarkCount,
+        MarkScope,
         NodeRecord,
         OccurrenceFilter,
         PageKey,
@@ -85,6 +89,7 @@ if TYPE_CHECKING:
         Renewal,
         ScheduleFilter,
         Shares,
+        Span,
         StoredSchedule,
         Workload,
     )
@@ -359,6 +364,9 @@ class SqlStore(ABC):
     def find_uid(self, uid: str) -> StoredSchedule | None:
         return self._read(lambda uow: schedules.find(uow, schedules.BY_UID, uid))
 
+    def find_uids(self, uids: Collection[str]) -> dict[str, StoredSchedule]:
+        return self._read(lambda uow: schedules.find_uids(uow, uids))
+
     def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         return self._read(lambda uow: schedules.find(uow, schedules.BY_NAME, tenant, user, name))
 
@@ -383,6 +391,9 @@ class SqlStore(ABC):
         choice = schedules.choice(tenant, wanted, deleted=deleted)
         return 0 if choice is None else self._read(lambda uow: schedules.count(uow, choice))
 
+    def count_phases(self, tenant: str, user: str | None = None) -> dict[SchedulePhase, int]:
+        return self._read(lambda uow: marks.count_phases(uow, tenant, user))
+
     def tenants(self, limit: int) -> list[str]:
         return self._read(lambda uow: schedules.tenants(uow, limit))
 
@@ -405,6 +416,18 @@ class SqlStore(ABC):
         self, tenant: str, wanted: OccurrenceFilter, limit: int, *, before: PageKey | None = None
     ) -> FoundOccurrences:
         return self._read(lambda uow: search.search(uow, tenant, wanted, limit, before))
+
+    def marks(self, scope: MarkScope, span: Span, limit: int) -> list[Mark]:
+        return self._read(lambda uow: marks.marks(uow, scope, span, limit))
+
+    def count_marks(self, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
+        return self._read(lambda uow: marks.count(uow, scope, span, width))
+
+    def lateness(self, scope: MarkScope, span: Span, percent: int) -> Micros | None:
+        return self._read(lambda uow: marks.lateness(uow, scope, span, percent))
+
+    def horizons(self, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:
+        return self._read(lambda uow: marks.horizons(uow, scope, until=until, limit=limit))
 
     def known(self, occurrence_ids: Collection[str]) -> set[str]:
         return self._read(lambda uow: search.known(uow, occurrence_ids))

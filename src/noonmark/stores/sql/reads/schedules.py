@@ -19,7 +19,7 @@ from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.schedule_documents import label_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.planner import Snapshot
@@ -78,6 +78,14 @@ def find(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None
         return None
     [state] = states
     return to_stored(uow, [(state, readable(uow, state))])[0]
+
+
+def find_uids(uow: UnitOfWork, uids: Collection[str]) -> dict[str, StoredSchedule]:
+    """The schedules with these uids that can be read."""
+    states = [state for uid, state in uow.load_states(uids).items() if uid in uids]
+    read = uow.schedules_of(states)
+    known = [(state, schedule) for state in states if not isinstance(schedule := read[state.schedule], Unreadable)]
+    return {stored.schedule.uid: stored for stored in to_stored(uow, known)}
 
 
 def to_stored(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
@@ -188,29 +196,36 @@ def tenants(uow: UnitOfWork, limit: int) -> list[str]:
 
 def choice(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> Choice | None:
     """The condition of a filter; None if no schedule can meet it."""
-    chosen: list[tuple[str, tuple[Any, ...]]] = [
-        (f"tenant = ? AND is_listed = {int(not deleted)} AND {IS_VISIBLE}", (tenant,))
-    ]
-    if wanted is not None:
-        named = {
-            "username": wanted.user,
-            "route": wanted.target,
-            "name": wanted.name,
-            "fingerprint": wanted.fingerprint,
-        }
-        lines = [label_line(name, value) for name, value in wanted.labels.items()]
-        given = [one for one in (*named.values(), *wanted.kinds, wanted.text, wanted.event_type) if one is not None]
-        if any(storable(one) != one for one in given):
-            return None
-        chosen += [(f"{column} = ?", (value,)) for column, value in named.items() if value is not None]
-        if wanted.kinds:
-            chosen.append(("trigger_type IN EACH(text)", (sorted(wanted.kinds),)))
-        if wanted.phases:
-            chosen.append((_IN_PHASE, (sorted(wanted.phases),)))
-        if wanted.event_type is not None:
-            chosen.append((_HEARS, (tenant, wanted.event_type)))
-        if lines:
-            chosen.append((_HAS_LABELS, (lines,)))
-        if wanted.text:
-            chosen.append((f"({_HAS_TEXT})", (lowered(wanted.text),) * 3))
+    more = conditions(tenant, wanted)
+    if more is None:
+        return None
+    chosen = [(f"tenant = ? AND is_listed = {int(not deleted)} AND {IS_VISIBLE}", (tenant,)), *more]
     return " AND ".join(one for one, _ in chosen), tuple(value for _, values in chosen for value in values)
+
+
+def conditions(tenant: str, wanted: ScheduleFilter | None) -> list[Choice] | None:
+    """What a filter asks of a schedule; None if no schedule can meet it."""
+    if wanted is None:
+        return []
+    named = {
+        "username": wanted.user,
+        "route": wanted.target,
+        "name": wanted.name,
+        "fingerprint": wanted.fingerprint,
+    }
+    lines = [label_line(name, value) for name, value in wanted.labels.items()]
+    given = [one for one in (*named.values(), *wanted.kinds, wanted.text, wanted.event_type) if one is not None]
+    if any(storable(one) != one for one in given):
+        return None
+    chosen: list[Choice] = [(f"{column} = ?", (value,)) for column, value in named.items() if value is not None]
+    if wanted.kinds:
+        chosen.append(("trigger_type IN EACH(text)", (sorted(wanted.kinds),)))
+    if wanted.phases:
+        chosen.append((_IN_PHASE, (sorted(wanted.phases),)))
+    if wanted.event_type is not None:
+        chosen.append((_HEARS, (tenant, wanted.event_type)))
+    if lines:
+        chosen.append((_HAS_LABELS, (lines,)))
+    if wanted.text:
+        chosen.append((f"({_HAS_TEXT})", (lowered(wanted.text),) * 3))
+    return chosen

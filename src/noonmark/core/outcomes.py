@@ -1,0 +1,206 @@
+"""Outcomes: the state of an occurrence in one word, how late it started, and the fires that are still to come.
+
+Lists, timelines, calendars and the terminal show the same marks, because all of them ask here. A mark stands at the
+due time that the occurrence had before any retry. It is late if it first started more than a second after that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+from noonmark.core.ids import TRIGGER, Origin
+from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
+from noonmark.core.planner import timed_trigger
+from noonmark.core.policies.jitter import due_at
+from noonmark.core.reasons import Reason
+from noonmark.core.system_events import is_late
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+
+
+class MarkState(StrEnum):
+    """What became of an occurrence, or will become of it."""
+
+    __hash__ = str.__hash__
+
+    PLANNED = "planned"
+    """It is due later."""
+    QUEUED = "queued"
+    """It is due, and has not started, or waits for its turn or for another attempt."""
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """It failed, timed out, could not be delivered, or was missed."""
+    SKIPPED = "skipped"
+    """A policy or somebody decided that it does not run, or not to its end."""
+
+
+ENDED: Mapping[Phase, MarkState] = MappingProxyType(
+    {
+        Phase.COMPLETED: MarkState.COMPLETED,
+        Phase.SKIPPED: MarkState.SKIPPED,
+        Phase.CANCELLED: MarkState.SKIPPED,
+        **dict.fromkeys(sorted(FAILURES), MarkState.FAILED),
+    }
+)
+"""By final phase. A superseded occurrence has no mark: an edit moved it, and another one stands for it."""
+
+
+class Marked(Protocol):
+    """What the state of an occurrence follows from: the occurrence, or the record of one."""
+
+    @property
+    def phase(self) -> str:
+        """Its phase."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is in that phase."""
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What it waits for."""
+
+    @property
+    def due(self) -> Micros:
+        """When it is to start."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it was ever started."""
+
+
+def mark_state(row: Marked, now: Micros) -> MarkState | None:
+    """The state of an occurrence; None if it was superseded."""
+    match Phase(row.phase):
+        case Phase.DISPATCHING | Phase.AWAITING_COMPLETION:
+            return MarkState.RUNNING
+        case Phase.PENDING | Phase.CLAIMED:
+            if row.reason == Reason.SUSPENDED:  # a workflow that waits for a step is in flight
+                return MarkState.RUNNING
+            is_ahead = row.due > now and row.waiting_for is None and not row.has_begun
+            return MarkState.PLANNED if is_ahead else MarkState.QUEUED
+        case ended:
+            return ENDED.get(ended)
+
+
+def late_by(first_due: Micros, began: Micros | None) -> Micros | None:
+    """How late an occurrence first started; None if it was on time, or has not started."""
+    return began - first_due if began is not None and is_late(first_due, began) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """An occurrence on a timeline, or a fire that is not stored yet."""
+
+    uid: str
+    occurrence_id: str | None
+    """None for a fire that is not stored yet."""
+    origin: Origin
+    phase: Phase
+    state: MarkState
+    at: Micros
+    due: Micros
+    began: Micros | None = None
+    """Its first start."""
+    ended: Micros | None = None
+    reason: Reason | None = None
+    """Why it is in its state, or what it waits for."""
+    detail: str = ""
+    missed_count: int = 0
+    missed_last: Micros | None = None
+    """The last nominal time that it stands for, if it stands for missed fires."""
+
+    @property
+    def late(self) -> Micros | None:
+        """How late it started, if it was late."""
+        return late_by(self.at, self.began)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """How far the fires of a schedule are stored, and what limits the others."""
+
+    schedule: Schedule
+    watermark: Micros
+    """Every fire up to here is stored."""
+    runs_left: int | None = None
+    """How many more fires `max_runs` allows, besides those that are stored; None if it has no such limit."""
+
+
+def future_marks(horizon: Horizon, *, since: Micros, until: Micros, now: Micros, limit: int) -> list[Mark]:
+    """The fires of a schedule that are not stored, with since <= due < until; up to the limit, in order.
+
+    A fire that has come and that no node has planned yet is queued. A paused schedule fires again once its pause ends.
+    """
+    schedule, trigger, after = horizon.schedule, timed_trigger(horizon.schedule), _stored_until(horizon)
+    marks: list[Mark] = []
+    count, left = 0, horizon.runs_left
+    while after is not None and trigger is not None and len(marks) < limit and (left is None or count < left):
+        if left is None:  # what is before the span need not be counted
+            after = max(after, since - trigger.jitter - 1)
+        nominal = trigger.next_micros(after)
+        if nominal is None or nominal >= until:
+            break
+        after, count = nominal, count + 1
+        due = due_at(trigger, schedule.uid, nominal)
+        if since <= due < until:
+            marks.append(
+                Mark(
+                    uid=schedule.uid,
+                    occurrence_id=None,
+                    origin=TRIGGER,
+                    phase=Phase.PENDING,
+                    state=MarkState.PLANNED if due > now else MarkState.QUEUED,
+                    at=due,
+                    due=due,
+                )
+            )
+    return marks
+
+
+def future_counts(
+    horizon: Horizon, *, since: Micros, until: Micros, width: Micros, now: Micros
+) -> dict[tuple[int, MarkState], int]:
+    """How many fires that are not stored are in each bucket, by its number from `since` and by state.
+
+    They are counted, not enumerated, by their nominal times.
+    """
+    trigger, after, left = timed_trigger(horizon.schedule), _stored_until(horizon), horizon.runs_left
+    counts: dict[tuple[int, MarkState], int] = {}
+    if trigger is None or after is None:
+        return counts
+    if left is not None:
+        left = max(0, left - trigger.count_micros(after, max(after, since - 1)))
+    start = max(after + 1, since)
+    while start < until and left != 0:
+        bucket = (start - since) // width
+        state = MarkState.PLANNED if start > now else MarkState.QUEUED
+        end = min(since + (bucket + 1) * width, until)
+        if state is MarkState.QUEUED:  # a bucket in which now lies has two parts
+            end = min(end, now + 1)
+        count = trigger.count_micros(start - 1, end - 1)
+        if left is not None:
+            count = min(count, left)
+            left -= count
+        if count:
+            counts[bucket, state] = count
+        start = end
+    return counts
+
+
+def _stored_until(horizon: Horizon) -> Micros | None:
+    """The time after which fires are not stored; None if there will be none."""
+    schedule = horizon.schedule
+    if schedule.phase is SchedulePhase.ACTIVE:
+        return horizon.watermark
+    is_paused = schedule.phase is SchedulePhase.PAUSED and schedule.pause is not None
+    until = schedule.pause.until if is_paused and schedule.pause is not None else None
+    return None if until is None else max(horizon.watermark, until)

@@ -1,0 +1,286 @@
+"""The overview: the day of a tenant in numbers, and what needs a look."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core import explain
+from noonmark.core.budgets.budget import BudgetScope, Period
+from noonmark.core.budgets.forecast import RUNS_READ, percentile
+from noonmark.core.budgets.spend import to_dollars
+from noonmark.core.ids import shown_name, visible_id
+from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, to_text
+from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
+from noonmark.core.occurrence import in_force
+from noonmark.core.outcomes import MarkState, late_by
+from noonmark.operations.approvals import list_approvals
+from noonmark.operations.budgets import list_budgets
+from noonmark.operations.halts import halt_document
+from noonmark.operations.models.arguments import ApprovalQuery, BudgetQuery
+from noonmark.operations.target_policy import unserved_by
+from noonmark.operations.usage import fires_until, spenders
+from noonmark.ports.budgets import UsageBy
+from noonmark.ports.records import MarkScope, OccurrenceFilter, ScheduleFilter, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.proposals import Proposal
+    from noonmark.core.triggers.zones import Zone
+    from noonmark.operations.models.arguments import OverviewQuery
+    from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import NodeRecord, StoredSchedule
+
+DAY: Micros = DAY_SECONDS * SECOND
+HOUR: Micros = 3_600 * SECOND
+SLOW: Micros = 10 * SECOND
+"""What is due for longer and was not taken up is late."""
+MAX_LISTED = 20
+"""How much that needs a look is listed."""
+MAX_READ = 50
+"""How many occurrences of each kind are read for it."""
+MAX_COUNTED = 100
+"""As far as approvals and proposals are counted."""
+MAX_MODELS = 1_000
+SPENDERS = 20
+"""From how many schedules with usage the day is forecast."""
+
+
+def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> dict[str, Any]:
+    """Get the numbers of the day: fires, lateness, failures, runs, schedules, spend, nodes, and what needs a look."""
+    store, tenant, now = service.store, caller.owner.tenant, service.store.clock()
+    user = caller.owner.user if caller.sees_own_only else None
+    scope = MarkScope(tenant=tenant, wanted=None if user is None else ScheduleFilter(user=user))
+    midnight, following = day_of(arguments.timezone, now)
+    today: Counter[tuple[MarkState, bool | None]] = Counter()
+    for one in store.count_marks(scope, Span(since=midnight, until=now + 1, now=now), now + 1 - midnight):
+        today[one.state, one.is_late] += one.count
+    failed = sum(
+        one.count
+        for one in store.count_marks(scope, Span(since=now - DAY, until=now + 1, now=now), DAY + 1)
+        if one.state is MarkState.FAILED
+    )
+    late = store.lateness(scope, Span(since=now - HOUR, until=now + 1, now=now), 99)
+    phases = store.count_phases(tenant, user)
+    approvals = list_approvals(service, caller, ApprovalQuery.read({"limit": MAX_COUNTED}))["approvals"]
+    proposals = store.proposals(tenant, MAX_COUNTED, user=user)
+    nodes = store.nodes()
+    started = {is_late: sum(n for (_, one), n in today.items() if one is is_late) for is_late in (False, True)}
+    return {
+        "day_from_utc": to_text(midnight),
+        "fires_today": sum(count for (state, _), count in today.items() if state is not MarkState.PLANNED),
+        "on_time_share": started[False] / sum(started.values()) if any(started.values()) else None,
+        "lateness_p99_seconds": None if late is None else micros_to_seconds(late),
+        "failed_last_day": failed,
+        "running": sum(count for (state, _), count in today.items() if state is MarkState.RUNNING),
+        "queued": sum(count for (state, _), count in today.items() if state is MarkState.QUEUED),
+        "schedules": {
+            "total": sum(phases.values()),
+            "active": phases.get(SchedulePhase.ACTIVE, 0),
+            "paused": phases.get(SchedulePhase.PAUSED, 0),
+            "completed": phases.get(SchedulePhase.COMPLETED, 0),
+        },
+        "spend": _spend(service, caller, midnight, following, now=now),
+        "approvals_waiting": len(approvals),
+        "proposals_waiting": len(proposals),
+        "nodes": {
+            "live": sum(node.is_alive for node in nodes),
+            "leader": next((node.name for node in nodes if node.is_leader and node.is_alive and caller.is_root), None),
+        },
+        "halts": [halt_document(halt) for halt in store.halts(tenant)],
+        "needs_look": _needs_look(service, caller, nodes, approvals, proposals, now=now),
+    }
+
+
+def day_of(zone: Zone, now: Micros) -> tuple[Micros, Micros]:
+    """Midnight before an instant in a zone, and the next one."""
+    midnight = zone.local_time(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    return zone.instant(midnight), zone.instant(midnight + timedelta(days=1))
+
+
+def _spend(service: Service, caller: Caller, midnight: Micros, following: Micros, *, now: Micros) -> dict[str, Any]:
+    """What models cost today, the limit of the day, and what they will have cost."""
+    store, tenant = service.store, caller.owner.tenant
+    user = caller.owner.user if caller.sees_own_only else None
+    groups = store.usage(tenant, UsageBy.MODEL, since=midnight, until=now + 1, limit=MAX_MODELS, user=user)
+    spent = sum(group.usage.cost or 0 for group in groups)
+    scope, scope_id = (BudgetScope.TENANT, tenant) if user is None else (BudgetScope.USER, user)
+    standings = store.budgets(tenant, len(Period), scope=scope, scope_id=scope_id)
+    limits = [one.budget.max_cost for one in standings if one.budget.period is Period.DAY]
+    ahead = 0
+    for stored in spenders(service, caller, SPENDERS, now=now):
+        costs = sorted(cost for cost in store.costs_of_runs(stored.schedule.uid, RUNS_READ) if cost is not None)
+        fires = fires_until(stored.schedule.declaration.trigger, now, following)
+        if costs and fires and stored.schedule.phase is SchedulePhase.ACTIVE:
+            ahead += fires * percentile(costs, 50)
+    return {
+        "today_usd": to_dollars(spent),
+        "limit_usd": to_dollars(limits[0]) if limits and limits[0] is not None else None,
+        "forecast_usd": to_dollars(spent + ahead),
+    }
+
+
+def _needs_look(
+    service: Service,
+    caller: Caller,
+    nodes: Sequence[NodeRecord],
+    approvals: Sequence[dict[str, Any]],
+    proposals: Sequence[Proposal],
+    *,
+    now: Micros,
+) -> list[dict[str, Any]]:
+    """What needs a look, in the order of what it costs to ignore it."""
+    found = [*_halts(service, caller), *_no_node(nodes, now)]
+    attention = _Attention(service, caller, nodes, now)
+    found += attention.of_occurrences()
+    budgets = list_budgets(service, caller, BudgetQuery.read({"limit": MAX_READ}))["budgets"]
+    found += [entry for budget in budgets if (entry := _budget(budget, now)) is not None]
+    found += [
+        _entry(
+            "approval",
+            approval["requested_at_utc"],
+            approval["message"],
+            schedule=(approval["schedule_id"], approval["schedule_name"]),
+            occurrence_id=approval["occurrence_id"],
+            action="approval/approve",
+            named=approval["approval_id"],
+        )
+        for approval in approvals
+    ]
+    found += [
+        _entry(
+            "proposal",
+            to_text(proposal.proposed),
+            f"`{proposal.by}` proposes to {proposal.action} it; it waits until {to_text(proposal.expires)}.",
+            schedule=(proposal.schedule_id, proposal.name),
+            action="schedule/approve",
+            named=proposal.proposal_id,
+        )
+        for proposal in proposals
+    ]
+    return found[:MAX_LISTED]
+
+
+def _entry(  # noqa: PLR0913 - each is a field of the entry
+    kind: str,
+    at: str,
+    sentence: str,
+    *,
+    schedule: tuple[str | None, str | None] = (None, None),
+    occurrence_id: str | None = None,
+    action: str | None = None,
+    named: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "schedule_id": schedule[0],
+        "schedule_name": schedule[1],
+        "occurrence_id": occurrence_id,
+        "at_utc": at,
+        "text": sentence,
+        "action": action,
+        "id": named,
+    }
+
+
+def _halts(service: Service, caller: Caller) -> list[dict[str, Any]]:
+    entries = []
+    for halt in service.store.halts(caller.owner.tenant):
+        labels = " ".join(f"{name}={value}" for name, value in halt.labels.items())
+        what = f"Everything with {labels}" if labels else "Everything"
+        why = "" if halt.reason is None else f" ({halt.reason})"
+        sentence = f"{what} is halted by `{halt.by}`{why}: nothing of it starts until that is lifted."
+        entries.append(_entry("halt", to_text(halt.at), sentence, action="halt/lift", named=halt.halt_id))
+    return entries
+
+
+def _no_node(nodes: Sequence[NodeRecord], now: Micros) -> list[dict[str, Any]]:
+    if any(node.is_alive for node in nodes):
+        return []
+    seen = max((node.seen for node in nodes), default=None)
+    since = "" if seen is None else f" since {to_text(seen)}"
+    return [_entry("no_node", to_text(now if seen is None else seen), f"No node has been alive{since}: nothing runs.")]
+
+
+def _budget(budget: Mapping[str, Any], now: Micros) -> dict[str, Any] | None:
+    """A budget that is nearly spent."""
+    shares = [
+        ((budget["spent_usd"] or 0) + (budget["reserved_usd"] or 0)) / budget["max_cost_usd"] if budget["max_cost_usd"] else 0,
+        (budget["spent_tokens"] + budget["reserved_tokens"]) / budget["max_tokens"] if budget["max_tokens"] else 0,
+    ]
+    share = max(shares)
+    if share < (budget["warning_threshold"] or 1):
+        return None
+    period = "in all" if budget["period"] == "total" else f"of this {budget['period']}"
+    sentence = f"The budget {period} of {budget['scope']} `{budget['id']}` is spent to {share:.0%}."
+    schedule = (budget["id"], None) if budget["scope"] == "schedule" else (None, None)
+    return _entry(
+        "budget",
+        to_text(now),
+        sentence,
+        schedule=schedule,
+        action="budget/set",
+        named=f"{budget['scope']}/{budget['id']}",
+    )
+
+
+class _Attention:
+    """What needs a look among the occurrences that a caller sees."""
+
+    def __init__(self, service: Service, caller: Caller, nodes: Sequence[NodeRecord], now: Micros) -> None:
+        self._service, self._caller, self._nodes, self._now = service, caller, nodes, now
+        self._known: dict[str, StoredSchedule] = {}
+
+    def of_occurrences(self) -> list[dict[str, Any]]:
+        """What no node serves, is overdue, failed, was missed and is late; each schedule once of each kind."""
+        store, tenant, now = self._service.store, self._caller.owner.tenant, self._now
+        workload = store.workload(now=now, limit=MAX_READ, tenant=tenant)
+        user = self._caller.owner.user if self._caller.sees_own_only else None
+        failures = OccurrenceFilter(phases=FAILURES, user=user, since=now - DAY)
+        failed = store.search(tenant, failures, MAX_READ).occurrences
+        groups = [workload.due.occurrences, workload.overdue.occurrences, failed, workload.running.occurrences]
+        self._known = store.find_uids({row.uid for rows in groups for row in rows})
+        due, overdue, failed, running = ([row for row in rows if self._is_seen(row)] for rows in groups)
+        not_served = [row for row in due if self._unserved(row) is not None]
+        # A schedule that has completed since needs no look.
+        broken = [row for row in failed if self._known[row.uid].counters.last_phase in FAILURES]
+        late = [row for row in running if late_by(row.first_due, row.started) is not None and row.attempt == 1]
+        late += [row for row in due if row.due < now - SLOW and self._unserved(row) is None]
+        return [
+            *self._entries("not_served", not_served, "schedule/update"),
+            *self._entries("overdue", overdue, "occurrence/cancel"),
+            *self._entries("failed", [row for row in broken if row.phase is not Phase.MISFIRED], "occurrence/redrive"),
+            *self._entries("missed", [row for row in broken if row.phase is Phase.MISFIRED], "schedule/backfill"),
+            *self._entries("late", late, "occurrence/explain"),
+        ]
+
+    def _is_seen(self, row: Occurrence) -> bool:
+        return row.uid in self._known and self._caller.sees(self._known[row.uid].schedule)
+
+    def _unserved(self, row: Occurrence) -> str | None:
+        return unserved_by(self._nodes, self._known[row.uid].schedule, self._service.permissions)
+
+    def _entries(self, kind: str, rows: Sequence[Occurrence], action: str) -> Iterator[dict[str, Any]]:
+        first = {row.uid: row for row in reversed(rows)}
+        for row in [row for row in rows if first[row.uid] is row][:MAX_LISTED]:
+            schedule = self._known[row.uid].schedule
+            explanation = explain.explain_occurrence(
+                schedule,
+                row,
+                self._service.store.occurrence_runs(row.id),
+                now=self._now,
+                unserved=unserved_by(self._nodes, in_force(schedule, row), self._service.permissions),
+            )
+            name = schedule.declaration.name or shown_name(schedule.schedule_id)
+            yield _entry(
+                kind,
+                to_text(row.due if row.ended is None else row.ended),
+                explanation.summary,
+                schedule=(visible_id(schedule.schedule_id), name),
+                occurrence_id=row.id,
+                action=action,
+            )

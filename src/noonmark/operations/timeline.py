@@ -1,0 +1,294 @@
+"""Timelines: what schedules did, do and will do, on one axis."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import InvalidRequest
+from noonmark.core.ids import is_hidden, shown_name, visible_id
+from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, SECOND, micros_to_seconds, to_text
+from noonmark.core.lifecycle import FAILURES, SchedulePhase
+from noonmark.core.outcomes import MarkState, future_counts, future_marks
+from noonmark.core.reasons import reason_sentence
+from noonmark.operations import schedule_edits
+from noonmark.operations.models.arguments import TimelineBy
+from noonmark.operations.models.fields import write_cursor
+from noonmark.operations.schedules import fits, schedule_filter, trigger_types
+from noonmark.operations.serializers import text
+from noonmark.ports.records import MarkScope, OccurrenceFilter, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.outcomes import Horizon, Mark
+    from noonmark.core.schedule import Schedule
+    from noonmark.operations.models.arguments import TimelineQuery
+    from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import Horizons, ScheduleFilter, StoredSchedule
+    from noonmark.ports.store import Store
+
+AROUND: Micros = 6 * 3_600 * SECOND
+"""How far a timeline reaches to both sides, unless something else is asked for."""
+LONGEST: Micros = 400 * DAY_SECONDS * SECOND
+LATELY: Micros = DAY_SECONDS * SECOND
+"""How long ago a failure may be to come first."""
+ACTIVE_LISTED = 50
+"""How many occurrences of each kind decide which rows come first."""
+MAX_PROJECTED = 4_000
+"""How many fires that are not stored, and buckets of them, one request computes."""
+MAX_HORIZONS = 500
+"""For how many schedules it does so."""
+COUNTED = ("completed", "late", "failed", "skipped", "running", "queued", "planned")
+
+
+def get_timeline(service: Service, caller: Caller, arguments: TimelineQuery) -> dict[str, Any]:
+    """Get what schedules did, do and will do between two instants: marks, or counts in buckets where there are many.
+
+    Future fires are computed from the triggers as far as the answer says.
+    """
+    now = service.store.clock()
+    span = _span(arguments, now)
+    width = max(SECOND, -(-(span.until - span.since) // arguments.buckets // SECOND) * SECOND)
+    pages = _all if arguments.by is TimelineBy.ALL else _by_schedule
+    rows, planned_until, cursor = pages(service, caller, arguments, span, width)
+    return {
+        "from_utc": to_text(span.since),
+        "to_utc": to_text(span.until),
+        "now_utc": to_text(now),
+        "bucket_seconds": width // SECOND,
+        "planned_until_utc": text(planned_until),
+        "rows": rows,
+        "next_cursor": cursor,
+    }
+
+
+def _span(arguments: TimelineQuery, now: Micros) -> Span:
+    since = now - AROUND if arguments.from_ is None else arguments.from_
+    until = min(max(now, since) + AROUND, MAX_INSTANT) if arguments.to is None else arguments.to
+    if until <= since:
+        raise InvalidRequest(f"must be later than {text(since)}, where the timeline begins", field="to")
+    if until - since > LONGEST:
+        raise InvalidRequest("must be at most 400 days after from", field="to")
+    return Span(since=since, until=until, now=now)
+
+
+def _by_schedule(
+    service: Service, caller: Caller, arguments: TimelineQuery, span: Span, width: Micros
+) -> tuple[list[dict[str, Any]], Micros | None, str | None]:
+    """The rows of a page of schedules, how far their fires are complete, and the cursor of the next page."""
+    store = service.store
+    page, cursor = _page(service, caller, arguments, span.now)
+    uids = tuple(stored.schedule.uid for stored in page)
+    scope = MarkScope(tenant=caller.owner.tenant, uids=uids)
+    counts: defaultdict[str | None, Counter[tuple[int, str]]] = defaultdict(Counter)
+    for one in store.count_marks(scope, span, width) if uids else ():
+        counts[one.uid][one.bucket, _column(one.state, is_late=one.is_late)] += one.count
+    projection = _Projection(_horizons(store, scope, span) if uids else None, span, width)
+    few = [uid for uid in uids if counts[uid].total() <= arguments.max_marks]
+    ahead = {uid: projection.marks(uid, arguments.max_marks - counts[uid].total()) for uid in few}
+    shown = {uid: marks for uid, marks in ahead.items() if marks is not None}
+    stored_marks: defaultdict[str, list[Mark]] = defaultdict(list)
+    if any(counts[uid] for uid in shown):
+        listed = MarkScope(tenant=scope.tenant, uids=tuple(shown))
+        for mark in store.marks(listed, span, len(shown) * arguments.max_marks):
+            stored_marks[mark.uid].append(mark)
+    schedules = {stored.schedule.uid: stored.schedule for stored in page}
+    rows = []
+    for uid, schedule in schedules.items():
+        marks = buckets = None
+        if uid in shown:
+            marks = _mark_documents([*stored_marks[uid], *shown[uid]], schedules)
+        else:
+            buckets = _bucket_documents(counts[uid] + projection.counts([uid]), span, width)
+        rows.append(_row(schedule) | {"marks": marks, "buckets": buckets})
+    return rows, projection.complete_until, cursor
+
+
+def _all(
+    service: Service, caller: Caller, arguments: TimelineQuery, span: Span, width: Micros
+) -> tuple[list[dict[str, Any]], Micros | None, str | None]:
+    """The row of all schedules."""
+    store, tenant, most = service.store, caller.owner.tenant, arguments.max_marks
+    if arguments.schedule_id is None:
+        selection, _ = schedule_filter(caller, arguments)
+        scope = MarkScope(tenant=tenant, wanted=replace(selection, kinds=trigger_types(arguments)))
+    else:
+        found = schedule_edits.find_for(caller, store, arguments.schedule_id, deleted=True)
+        scope = MarkScope(tenant=tenant, uids=(found.schedule.uid,))
+    counts: Counter[tuple[int, str]] = Counter()
+    for one in store.count_marks(scope, span, width):
+        counts[one.bucket, _column(one.state, is_late=one.is_late)] += one.count
+    projection = _Projection(_horizons(store, scope, span), span, width)
+    ahead = projection.all_marks(most - counts.total())
+    marks = buckets = None
+    if ahead is not None:
+        listed = [*store.marks(scope, span, most), *ahead]
+        known = store.find_uids({mark.uid for mark in listed})
+        marks = _mark_documents(listed, {uid: stored.schedule for uid, stored in known.items()})
+    else:
+        buckets = _bucket_documents(counts + projection.counts(projection.uids), span, width)
+    row = {"schedule_id": None, "name": None, "timezone": None, "phase": None, "marks": marks, "buckets": buckets}
+    return [row], projection.complete_until, None
+
+
+def _horizons(store: Store, scope: MarkScope, span: Span) -> Horizons | None:
+    """How far fires are stored, if the span reaches beyond now."""
+    return store.horizons(scope, until=span.until, limit=MAX_HORIZONS) if span.until > span.now else None
+
+
+class _Projection:
+    """The fires that are not stored, within a bound for the whole request."""
+
+    def __init__(self, horizons: Horizons | None, span: Span, width: Micros) -> None:
+        self._horizons = {} if horizons is None else {one.schedule.uid: one for one in horizons.horizons}
+        self._span, self._width = span, width
+        self._left = MAX_PROJECTED
+        self.complete_until = None if horizons is None else horizons.complete_until
+
+    @property
+    def uids(self) -> list[str]:
+        """The schedules that may have such fires, those first that have them first."""
+        return list(self._horizons)
+
+    def marks(self, uid: str, most: int) -> list[Mark] | None:
+        """The fires of a schedule; None if there are more than wanted."""
+        horizon, span = self._horizons.get(uid), self._span
+        if horizon is None:
+            return []
+        marks = future_marks(
+            horizon, since=span.since, until=span.until, now=span.now, limit=min(most + 1, max(1, self._left))
+        )
+        self._left -= len(marks)
+        return marks if len(marks) <= most else None
+
+    def all_marks(self, most: int) -> list[Mark] | None:
+        """The fires of all schedules; None if there are more than wanted."""
+        found: list[Mark] = []
+        for uid in self._horizons if most >= 0 else ():
+            marks = self.marks(uid, most - len(found))
+            if marks is None:
+                return None
+            found += marks
+        return found if most >= 0 else None
+
+    def counts(self, uids: Iterable[str]) -> Counter[tuple[int, str]]:
+        """The numbers of fires of schedules in buckets, as far as the bound allows."""
+        counts: Counter[tuple[int, str]] = Counter()
+        for uid in uids:
+            if (horizon := self._horizons.get(uid)) is not None:
+                counts.update(self._counts_of(horizon))
+        return counts
+
+    def _counts_of(self, horizon: Horizon) -> dict[tuple[int, str], int]:
+        span, until = self._span, self._span.until
+        start = max(span.since, horizon.watermark)
+        buckets = (until - start) // self._width + 1
+        if buckets > self._left:
+            until = start + self._left * self._width
+            self._end_at(max(start, until))
+        self._left -= min(buckets, self._left)
+        found = future_counts(horizon, since=span.since, until=until, width=self._width, now=span.now)
+        return {(bucket, str(state)): count for (bucket, state), count in found.items()}
+
+    def _end_at(self, time: Micros) -> None:
+        self.complete_until = time if self.complete_until is None else min(self.complete_until, time)
+
+
+def _column(state: MarkState, *, is_late: bool | None) -> str:
+    """The column of a bucket that a mark counts in."""
+    return "late" if is_late and state is MarkState.COMPLETED else str(state)
+
+
+def _row(schedule: Schedule) -> dict[str, Any]:
+    trigger = schedule.declaration.trigger
+    return {
+        "schedule_id": schedule.schedule_id,
+        "name": _name(schedule),
+        "timezone": None if trigger is None else trigger.to_document().get("timezone"),
+        "phase": str(schedule.phase),
+    }
+
+
+def _name(schedule: Schedule) -> str:
+    return schedule.declaration.name or shown_name(schedule.schedule_id)
+
+
+def _mark_documents(marks: Sequence[Mark], schedules: Mapping[str, Schedule]) -> list[dict[str, Any]]:
+    ordered = sorted(marks, key=lambda mark: (mark.at, mark.occurrence_id or ""))
+    return [mark_document(mark, schedules.get(mark.uid)) for mark in ordered]
+
+
+def mark_document(mark: Mark, schedule: Schedule | None) -> dict[str, Any]:
+    """A mark as answers have it."""
+    return {
+        "occurrence_id": mark.occurrence_id,
+        "schedule_id": None if schedule is None else visible_id(schedule.schedule_id),
+        "schedule_name": "" if schedule is None else _name(schedule),
+        "at_utc": to_text(mark.at),
+        "due_at_utc": to_text(mark.due),
+        "started_at_utc": text(mark.began),
+        "ended_at_utc": text(mark.ended),
+        "state": str(mark.state),
+        "late_seconds": None if mark.late is None else micros_to_seconds(mark.late),
+        "reason": None if mark.reason is None else str(mark.reason),
+        "why": None if mark.reason is None else reason_sentence(mark.reason, mark.detail),
+        "origin": mark.origin,
+        "missed_count": mark.missed_count,
+        "missed_to_utc": text(mark.missed_last),
+    }
+
+
+def _bucket_documents(counts: Mapping[tuple[int, str], int], span: Span, width: Micros) -> list[dict[str, Any]]:
+    found: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
+    for (bucket, column), count in counts.items():
+        found[bucket][column] += count
+    return [{"from_utc": to_text(span.since + bucket * width), **found[bucket]} for bucket in sorted(found)]
+
+
+def _page(
+    service: Service, caller: Caller, arguments: TimelineQuery, now: Micros
+) -> tuple[list[StoredSchedule], str | None]:
+    """A page of schedules: first those with something to look at, then the others in the order of their creation."""
+    store, tenant, limit = service.store, caller.owner.tenant, arguments.limit
+    if arguments.schedule_id is not None:
+        return [schedule_edits.find_for(caller, store, arguments.schedule_id, deleted=True)], None
+    selection, deleted = schedule_filter(caller, arguments)
+    selection = replace(selection, kinds=trigger_types(arguments))
+    first = [] if deleted else _first(service, caller, selection, now)
+    skip, after = (0, None) if arguments.cursor is None else (arguments.cursor[0], arguments.cursor[1] or None)
+    page = [] if after is not None or skip < 0 else first[skip : skip + limit]
+    if after is None and len(first) > skip + limit:
+        return page, write_cursor(skip + limit, "")
+    shown = {stored.schedule.uid for stored in first}
+    while True:
+        room = limit - len(page)
+        rows = store.schedules(tenant, after=after, limit=limit + 1, deleted=deleted, wanted=selection)
+        fresh = [stored for stored in rows if stored.schedule.uid not in shown]
+        page += fresh[:room]
+        if len(fresh) > room:
+            end = page[-1].schedule.uid if room else after or ""
+            return page, write_cursor(len(first), end)
+        if len(rows) <= limit:
+            return page, None
+        after = rows[-1].schedule.uid
+
+
+def _first(service: Service, caller: Caller, selection: ScheduleFilter, now: Micros) -> list[StoredSchedule]:
+    """The schedules that come first: overdue, failed within the last day, running, due or waiting, and next."""
+    store, tenant = service.store, caller.owner.tenant
+    workload = store.workload(now=now, limit=ACTIVE_LISTED, tenant=tenant)
+    failures = OccurrenceFilter(phases=FAILURES, user=selection.user, since=now - LATELY)
+    failed = store.search(tenant, failures, ACTIVE_LISTED).occurrences
+    groups = (workload.overdue, workload.running, workload.due, workload.waiting, workload.upcoming)
+    overdue, *others = ([row.uid for row in group.occurrences] for group in groups)
+    uids = dict.fromkeys([*overdue, *(row.uid for row in failed), *(uid for group in others for uid in group)])
+    known = store.find_uids(uids)
+    listed = [known[uid] for uid in uids if uid in known]
+    return [stored for stored in listed if _is_listed(stored.schedule) and fits(stored.schedule, selection)]
+
+
+def _is_listed(schedule: Schedule) -> bool:
+    return schedule.phase is not SchedulePhase.DELETED and not is_hidden(schedule.schedule_id)

@@ -1,0 +1,122 @@
+"""Marks: occurrences on timelines, counts of them, and how far fires are stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+from noonmark.core.ids import Origin, carries_steps
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.outcomes import Horizon, Mark, mark_state
+from noonmark.ports.records import Horizons, MarkCount
+from noonmark.stores.memory.schedule_lists import ANY, is_wanted
+from noonmark.stores.rules.records import PHASES, REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from noonmark.core.instants import Micros
+    from noonmark.ports.records import MarkScope, Span
+    from noonmark.stores.memory.records import ScheduleEntry
+    from noonmark.stores.memory.unit_of_work import UnitOfWork
+    from noonmark.stores.rules.records import Row
+
+
+def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mark]:
+    """The marks of a span, by time."""
+    return nsmallest(limit, _marks(uow, scope, span), key=lambda mark: (mark.at, mark.occurrence_id or ""))
+
+
+def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
+    """The numbers of marks in buckets."""
+    counts = Counter(
+        (
+            None if scope.uids is None else mark.uid,
+            (max(mark.at, span.since) - span.since) // width,
+            mark.state,
+            None if mark.began is None else mark.late is not None,
+        )
+        for mark in _marks(uow, scope, span)
+    )
+    return [
+        MarkCount(uid=uid, bucket=bucket, state=state, is_late=is_late, count=number)
+        for (uid, bucket, state, is_late), number in counts.items()
+    ]
+
+
+def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Micros | None:
+    """The percentile of how late marks started."""
+    late = sorted(max(0, mark.began - mark.at) for mark in _marks(uow, scope, span) if mark.began is not None)
+    return late[max(0, -(-len(late) * percent // 100) - 1)] if late else None
+
+
+def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:
+    """How far the fires of schedules are stored."""
+    wanted = scope.wanted or ANY
+    if scope.uids is None:
+        listed = (uow.entries[uid] for _, _, uid in uow.listed.get(scope.tenant, []))
+        entries = [entry for entry in listed if is_wanted(entry.schedule, wanted)]
+    else:
+        entries = [uow.entries[uid] for uid in scope.uids if uid in uow.entries]
+    to_plan = sorted(
+        (entry.state.plan_at, entry.state.uid)
+        for entry in entries
+        if entry.state.plan_at is not None
+        and entry.state.plan_at < until
+        and entry.state.phase in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
+    )
+    return Horizons(
+        horizons=[_horizon(uow.entries[uid]) for _, uid in to_plan[:limit]],
+        complete_until=to_plan[limit][0] if len(to_plan) > limit else None,
+    )
+
+
+def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[SchedulePhase, int]:
+    """How many schedules are in each phase."""
+    schedules = (uow.entries[uid].current_schedule() for _, _, uid in uow.listed.get(tenant, []))
+    return dict(Counter(one.phase for one in schedules if user in (None, one.owner.user)))
+
+
+def _horizon(entry: ScheduleEntry) -> Horizon:
+    state, schedule = entry.state, entry.current_schedule()
+    most = schedule.declaration.max_runs
+    left = None if most is None else max(0, most - state.admitted - state.live)
+    return Horizon(schedule=schedule, watermark=state.watermark, runs_left=left)
+
+
+def _marks(uow: UnitOfWork, scope: MarkScope, span: Span) -> Iterator[Mark]:
+    for row in _rows(uow, scope):
+        is_in_span = span.since <= row.first_due < span.until
+        is_still_open = span.is_open and row.ended is None and row.first_due < span.since
+        if (is_in_span or is_still_open) and (state := mark_state(row, span.now)) is not None:
+            starts = [run.started for run in uow.runs.get(row.key, ())]
+            yield Mark(
+                uid=uow.state_of(row).uid,
+                occurrence_id=row.id,
+                origin=Origin(row.origin),
+                phase=PHASES[row.phase],
+                state=state,
+                at=row.first_due,
+                due=row.due,
+                began=min(starts, default=row.started),
+                ended=row.ended,
+                reason=REASONS[row.reason] or REASONS[row.waiting_for],
+                detail=row.detail,
+                missed_count=row.missed_count,
+                missed_last=row.missed_last,
+            )
+
+
+def _rows(uow: UnitOfWork, scope: MarkScope) -> Iterator[Row]:
+    if scope.uids is not None:
+        for uid in scope.uids:
+            if uid in uow.entries:
+                yield from uow.entries[uid].rows
+        return
+    wanted = scope.wanted or ANY
+    for entry in uow.entries.values():
+        schedule = entry.current_schedule()
+        is_own = schedule.owner.tenant == scope.tenant and not carries_steps(schedule.schedule_id)
+        if is_own and is_wanted(schedule, wanted):
+            yield from entry.rows

@@ -1,0 +1,215 @@
+"""Marks: occurrences on timelines, counts of them, and how far fires are stored.
+
+The state of a mark is decided by `core.outcomes`; `_STATE` is the same rule in SQL, where marks are only counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from noonmark.core.ids import Origin
+from noonmark.core.lifecycle import FAILURES, SchedulePhase
+from noonmark.core.occurrence import CONTINUED
+from noonmark.core.outcomes import Horizon, Mark, MarkState, mark_state
+from noonmark.core.system_events import LATE
+from noonmark.ports.records import Horizons, MarkCount
+from noonmark.stores.rules.records import PHASES, REASONS, Unreadable
+from noonmark.stores.sql.reads.schedules import IS_VISIBLE, SHOWS_RUNS, conditions
+from noonmark.stores.sql.schema.tables import listed
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.ports.records import MarkScope, Span
+    from noonmark.stores.sql.session import Values
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
+
+    Part = tuple[str, tuple[Any, ...]]
+    """A source of occurrences, and its parameters."""
+
+MAX_READ = 1_000
+"""How many schedules one call reads at most to find how far their fires are stored."""
+_KEYS = "SELECT schedule, uid FROM schedule_states WHERE uid IN EACH(text)"
+_BEGAN = "coalesce((SELECT min(r.started) FROM runs AS r WHERE r.occurrence = o.key), o.started)"
+_IN_SPAN = "o.first_due >= ? AND o.first_due < ? AND o.phase <> 'superseded'"
+_STILL_OPEN = "o.ended IS NULL AND o.first_due < ?"
+_OF_SCHEDULES = "o.schedule IN EACH(bigint)"
+# A value of one schedule, and not a join: a database could begin a join with all schedules.
+_OF_TENANT = "(SELECT CASE WHEN {chosen} THEN 1 ELSE 0 END FROM schedules WHERE schedules.key = o.schedule) = 1"
+_COLUMNS = """o.id, o.schedule, o.origin, o.phase, o.first_due, o.due, o.attempt, o.losses, o.reason, o.detail,
+    o.missed_count, o.missed_last, o.waiting_for, o.ended"""
+_STATE = f"""
+    CASE WHEN o.phase = 'completed' THEN 'completed'
+        WHEN o.phase IN ({listed(sorted(FAILURES))}) THEN 'failed'
+        WHEN o.phase IN ('skipped', 'cancelled') THEN 'skipped'
+        WHEN o.phase IN ('dispatching', 'awaiting_completion') OR o.reason = 'suspended' THEN 'running'
+        WHEN o.due > ? AND o.waiting_for IS NULL AND o.attempt = 0 AND o.losses = 0
+            AND (o.reason IS NULL OR o.reason NOT IN ({listed(sorted(CONTINUED))})) THEN 'planned'
+        ELSE 'queued' END
+"""
+
+
+class _Row(NamedTuple):
+    """The columns of an occurrence that its mark is made of."""
+
+    id: str
+    schedule: int
+    origin: str
+    phase: str
+    first_due: Micros
+    due: Micros
+    attempt: int
+    losses: int
+    reason: str | None
+    detail: str
+    missed_count: int
+    missed_last: Micros | None
+    waiting_for: str | None
+    ended: Micros | None
+    began: Micros | None
+
+    @property
+    def has_begun(self) -> bool:
+        return self.attempt > 0 or self.losses > 0 or self.reason in CONTINUED
+
+
+def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mark]:
+    """The marks of a span, by time."""
+    rows: list[Values] = []
+    for part, values in _parts(uow, scope, span):
+        rows += uow.session.query(
+            f"SELECT {_COLUMNS}, {_BEGAN} FROM {part} ORDER BY o.first_due, o.id LIMIT ?",  # noqa: S608 - our own text
+            *values,
+            limit,
+        )
+    uids = {state.schedule: state.uid for state in uow.states_of({row[1] for row in rows})}
+    ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.first_due, row.id))
+    found = (_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
+    return [mark for mark in found if mark is not None][:limit]
+
+
+def _mark(row: _Row, uid: str, now: Micros) -> Mark | None:
+    if row.phase not in PHASES or (state := mark_state(row, now)) is None:
+        return None
+    return Mark(
+        uid=uid,
+        occurrence_id=row.id,
+        origin=Origin(row.origin),
+        phase=PHASES[row.phase],
+        state=state,
+        at=row.first_due,
+        due=row.due,
+        began=row.began,
+        ended=row.ended,
+        reason=REASONS.get(row.reason) or REASONS.get(row.waiting_for),
+        detail=row.detail,
+        missed_count=row.missed_count,
+        missed_last=row.missed_last,
+    )
+
+
+def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
+    """The numbers of marks in buckets."""
+    whose = "NULL" if scope.uids is None else "schedule"
+    counts: list[Values] = []
+    for part, values in _parts(uow, scope, span):
+        text = f"""
+            SELECT {whose}, bucket, state, is_late, count(*) FROM (
+                SELECT o.schedule AS schedule,
+                    (CASE WHEN o.first_due < ? THEN ? ELSE o.first_due END - ?) / ? AS bucket, {_STATE} AS state,
+                    CASE WHEN {_BEGAN} IS NULL THEN NULL WHEN {_BEGAN} - o.first_due > {LATE} THEN 1 ELSE 0 END
+                    AS is_late
+                FROM {part}
+            ) AS counted GROUP BY {"" if scope.uids is None else "schedule, "}bucket, state, is_late
+        """.replace("?", "CAST(? AS bigint)", 5)  # noqa: S608 - our own text
+        counts += uow.session.query(text, span.since, span.since, span.since, width, span.now, *values)
+    uids = {state.schedule: state.uid for state in uow.states_of({row[0] for row in counts if row[0] is not None})}
+    return [
+        MarkCount(
+            uid=None if scope.uids is None else uids[schedule],
+            bucket=bucket,
+            state=MarkState(state),
+            is_late=None if is_late is None else bool(is_late),
+            count=number,
+        )
+        for schedule, bucket, state, is_late, number in counts
+    ]
+
+
+def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Micros | None:
+    """The percentile of how late marks started."""
+    late: list[int] = []
+    for part, values in _parts(uow, scope, span):
+        rows = uow.session.query(f"SELECT {_BEGAN} - o.first_due FROM {part}", *values)  # noqa: S608 - our own text
+        late += [max(0, one) for (one,) in rows if type(one) is int]
+    late.sort()
+    return late[max(0, -(-len(late) * percent // 100) - 1)] if late else None
+
+
+def _parts(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[Part]:
+    """The occurrences of a span: those that were due in it, and those that have not ended and were due before."""
+    if scope.uids is not None:
+        keys = [key for key, _ in uow.session.query(_KEYS, list(scope.uids))]
+        whose: tuple[str, tuple[Any, ...]] = (_OF_SCHEDULES, (keys,))
+    else:
+        more = conditions(scope.tenant, scope.wanted)
+        if more is None:
+            return []
+        base = f"tenant = ? AND {SHOWS_RUNS}"
+        chosen = [(base, (scope.tenant,)), *more]
+        text = _OF_TENANT.format(chosen=" AND ".join(one for one, _ in chosen))
+        whose = (text, tuple(value for _, values in chosen for value in values))
+    condition, parameters = whose
+    parts: list[Part] = [(f"occurrences AS o WHERE {_IN_SPAN} AND {condition}", (span.since, span.until, *parameters))]
+    if span.is_open:
+        parts.append((f"occurrences AS o WHERE {_STILL_OPEN} AND {condition}", (span.since, *parameters)))
+    return parts
+
+
+_TO_PLAN = "phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL AND plan_at < ?"
+_HORIZONS = f"SELECT schedule, plan_at, {{fits}} FROM schedule_states AS s WHERE {_TO_PLAN}"  # noqa: S608 - our own text
+
+
+def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:
+    """How far the fires of schedules are stored."""
+    if scope.uids is not None:
+        text = _HORIZONS.format(fits="1")
+        rows = uow.session.query(f"{text} AND uid IN EACH(text) ORDER BY plan_at, uid", until, list(scope.uids))
+    else:
+        more = conditions(scope.tenant, scope.wanted)
+        if more is None:
+            return Horizons(horizons=[])
+        chosen = [(f"tenant = ? AND is_listed = 1 AND {IS_VISIBLE}", (scope.tenant,)), *more]
+        fits = _OF_TENANT.format(chosen=" AND ".join(one for one, _ in chosen)).replace("o.schedule", "s.schedule")
+        values = [value for _, several in chosen for value in several]
+        text = f"{_HORIZONS.format(fits=f'CASE WHEN {fits} THEN 1 ELSE 0 END')} ORDER BY plan_at, uid LIMIT ?"
+        rows = uow.session.query(text, *values, until, MAX_READ + 1)
+    complete_until = None
+    if scope.uids is None and len(rows) > MAX_READ:
+        complete_until = rows.pop()[1]
+    fitting = [(key, plan_at) for key, plan_at, fits in rows if fits]
+    if len(fitting) > limit:
+        complete_until = fitting[limit][1]
+    states = uow.states_of([key for key, _ in fitting[:limit]])
+    schedules = uow.schedules_of(states)
+    found = []
+    for state in states:
+        schedule = schedules[state.schedule]
+        if not isinstance(schedule, Unreadable):
+            most = schedule.declaration.max_runs
+            left = None if most is None else max(0, most - state.admitted - state.live)
+            found.append(Horizon(schedule=schedule, watermark=state.watermark, runs_left=left))
+    return Horizons(horizons=found, complete_until=complete_until)
+
+
+_PHASES = f"""
+    SELECT s.phase, count(*) FROM schedules CROSS JOIN schedule_states AS s ON s.schedule = schedules.key
+    WHERE tenant = ? AND is_listed = 1 AND {IS_VISIBLE}{{more}} GROUP BY s.phase
+"""  # noqa: S608 - our own text
+
+
+def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[SchedulePhase, int]:
+    """How many schedules are in each phase."""
+    more, values = ("", ()) if user is None else (" AND username = ?", (user,))
+    rows = uow.session.query(_PHASES.format(more=more), tenant, *values)
+    known = {str(phase): phase for phase in SchedulePhase}
+    return {known[phase]: number for phase, number in rows if phase in known}
