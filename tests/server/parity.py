@@ -35,6 +35,7 @@ NOBODY = {"target_kind": "function", "function": "nobody"}
 WORKFLOW = {"target_kind": "workflow", "workflow_id": "elsewhere"}
 HOURLY = {"type": "interval", "every_seconds": 3_600, "start_at_utc": LATER}
 PAST = {"type": "interval", "every_seconds": 86_400, "start_at_utc": "2026-01-01T00:00:00Z"}
+PAST_DAY = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
 AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC", "--start-at", LATER)
 SEALED = {"value": "Bearer 0123456789", "hosts": ["api.example.com", "*.example.org:8443"]}
 CARRIES = {"target_kind": "http", "url": "https://api.example.com", "secret_headers": {"Authorization": "nothing"}}
@@ -455,6 +456,9 @@ LOOKS = (
     Row("trigger/list", lambda _: {"event_type": "seen", "labels": {"of": "triggers"}, "phase": "active", "limit": 10},
         _on("trigger", "list", "--label", "of=triggers", event_type="--event", phase="--status", limit="--limit")),
     Row("node/list", command=_on("node", "list")),
+    Row("timeline", lambda at: {"schedule_id": at.ids[0], "from": PAST_DAY[0], "to": PAST_DAY[1]},
+        lambda asked: ("timeline", asked["schedule_id"], "--since", asked["from"], "--until", asked["to"])),
+    Row("overview", lambda _: {"timezone": "Europe/Stockholm"}, _on("overview", timezone="--timezone")),
     Row("workload", lambda _: {"limit": 10}),
     Row("doctor", lambda _: {"rows": 100_000}, _on("doctor", rows="--rows")),
     Row("audit/list", lambda at: {"schedule_id": at.ids[0], "limit": 10},
@@ -806,6 +810,9 @@ WRONG = (
     _wrong("ping/rotate", GONE, _on("schedule", "ping-url", "--rotate")),
     _wrong("signing/key", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("timeline", {"from": PAST_DAY[1], "to": PAST_DAY[0]},
+           lambda _: ("timeline", "--since", PAST_DAY[1], "--until", PAST_DAY[0]), "invalid_request", "to"),
+    _wrong("overview", {"timezone": "Nowhere"}, _on("overview", timezone="--timezone"), "invalid_request", "timezone"),
     _wrong("workload", {"limit": 0}, None, "invalid_request", "limit"),
     _wrong("doctor", {"rows": -1}, _on("doctor", rows="--rows"), "invalid_request", "rows"),
     _wrong("audit/list", {"schedule_id": "no spaces"}, lambda _: ("audit", "list", "--schedule", "no spaces"),

@@ -113,8 +113,9 @@ def comparable(answer):
     """The answer without what not every process knows, or what changes by itself.
 
     Of the doctor's checks, these are the free disk space, and sizes and times in the details. Of the limits, those of
-    uploads and bundles.
+    uploads and bundles. Of a timeline, the present.
     """
+    answer = {name: value for name, value in answer.items() if name != "now_utc"}
     if "limits" in answer:
         return {"limits": [one for one in answer["limits"] if not one["name"].startswith(("upload", "bundle"))]}
     if not all("advice" in check for check in answer.get("checks", [{}])):

@@ -31,6 +31,8 @@ COMMANDS = {
     "export": ("files:export", "Print workflows and schedules as a file for noonmark apply.", "[OPTIONS]"),
     "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "top": ("top:top", "Watch what runs, is queued, comes next and failed.", "[OPTIONS]"),
+    "timeline": ("timeline:timeline", "Draw what schedules did, do and will do.", "[OPTIONS] [SCHEDULE-ID]"),
+    "overview": ("timeline:overview", "Show the numbers of the day, and what needs a look.", "[OPTIONS]"),
     "halt": ("halt:halt", "Stop everything at once, or what has some labels.", "[OPTIONS]"),
     "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),

@@ -1114,9 +1114,9 @@ def timeline(  # noqa: PLR0913 - as the operation
     cursor: str | None = None,
     **filters: Unpack[Filters],
 ) -> Request[Timeline]:
-    """Get what schedules did, do and will do from `first` on and before `last`: by default six hours back and ahead.
+    """Get what schedules did, do and will do between two instants: marks, or counts in buckets where there are many.
 
-    A row has marks, or counts in buckets where there are more than `max_marks`. `by="all"` gives one row for all.
+    From `first` on and before `last`: by default six hours back and six ahead. `by="all"` gives one row for all.
     """
     which = to_arguments(by=by, schedule_id=schedule_id, max_marks=max_marks, buckets=buckets, limit=limit)
     arguments = to_arguments(to=last, cursor=cursor, **which, **filters, **{"from": first})
@@ -1124,7 +1124,7 @@ def timeline(  # noqa: PLR0913 - as the operation
 
 
 def overview(*, timezone: str | None = None) -> Request[Overview]:
-    """Get the numbers of the day, which begins at midnight in the time zone, and what needs a look."""
+    """Get the numbers of the day: fires, lateness, failures, runs, schedules, spend, nodes, and what needs a look."""
     return rest_request("overview", _one(Overview), to_arguments(timezone=timezone))
 
 

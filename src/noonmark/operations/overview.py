@@ -209,7 +209,9 @@ def _no_node(nodes: Sequence[NodeRecord], now: Micros) -> list[dict[str, Any]]:
 def _budget(budget: Mapping[str, Any], now: Micros) -> dict[str, Any] | None:
     """A budget that is nearly spent."""
     shares = [
-        ((budget["spent_usd"] or 0) + (budget["reserved_usd"] or 0)) / budget["max_cost_usd"] if budget["max_cost_usd"] else 0,
+        ((budget["spent_usd"] or 0) + (budget["reserved_usd"] or 0)) / budget["max_cost_usd"]
+        if budget["max_cost_usd"]
+        else 0,
         (budget["spent_tokens"] + budget["reserved_tokens"]) / budget["max_tokens"] if budget["max_tokens"] else 0,
     ]
     share = max(shares)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.outcomes import Horizon, Mark
+    from noonmark.core.outcomes import Mark
     from noonmark.core.schedule import Schedule
     from noonmark.operations.models.arguments import TimelineQuery
     from noonmark.operations.service import Caller, Service
@@ -38,8 +38,8 @@ LATELY: Micros = DAY_SECONDS * SECOND
 ACTIVE_LISTED = 50
 """How many occurrences of each kind decide which rows come first."""
 MAX_PROJECTED = 4_000
-"""How many fires that are not stored, and buckets of them, one request computes."""
-MAX_HORIZONS = 500
+"""How many fires that are not stored, or buckets of them, one request computes."""
+MAX_HORIZONS = 300
 """For how many schedules it does so."""
 COUNTED = ("completed", "late", "failed", "skipped", "running", "queued", "planned")
 
@@ -87,20 +87,18 @@ def _by_schedule(
     for one in store.count_marks(scope, span, width) if uids else ():
         counts[one.uid][one.bucket, _column(one.state, is_late=one.is_late)] += one.count
     projection = _Projection(_horizons(store, scope, span) if uids else None, span, width)
-    few = [uid for uid in uids if counts[uid].total() <= arguments.max_marks]
-    ahead = {uid: projection.marks(uid, arguments.max_marks - counts[uid].total()) for uid in few}
-    shown = {uid: marks for uid, marks in ahead.items() if marks is not None}
-    stored_marks: defaultdict[str, list[Mark]] = defaultdict(list)
-    if any(counts[uid] for uid in shown):
-        listed = MarkScope(tenant=scope.tenant, uids=tuple(shown))
-        for mark in store.marks(listed, span, len(shown) * arguments.max_marks):
-            stored_marks[mark.uid].append(mark)
+    few = tuple(uid for uid in uids if counts[uid].total() + projection.count([uid]) <= arguments.max_marks)
+    shown: dict[str, list[Mark]] = {uid: projection.marks([uid]) for uid in few}
+    if any(counts[uid] for uid in few):
+        listed = MarkScope(tenant=scope.tenant, uids=few)
+        for mark in store.marks(listed, span, len(few) * arguments.max_marks):
+            shown[mark.uid].append(mark)
     schedules = {stored.schedule.uid: stored.schedule for stored in page}
     rows = []
     for uid, schedule in schedules.items():
         marks = buckets = None
         if uid in shown:
-            marks = _mark_documents([*stored_marks[uid], *shown[uid]], schedules)
+            marks = _mark_documents(shown[uid], schedules)
         else:
             buckets = _bucket_documents(counts[uid] + projection.counts([uid]), span, width)
         rows.append(_row(schedule) | {"marks": marks, "buckets": buckets})
@@ -122,14 +120,13 @@ def _all(
     for one in store.count_marks(scope, span, width):
         counts[one.bucket, _column(one.state, is_late=one.is_late)] += one.count
     projection = _Projection(_horizons(store, scope, span), span, width)
-    ahead = projection.all_marks(most - counts.total())
     marks = buckets = None
-    if ahead is not None:
-        listed = [*store.marks(scope, span, most), *ahead]
+    if counts.total() + projection.count() <= most:
+        listed = [*store.marks(scope, span, most), *projection.marks()]
         known = store.find_uids({mark.uid for mark in listed})
         marks = _mark_documents(listed, {uid: stored.schedule for uid, stored in known.items()})
     else:
-        buckets = _bucket_documents(counts + projection.counts(projection.uids), span, width)
+        buckets = _bucket_documents(counts + projection.counts(), span, width)
     row = {"schedule_id": None, "name": None, "timezone": None, "phase": None, "marks": marks, "buckets": buckets}
     return [row], projection.complete_until, None
 
@@ -140,61 +137,53 @@ def _horizons(store: Store, scope: MarkScope, span: Span) -> Horizons | None:
 
 
 class _Projection:
-    """The fires that are not stored, within a bound for the whole request."""
+    """The fires that are not stored. They end at one time for all schedules where there are too many to compute."""
 
     def __init__(self, horizons: Horizons | None, span: Span, width: Micros) -> None:
         self._horizons = {} if horizons is None else {one.schedule.uid: one for one in horizons.horizons}
         self._span, self._width = span, width
-        self._left = MAX_PROJECTED
         self.complete_until = None if horizons is None else horizons.complete_until
-
-    @property
-    def uids(self) -> list[str]:
-        """The schedules that may have such fires, those first that have them first."""
-        return list(self._horizons)
-
-    def marks(self, uid: str, most: int) -> list[Mark] | None:
-        """The fires of a schedule; None if there are more than wanted."""
-        horizon, span = self._horizons.get(uid), self._span
-        if horizon is None:
-            return []
-        marks = future_marks(
-            horizon, since=span.since, until=span.until, now=span.now, limit=min(most + 1, max(1, self._left))
-        )
-        self._left -= len(marks)
-        return marks if len(marks) <= most else None
-
-    def all_marks(self, most: int) -> list[Mark] | None:
-        """The fires of all schedules; None if there are more than wanted."""
-        found: list[Mark] = []
-        for uid in self._horizons if most >= 0 else ():
-            marks = self.marks(uid, most - len(found))
-            if marks is None:
-                return None
-            found += marks
-        return found if most >= 0 else None
-
-    def counts(self, uids: Iterable[str]) -> Counter[tuple[int, str]]:
-        """The numbers of fires of schedules in buckets, as far as the bound allows."""
-        counts: Counter[tuple[int, str]] = Counter()
-        for uid in uids:
-            if (horizon := self._horizons.get(uid)) is not None:
-                counts.update(self._counts_of(horizon))
-        return counts
-
-    def _counts_of(self, horizon: Horizon) -> dict[tuple[int, str], int]:
-        span, until = self._span, self._span.until
-        start = max(span.since, horizon.watermark)
-        buckets = (until - start) // self._width + 1
-        if buckets > self._left:
-            until = start + self._left * self._width
-            self._end_at(max(start, until))
-        self._left -= min(buckets, self._left)
-        found = future_counts(horizon, since=span.since, until=until, width=self._width, now=span.now)
-        return {(bucket, str(state)): count for (bucket, state), count in found.items()}
+        if self.complete_until is not None:
+            self._end_at(max(self.complete_until, span.now))
+        buckets = max(0, span.until - max(span.since, span.now)) // width + 1
+        steps = sum(min(self.count([uid]), buckets) for uid in self._horizons)
+        if steps > MAX_PROJECTED:
+            start = max(span.since, span.now)
+            self._end_at(start + (self._span.until - start) * MAX_PROJECTED // steps)
 
     def _end_at(self, time: Micros) -> None:
-        self.complete_until = time if self.complete_until is None else min(self.complete_until, time)
+        self.complete_until = time
+        self._span = replace(self._span, until=max(time, self._span.since))
+
+    def count(self, uids: Iterable[str] | None = None) -> int:
+        """How many fires schedules have, by default all of them."""
+        span = self._span
+        length = max(1, span.until - span.since)
+        return sum(sum(self._counts_of(uid, length).values()) for uid in uids or self._horizons)
+
+    def marks(self, uids: Iterable[str] | None = None) -> list[Mark]:
+        """The fires of schedules, by default of all of them."""
+        span, known = self._span, self._horizons
+        horizons = [known[uid] for uid in uids or known if uid in known]
+        return [
+            mark
+            for one in horizons
+            for mark in future_marks(one, since=span.since, until=span.until, now=span.now, limit=MAX_PROJECTED)
+        ]
+
+    def counts(self, uids: Iterable[str] | None = None) -> Counter[tuple[int, str]]:
+        """The numbers of fires in buckets."""
+        counts: Counter[tuple[int, str]] = Counter()
+        for uid in uids or self._horizons:
+            counts.update(self._counts_of(uid, self._width))
+        return counts
+
+    def _counts_of(self, uid: str, width: Micros) -> dict[tuple[int, str], int]:
+        if (horizon := self._horizons.get(uid)) is None:
+            return {}
+        span = self._span
+        found = future_counts(horizon, since=span.since, until=span.until, width=width, now=span.now)
+        return {(bucket, str(state)): count for (bucket, state), count in found.items()}
 
 
 def _column(state: MarkState, *, is_late: bool | None) -> str:

@@ -16,7 +16,7 @@ from noonmark.cli.output import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 """What a terminal is sent for the words of a style."""
 MIN_COLUMN = 4
 """A column is not narrowed further."""

@@ -1,0 +1,175 @@
+"""Timelines and the overview, as callers get them."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.errors import InvalidRequest, NotAllowed, NotFound
+from noonmark.core.instants import SECOND, parse_instant, to_text
+from noonmark.core.schedule import Owner
+from noonmark.operations.service import Caller
+from noonmark.ports.records import Heartbeat
+from tests.operations.harness import LOCAL, REPORT, Harness
+
+HOURLY = {"type": "interval", "every_seconds": 3_600}
+MINUTELY = {"type": "interval", "every_seconds": 60}
+HOUR = 3_600 * SECOND
+ANN, BEN = (replace(LOCAL, owner=Owner(tenant="default", user=user)) for user in ("ann", "ben"))
+OWN = replace(ANN, sees_own_only=True)
+STRANGER = replace(LOCAL, owner=Owner(tenant="elsewhere", user="ann"))
+
+
+def create(harness: Harness, schedule_id: str, caller: Caller = LOCAL, **fields: object) -> None:
+    harness("schedule/create", caller, schedule_id=schedule_id, **{"trigger": HOURLY, "target": REPORT, **fields})
+
+
+def states(row: dict) -> list[str]:
+    return [mark["state"] for mark in row["marks"]]
+
+
+def test_past_and_future_are_on_one_axis():
+    harness = Harness()
+    create(harness, "hourly", name="Report")
+    harness("schedule/run", schedule_id="hourly", key="k")
+    answer = harness("timeline")
+    [row] = answer["rows"]
+    assert (row["schedule_id"], row["name"], row["phase"], row["buckets"]) == ("hourly", "Report", "active", None)
+    assert states(row) == ["queued", *["planned"] * 5]
+    assert [mark["occurrence_id"] is None for mark in row["marks"]] == [False, False, *[True] * 4]
+    assert row["marks"][0]["origin"] == "manual:k"
+    assert (answer["planned_until_utc"], answer["next_cursor"]) == (None, None)
+    # The projected times are those at which the schedule fires.
+    now = parse_instant(answer["now_utc"])
+    fires = harness("schedule/preview", schedule_id="hourly", count=5)["fires"]
+    assert [mark["at_utc"] for mark in row["marks"][1:]] == fires
+    assert (parse_instant(answer["from_utc"]), parse_instant(answer["to_utc"])) == (now - 6 * HOUR, now + 6 * HOUR)
+
+
+def test_many_marks_become_buckets():
+    harness = Harness()
+    create(harness, "minutely", trigger=MINUTELY)
+    create(harness, "hourly")
+    answer = harness("timeline", max_marks=100, buckets=12)
+    rows = {row["schedule_id"]: row for row in answer["rows"]}
+    assert answer["bucket_seconds"] == 3_600
+    assert rows["minutely"]["marks"] is None
+    assert [bucket["planned"] for bucket in rows["minutely"]["buckets"]] == [59, *[60] * 5]
+    assert len(rows["hourly"]["marks"]) == 5
+    [row] = harness("timeline", by="all", max_marks=100, buckets=12)["rows"]
+    assert (row["schedule_id"], row["marks"]) == (None, None)
+    assert [bucket["planned"] for bucket in row["buckets"]] == [59, *[61] * 5]
+    [row] = harness("timeline", by="all", max_marks=1_000)["rows"]
+    assert len(row["marks"]) == 59 + 5 * 61
+    assert {mark["schedule_name"] for mark in row["marks"]} == {"minutely", "hourly"}
+    [row] = harness("timeline", by="all", schedule_id="hourly")["rows"]
+    assert len(row["marks"]) == 5
+
+
+def test_future_fires_are_bounded():
+    harness = Harness()
+    for n in range(30):
+        create(harness, f"s{n:02}", trigger=MINUTELY)
+    now = parse_instant(harness("timeline")["now_utc"])
+    answer = harness("timeline", buckets=1_000, to=to_text(now + 300 * 24 * HOUR), limit=100, **{"from": to_text(now)})
+    until = parse_instant(answer["planned_until_utc"])
+    assert now < until < now + 300 * 24 * HOUR
+    width = answer["bucket_seconds"]
+    for row in answer["rows"]:  # each has all of its fires up to there
+        buckets = [one for one in row["buckets"] if parse_instant(one["from_utc"]) + width * SECOND <= until]
+        assert len(buckets) > 30
+        assert {bucket["planned"] for bucket in buckets[1:]} == {width // 60}
+
+
+def test_rows_come_in_pages_those_with_activity_first():
+    harness = Harness()
+    for n in range(5):
+        create(harness, f"quiet{n}", trigger={"type": "event", "event_type": "seen"})
+    create(harness, "busy")
+    harness("schedule/run", schedule_id="quiet3")
+    seen, cursor = [], None
+    while True:
+        answer = harness("timeline", limit=2, cursor=cursor)
+        seen += [row["schedule_id"] for row in answer["rows"]]
+        cursor = answer["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == ["quiet3", "busy", "quiet0", "quiet1", "quiet2", "quiet4"]
+    assert [row["schedule_id"] for row in harness("timeline", text="busy")["rows"]] == ["busy"]
+    assert harness("timeline", kind="cron")["rows"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"from": "2030-01-02T00:00:00Z", "to": "2030-01-01T00:00:00Z"}, "to"),
+        ({"from": "2030-01-01T00:00:00Z", "to": "2032-01-01T00:00:00Z"}, "to"),
+        ({"buckets": 1_001}, "buckets"),
+        ({"max_marks": 2_001}, "max_marks"),
+        ({"limit": 101}, "limit"),
+        ({"by": "node"}, "by"),
+        ({"cursor": "x"}, "cursor"),
+    ],
+)
+def test_bad_input_is_refused(arguments, field):
+    with pytest.raises(InvalidRequest) as error:
+        Harness()("timeline", **arguments)
+    assert error.value.field == field
+
+
+def test_a_caller_sees_its_own_and_no_other_tenant():
+    harness = Harness()
+    create(harness, "of-ann", ANN)
+    create(harness, "of-ben", BEN)
+    for schedule_id, caller in (("of-ann", ANN), ("of-ben", BEN)):
+        harness("schedule/run", caller, schedule_id=schedule_id)
+
+    def rows(caller: Caller, **arguments: object) -> set[str]:
+        return {row["schedule_id"] for row in harness("timeline", caller, **arguments)["rows"]}
+
+    def marks(caller: Caller) -> set[str]:
+        [row] = harness("timeline", caller, by="all")["rows"]
+        return {mark["schedule_id"] for mark in row["marks"]}
+
+    def buckets(caller: Caller) -> int:
+        [row] = harness("timeline", caller, by="all", max_marks=0)["rows"]
+        return sum(bucket["planned"] + bucket["queued"] for bucket in row["buckets"] or ())
+
+    assert rows(ANN) == marks(ANN) == {"of-ann", "of-ben"}
+    assert rows(OWN) == marks(OWN) == {"of-ann"}
+    assert rows(STRANGER) == marks(STRANGER) == set()
+    assert (buckets(ANN), buckets(OWN), buckets(STRANGER)) == (12, 6, 0)
+    with pytest.raises(NotFound):
+        harness("timeline", OWN, schedule_id="of-ben")
+    with pytest.raises(NotFound):
+        harness("timeline", OWN, schedule_id="of-ben", by="all")
+    with pytest.raises(NotAllowed):
+        harness("timeline", OWN, owner="ben")
+    assert [harness("overview", caller)["queued"] for caller in (ANN, OWN, STRANGER)] == [2, 1, 0]
+    assert harness("overview", OWN)["schedules"]["total"] == 1
+
+
+def test_what_needs_a_look_comes_in_the_order_of_its_cost():
+    harness = Harness()
+    store = harness.service.store
+    create(harness, "broken")
+    create(harness, "lost", target={"target_kind": "function", "function": "gone"})
+    harness("schedule/run", schedule_id="broken")
+    harness("schedule/run", schedule_id="lost")
+    assert [one["kind"] for one in harness("overview")["needs_look"]] == ["no_node"]
+    now = store.clock()
+    store.beat(Heartbeat(node="n", routes=("function:report",), capacity=4, lease=600 * SECOND), now=now)
+    harness("halt/set", labels={"team": "x"}, reason="too much")
+    harness("schedule/propose", schedule_id="wish", trigger=HOURLY, target=REPORT)
+    found = harness("overview")
+    assert [one["kind"] for one in found["needs_look"]] == ["halt", "not_served", "proposal"]
+    halt, lost, _ = found["needs_look"]
+    assert (
+        halt["text"]
+        == "Everything with team=x is halted by `local` (too much): nothing of it starts until that is lifted."
+    )
+    assert (lost["schedule_id"], lost["action"]) == ("lost", "schedule/update")
+    assert "no live node serves `function:gone`" in lost["text"]
+    assert (found["nodes"]["live"], found["proposals_waiting"], len(found["halts"])) == (1, 1, 1)
+    assert harness("overview", timezone="Asia/Tokyo")["day_from_utc"].endswith("T15:00:00Z")
+    with pytest.raises(InvalidRequest):
+        harness("overview", timezone="Nowhere/City")
