@@ -32,7 +32,7 @@ COMMANDS = {
     "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
     "top": ("top:top", "Watch what runs, is queued, comes next and failed.", "[OPTIONS]"),
     "timeline": ("timeline:timeline", "Draw what schedules did, do and will do.", "[OPTIONS] [SCHEDULE-ID]"),
-    "overview": ("timeline:overview", "Show the numbers of the day, and what needs a look.", "[OPTIONS]"),
+    "overview": ("timeline:overview", "Show the day in numbers, and what needs a look.", "[OPTIONS]"),
     "halt": ("halt:halt", "Stop everything at once, or what has some labels.", "[OPTIONS]"),
     "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
@@ -42,7 +42,7 @@ COMMANDS = {
     "doctor": ("store:doctor", "Check a store and its nodes, and say what to do.", "[OPTIONS]"),
     "login": ("key:login", "Store your key of a server.", "[OPTIONS]"),
     "logout": ("key:logout", "Remove your stored key of a server.", "[OPTIONS]"),
-    "whoami": ("key:whoami", "Show the tenant, the user and the scopes of your key.", "[OPTIONS]"),
+    "whoami": ("key:whoami", "Show the tenant, user and scopes of your key.", "[OPTIONS]"),
     "limits": ("key:limits", "Show your limits and how much of each is used.", "[OPTIONS]"),
     "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
     "completion": (
