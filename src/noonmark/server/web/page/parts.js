@@ -172,6 +172,11 @@ export async function attempt(work, done) {
   }
 }
 
+/** A sentence of the API: what stands between backticks is code. @param {string | null | undefined} text */
+export function said(text) {
+  return (text ?? "").split("`").map((one, index) => (index % 2 ? h("code", null, one) : one));
+}
+
 /** What went wrong, as a sentence. @param {unknown} error */
 export function sentence(error) {
   const text = error instanceof Error ? error.message : String(error);

@@ -198,11 +198,11 @@ function heat(buckets, from, zone) {
   });
   const width = 34, height = 30, left = 44, top = 22;
   const here = local(now(), zone), today = Math.round((dayStart(now(), zone) - from) / DAY);
-  return h("div.axis-scroll", { tabindex: "0", role: "group", "aria-label": "Fires by hour of the week" }, svg("svg.heat", { width: left + 24 * width, height: top + 7 * height + 4, role: "img", "aria-label": "Fires by hour of the week" },
+  return h("div.axis-scroll", { tabindex: "0", role: "group", "aria-label": "Fires by hour of the week" }, svg("svg.heat", { viewBox: `0 0 ${left + 24 * width} ${top + 7 * height + 4}`, role: "img", "aria-label": "Fires by hour of the week" },
     Array.from({ length: 24 }, (_, hour) => hour % 3 === 0 && svg("text", { x: left + hour * width, y: 12 }, `${String(hour).padStart(2, "0")}:00`)),
     Array.from({ length: 7 }, (_, day) => svg("text", { x: 0, y: top + day * height + 19 }, format(from + day * DAY + 12 * HOUR, zone, { weekday: "short", day: "numeric" }))),
     cells.map(({ one, day, hour }) => svg("g", null, svg("title", null, `${format(Date.parse(one.from_utc), zone, { weekday: "short", hour: "2-digit", minute: "2-digit" })}: ${counts(one)}`),
-      svg(`rect.${one.failed ? "f-failed" : one.completed || one.late || one.running ? "f-completed" : "f-none"}`, { x: left + hour * width, y: top + day * height, width: width - 3, height: height - 3, rx: 3, "fill-opacity": (0.15 + 0.85 * total(one) / most).toFixed(2) }),
+      svg(`rect.${one.failed ? "f-failed" : one.completed || one.late || one.running ? "f-completed" : "f-none"}`, { x: left + hour * width, y: top + day * height, width: width - 3, height: height - 3, rx: 3, "fill-opacity": ((one.failed || one.completed || one.late || one.running ? 0.15 : 0.08) + (one.failed || one.completed || one.late || one.running ? 0.6 : 0.27) * total(one) / most).toFixed(2) }),
       svg("text.number", { x: left + hour * width + (width - 3) / 2, y: top + day * height + 18, "text-anchor": "middle" }, String(total(one))))),
     today >= 0 && today < 7 && svg("g.noon", null, svg("path", { d: `M${left + (here.hour + here.minute / 60) * width} ${top + today * height - 2}v${height + 1}` }))));
 }

@@ -3,7 +3,7 @@ import { redrive } from "../actions.js";
 import { get, part } from "../api.js";
 import { h, replace } from "../dom.js";
 import { mark } from "../marks.js";
-import { button, list, segments } from "../parts.js";
+import { button, list, said, segments } from "../parts.js";
 import { DAY, HOUR, now, time } from "../times.js";
 
 const SPANS = /** @type {[string, string][]} */ ([["1", "Hour"], ["24", "Day"], ["168", "Week"], ["720", "30 days"]]);
@@ -24,7 +24,7 @@ export default async function view({ query, signal, may, live, set }) {
     cursor = page.next_cursor;
     replace(rows, list(shown, (one) => [
       mark("failed", one.phase),
-      h("span", null, one.schedule_name ?? one.schedule_id ?? one.occurrence_id, h("small", { title: one.reason }, one.failure_detail ?? one.why)),
+      h("span", null, one.schedule_name ?? one.schedule_id ?? one.occurrence_id, h("small", { title: one.reason }, one.failure_detail ?? said(one.why))),
       h("span.when", null, time(one.completed_at_utc), " ", may("run") && button("Redrive", (event) => { event.preventDefault(); void redrive(one).then((done) => done && read()); })),
     ], { href: (one) => `#/occurrences/${part(one.occurrence_id)}`, keys: may("run") ? { r: (one) => void redrive(one) } : {}, empty: "Nothing failed in this time.", label: "Failures" }),
     cursor && h("div.buttons", null, button("Show more", () => void read(true))));

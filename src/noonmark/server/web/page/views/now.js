@@ -4,7 +4,7 @@ import { ROOT, get, part } from "../api.js";
 import { axis } from "../axis.js";
 import { h, replace } from "../dom.js";
 import { legend, mark } from "../marks.js";
-import { button, card, commandLine, dollars, list, plural, segments } from "../parts.js";
+import { button, card, commandLine, dollars, list, plural, said, segments } from "../parts.js";
 import { HOUR, counting, duration, now, setClock, time, zoneFor } from "../times.js";
 
 const SPANS = /** @type {[string, string][]} */ ([["2", "2 h"], ["12", "12 h"], ["48", "2 days"]]);
@@ -41,7 +41,7 @@ export default async function view({ query, signal, may, live, set }) {
     const rows = [...running.occurrences.map((/** @type {any} */ one) => ({ one, state: "running" })), ...[...due.occurrences, ...waiting.occurrences].map((one) => ({ one, state: "queued" }))];
     return card(["Running", h("span.dim", null, ` ${running.count}${due.count + waiting.count ? `, ${due.count + waiting.count} queued` : ""}`)], list(rows, ({ one, state }) => [
       mark(state),
-      h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, state === "running" ? progressText(one, progress.get(one.occurrence_id)) : one.why ?? "due, waits for a free node")),
+      h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, state === "running" ? progressText(one, progress.get(one.occurrence_id)) : said(one.why ?? "due, waits for a free node"))),
       h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : counting(one.due_at_utc, { since: true }),
         may("run") && state === "running" && [" ", button("Cancel", (event) => { event.preventDefault(); void cancel(one).then((done) => done && read()); })]),
     ], { href: ({ one }) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing runs, nothing waits.", label: "Running and queued" }));
@@ -85,7 +85,7 @@ function needsLook(items) {
   const marks = /** @type {Record<string, string>} */ ({ failed: "failed", missed: "failed", late: "late", overdue: "late" });
   return card("Needs a look", list(items, (one) => [
     mark(marks[one.kind] ?? "queued", one.kind.replace(/_/g, " ")),
-    h("span", null, one.schedule_name ?? one.schedule_id ?? one.kind.replace(/_/g, " "), h("small", null, one.text)),
+    h("span", null, one.schedule_name ?? one.schedule_id ?? one.kind.replace(/_/g, " "), h("small", null, said(one.text))),
     h("span.when", null, one.at_utc ? time(one.at_utc) : ""),
   ], { href: (one) => (one.occurrence_id ? `#/occurrences/${part(one.occurrence_id)}` : one.schedule_id ? `#/schedules/${part(one.schedule_id)}` : one.kind.includes("approval") || one.kind.includes("propos") ? "#/approvals" : null), empty: "Nothing needs a look.", label: "Needs a look" }));
 }

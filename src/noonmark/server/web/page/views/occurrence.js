@@ -3,7 +3,7 @@ import { cancel, redrive } from "../actions.js";
 import { ApiError, get, part } from "../api.js";
 import { h, replace } from "../dom.js";
 import { mark, stateOf } from "../marks.js";
-import { button, card, code, dollars, fact, plural } from "../parts.js";
+import { button, card, code, dollars, fact, plural, said } from "../parts.js";
 import { counting, duration, fullText, time, zoneFor } from "../times.js";
 import { targetText, zoneOf } from "../words.js";
 
@@ -24,11 +24,11 @@ export default async function view({ params: [id], signal, may, live }) {
       may("run") && state === "failed" && button("Redrive", () => void redrive(one).then((done) => done && read()), { kind: "primary" }),
       one.schedule_id && h("a.button", { href: `#/schedules/${part(one.schedule_id)}` }, "Schedule"));
     replace(body,
-      h("section.card.verdict", null, h("p", null, mark(state, one.phase), h("b", null, one.phase.replace(/_/g, " ")), state === "running" && h("span.dim", null, " for ", counting(one.started_at_utc, { since: true }))), h("p", { title: one.reason ?? "" }, explained.summary), one.failure_detail && h("p.bad.wrap", null, one.failure_detail)),
+      h("section.card.verdict", null, h("p", null, mark(state, one.phase), h("b", null, state === "running" ? "running" : one.phase.replace(/_/g, " ")), state === "running" && h("span.dim", null, " for ", counting(one.started_at_utc, { since: true }))), h("p", { title: one.reason ?? "" }, said(explained.summary)), one.failure_detail && !explained.summary.includes(one.failure_detail) && h("p.bad.wrap", null, one.failure_detail)),
       h("div.columns", null,
         card("Times", h("ol.chain", null, moments(one, runs).map(([at, text]) => h("li", null, h("span.dim", null, time(at, zone)), h("span", { title: fullText(at, zoneFor(zone)) }, text))))),
-        card("Decisions", h("ol.chain", null, explained.steps.map((/** @type {any} */ step) => h("li", null, h("span.dim", null, step.rule.replace(/_/g, " ")), h("span", null, step.decision, Object.keys(step.facts ?? {}).length ? h("details", { id: `facts-${step.rule}` }, h("summary", null, "facts"), code(step.facts)) : null))))),
-        card("What", h("dl.facts", null, fact("Occurrence", h("code", null, one.occurrence_id)), one.target_snapshot && fact("Target", targetText(one.target_snapshot)), fact("Origin", one.origin), one.node && fact("Node", one.node), fact("Revision", String(one.schedule_revision)),
+        card("Decisions", decisions(explained.steps)),
+        card("What", h("dl.facts", null, fact("Occurrence", h("code", null, one.occurrence_id)), one.target_snapshot && fact("Target", targetText(one.target_snapshot)), fact("Origin", h("span", { title: one.origin }, one.origin.split(":")[0])), one.node && fact("Node", one.node), fact("Revision", String(one.schedule_revision)),
           one.missed_count ? fact("Stands for", [plural(one.missed_count, "missed fire"), one.missed_from ? [", ", time(one.missed_from, zone), " – ", time(one.missed_to, zone)] : ""]) : null,
           ...links(one)))),
       workflow?.steps && card("Steps", h("p", null, h("a", { href: `#/workflow-runs/${part(id)}` }, `Run of workflow ${workflow.workflow_id}`)), h("div.list", null, workflow.steps.map((/** @type {any} */ step) => h("div.row", null, mark(stateOf(step.phase), step.phase), h("span", null, step.step_id, h("small", null, step.error ?? step.phase)), h("span.when", null, step.started_at_utc && step.ended_at_utc ? duration(Date.parse(step.ended_at_utc) - Date.parse(step.started_at_utc)) : ""))))),
@@ -54,6 +54,14 @@ function moments(one, runs) {
   }
   if (one.completed_at_utc) all.push([one.completed_at_utc, one.phase.replace(/_/g, " ")]);
   return all.sort((a, b) => Date.parse(a[0]) - Date.parse(b[0]));
+}
+
+/** The rules that had a say, in their order, with the facts; those that did not apply in one line. @param {any[]} steps */
+function decisions(steps) {
+  const silent = steps.filter((one) => one.decision === "does_not_apply");
+  return [h("ol.chain", null, steps.filter((one) => !silent.includes(one)).map((one) => h("li", null, h("span.dim", null, one.rule.replace(/_/g, " ")), h("span", null, said(one.decision.replace(/_/g, " ")), Object.entries(one.facts ?? {}).filter(([, value]) => typeof value !== "object").map(([name, value]) => h("small.fact", null, `${name.replace(/_/g, " ")}: `, /^\d{4}-\d\d-\d\dT/.test(String(value)) ? time(String(value)) : String(value)))))))),
+    silent.length ? h("p.quiet", null, `Did not apply: ${silent.map((one) => one.rule.replace(/_/g, " ")).join(", ")}.`) : null,
+    h("details", { id: "facts" }, h("summary", null, "All facts"), code(steps))];
 }
 
 /** What caused it, and what it caused. @param {any} one */

@@ -3,7 +3,7 @@ import { get, part, send } from "../api.js";
 import { h, replace } from "../dom.js";
 import { graph } from "../graph.js";
 import { mark, stateOf } from "../marks.js";
-import { ask, button, card, code, fact, list } from "../parts.js";
+import { ask, button, card, code, fact, list, said } from "../parts.js";
 import { counting, duration, time } from "../times.js";
 
 /** @param {import("../app.js").Context} context @returns {Promise<import("../app.js").View>} */
@@ -20,7 +20,7 @@ export default async function view({ params: [id], signal, may, live }) {
     const steps = run.steps ?? [], byId = new Map(steps.filter((/** @type {any} */ one) => one.index === null).map((/** @type {any} */ one) => [one.step_id, one]));
     const state = stateOf(run.phase, run.waiting_for);
     replace(actions, may("run") && !run.ended_at_utc && button("Cancel", () => void cancel(run), { kind: "danger" }), h("a.button", { href: `#/occurrences/${part(id)}` }, "Why"), h("a.button", { href: `#/workflows/${part(run.workflow_id)}` }, "Workflow"));
-    replace(body, h("section.card.verdict", null, h("p", null, mark(state, run.phase), h("b", null, run.phase.replace(/_/g, " ")), state === "running" && h("span.dim", null, " for ", counting(run.started_at_utc, { since: true }))), run.why && h("p", { title: run.reason ?? "" }, run.why), run.error && h("p.bad.wrap", null, run.error)),
+    replace(body, h("section.card.verdict", null, h("p", null, mark(state, run.phase), h("b", null, run.phase.replace(/_/g, " ")), state === "running" && h("span.dim", null, " for ", counting(run.started_at_utc, { since: true }))), run.why && h("p", { title: run.reason ?? "" }, said(run.why)), run.error && h("p.bad.wrap", null, run.error)),
       workflow && card("Steps", graph(workflow.steps, (step) => { const one = byId.get(step); return one ? { phase: one.phase, text: textOf(one), href: one.occurrence_id ? `#/occurrences/${part(one.occurrence_id)}` : null } : { phase: "pending" }; })),
       h("div.columns", null, card("In order", list(steps, (/** @type {any} */ one) => [mark(stateOf(one.phase), one.phase), h("details", null, h("summary", null, one.step_id, one.index === null ? "" : ` [${one.index}]`, h("small.inline", null, ` ${textOf(one)}`)), one.error && h("p.bad.wrap", null, one.error), one.result !== null && code(one.result)),
         h("span.when", null, one.approval_id ? h("a", { href: "#/approvals" }, "decide") : "")], { label: "Steps" })),

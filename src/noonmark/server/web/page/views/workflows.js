@@ -2,7 +2,7 @@
 import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { mark, stateOf } from "../marks.js";
-import { card, list, pages, plural } from "../parts.js";
+import { card, list, pages, plural, said } from "../parts.js";
 import { counting, duration, time } from "../times.js";
 
 /** @param {import("../app.js").Context} context @returns {Promise<import("../app.js").View>} */
@@ -26,7 +26,7 @@ export default async function view({ signal, live }) {
 export function runList(items) {
   return list(items, (one) => {
     const state = stateOf(one.phase, one.waiting_for);
-    return [mark(state, one.phase), h("span", null, `${one.workflow_id} ${one.version ? `v${one.version}` : ""}`, h("small", { title: one.reason ?? "" }, one.error ?? one.why ?? one.phase)),
+    return [mark(state, one.phase), h("span", null, `${one.workflow_id} ${one.version ? `v${one.version}` : ""}`, h("small", { title: one.reason ?? "" }, one.error ?? said(one.why ?? one.phase))),
       h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : one.started_at_utc && one.ended_at_utc ? duration(Date.parse(one.ended_at_utc) - Date.parse(one.started_at_utc)) : time(one.due_at_utc))];
   }, { href: (one) => `#/workflow-runs/${part(one.workflow_run_id)}`, empty: "No run yet.", label: "Runs" });
 }
