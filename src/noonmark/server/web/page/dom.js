@@ -1,7 +1,7 @@
 // Elements: made by `h` and `svg`, never from text, so that what people and agents write can't become markup.
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
-/** @typedef {Child | Child[] | Child[][]} Children */
+/** @typedef {Child | Children[]} Children */
 /** @typedef {Record<string, any>} Attributes */
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -79,6 +79,6 @@ function set(element, name, value) {
  * @returns {(Node | string)[]}
  */
 function nodes(children) {
-  return children.flat(3).filter((one) => one !== null && one !== undefined && one !== false && one !== "")
+  return /** @type {Child[]} */ (/** @type {any[]} */ (children).flat(Infinity)).filter((one) => one !== null && one !== undefined && one !== false && one !== "")
     .map((one) => (one instanceof Node ? one : String(one)));
 }
