@@ -182,6 +182,20 @@ function go(hash) {
   location.hash = hash.startsWith("#") ? hash : `#${hash}`;
 }
 
+/** @type {Map<string, number>} */
+const failedLoads = new Map();
+
+/** The module of a view. A browser remembers a module that it could not load, so the next attempt has another address. @param {string} name */
+async function load(name) {
+  const failed = failedLoads.get(name) ?? 0;
+  try {
+    return await import(`./views/${name}.js${failed ? `?${failed}` : ""}`);
+  } catch (error) {
+    failedLoads.set(name, failed + 1);
+    throw error instanceof TypeError ? new ApiError(0, { code: "offline", detail: "the server does not answer" }) : error;
+  }
+}
+
 /** Open the view that the hash names. The one before stays until there is something to show instead. */
 async function open() {
   if (!me) return;
@@ -199,7 +213,7 @@ async function open() {
   if (document.activeElement !== find) find.value = at === "schedules" && name === "schedules" ? asked.get("text") ?? "" : "";
   try {
     /** @type {{default: (context: Context) => Promise<View>}} */
-    const module = await import(`./views/${name}.js`);
+    const module = await load(name);
     const view = await module.default({
       params, query: asked, signal: mine.signal, me, may: (scope) => Boolean(me?.scopes.includes(scope)), go,
       live: (topics, act) => live.subscribe(topics, act, mine.signal),
