@@ -8,6 +8,7 @@ from noonmark.core.event import MAX_STEPS, NOONMARK
 from noonmark.core.ids import TRIGGER
 from noonmark.core.pings import Ping, Signal, ping_fields
 from noonmark.core.policies.expected_rate import ExpectedRate, RateAlert, RateProblem
+from noonmark.core.policies.runaway import Breach, RunawayRule
 from noonmark.core.system_events import (
     MAX_ERROR,
     MAX_LINE,
@@ -16,6 +17,7 @@ from noonmark.core.system_events import (
     of_occurrence,
     of_ping,
     of_rate,
+    of_runaway,
     of_schedule,
 )
 from noonmark.testing import factories
@@ -74,6 +76,16 @@ RATES = {
     "window_to": "when the last of them ended or, of `schedule.too_often`, ends",
     **LAST,
 }
+RUNAWAYS = {
+    **OF_SCHEDULES,
+    "summary": "what happened, in a sentence",
+    "rule": "`fires_per_hour`, `spend_per_hour` or `identical_results`",
+    "seen": "how many starts, dollars or results there were",
+    "limit": "how many are allowed",
+    "since": "when the hour began or, of `identical_results`, the counting",
+    "phase": "where it stands now: `paused`, or `completed` where nothing is left to pause",
+    **LAST,
+}
 PINGS = {
     **OF_SCHEDULES,
     "occurrence_id": "of `ping.early`, which occurrence it counts for; else null",
@@ -103,8 +115,10 @@ def events_page() -> str:
     lost = of_lost_node("", seen=0, started=0, version="", load=0, routes=())
     created = of_schedule(SystemEvent.SCHEDULE_CREATED, made)
     alert = RateAlert(problem=RateProblem.TOO_RARE, rate=ExpectedRate(per=1, at_least=1), first=0, last=1, count=0)
-    examples = (of_occurrence(SystemEvent.FAILED, made, one), created, of_rate(made, alert), ping, lost)
-    for fields, event in zip((OCCURRENCES, SCHEDULES, RATES, PINGS, NODES), examples, strict=True):
+    breach = Breach(rule=RunawayRule.FIRES, seen=2, limit=1, since=0, text="")
+    rules = (of_rate(made, alert), of_runaway(made, breach))
+    examples = (of_occurrence(SystemEvent.FAILED, made, one), created, *rules, ping, lost)
+    for fields, event in zip((OCCURRENCES, SCHEDULES, RATES, RUNAWAYS, PINGS, NODES), examples, strict=True):
         if event is None or list(fields) != list(event.payload):
             raise ValueError(f"{event} has other fields than the page lists: {list(fields)}")
     return (
@@ -131,6 +145,7 @@ def events_page() -> str:
         + _section("Of an occurrence", OCCURRENCES)
         + _section("Of a schedule", SCHEDULES)
         + _section("Of an expected rate", RATES)
+        + _section("Of a runaway", RUNAWAYS)
         + _section("Of a ping", PINGS)
         + _section("Of a node", NODES)
     )

@@ -177,6 +177,7 @@ FULL_SCHEDULE = {
     "window": {"duration_seconds": 7200, "end_action": "pause"},
     "delivery": "at_most_once",
     "pause_on_failure": 3,
+    "runaway": {"max_fires_per_hour": 10, "max_spend_factor": 2.5, "max_identical_results": 3},
     "concurrency_key": "warehouse",
     "concurrency_limit": 2,
     "depends_on": [{"schedule_id": "load", "require_success": False}],

@@ -455,6 +455,9 @@ _policies = {
     ),
     "delivery": st.sampled_from(["at_least_once", "at_most_once"]),
     "pause_on_failure": st.integers(1, 1_000),
+    "runaway": st.fixed_dictionaries(
+        {}, optional={"max_fires_per_hour": st.integers(0, 9), "max_spend_factor": st.floats(1, 9)}
+    ),
     "concurrency_key": _names,
     "depends_on": st.lists(_names, unique=True, max_size=3).map(
         lambda names: [{"schedule_id": f"upstream-{len(name)}-{name.encode().hex()[:64]}"} for name in names]

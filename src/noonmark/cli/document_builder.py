@@ -39,7 +39,7 @@ EXCLUSIVE_FIELDS = {
 """Fields of a trigger that replace each other."""
 SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
 MERGED_FIELDS = frozenset(
-    {"labels", "overlap_policy", "misfire_policy", "window", "retry_policy", "expected_rate", "ping_urls"}
+    {"labels", "overlap_policy", "misfire_policy", "window", "retry_policy", "expected_rate", "runaway", "ping_urls"}
 )
 """Fields that an option may change in part; the rest of the field keeps its value."""
 MISFIRE_ALIASES = {"none": "skip", "catchup_one": "catch_up_one", "catchup_all": "catch_up_all"}
@@ -275,6 +275,7 @@ def policy_document(options: PolicyOptions, before: Mapping[str, Any], *, is_cha
         timeout_seconds=timeout,
         expected_seconds=parse_optional_duration(options.expected, "--expected"),
         expected_rate=_expected_rate(options, before.get("expected_rate")),
+        runaway=_runaway(options, before.get("runaway")),
         retry_policy=_retry(options, before.get("retry_policy")),
         ping_urls=_ping_urls(options, before.get("ping_urls"), is_change=is_change),
         max_runs=options.max_runs,
@@ -295,6 +296,16 @@ def _expected_rate(options: PolicyOptions, before: object) -> dict[str, Any] | N
     if "at_least" not in rate and "at_most" not in rate:
         raise InvalidRequest("requires --at-least or --at-most", field="--per")
     return rate
+
+
+def _runaway(options: PolicyOptions, before: object) -> dict[str, Any] | None:
+    """The rules of the runaway guard that the options set or change."""
+    named = present(
+        max_fires_per_hour=options.max_fires_per_hour,
+        max_spend_factor=options.max_spend_factor,
+        max_identical_results=options.max_identical_results,
+    )
+    return _object(before) | named if named else None
 
 
 def _ping_urls(options: PolicyOptions, before: object, *, is_change: bool) -> dict[str, Any] | None:

@@ -228,6 +228,20 @@ class PolicyOptions:
     at_least: Annotated[Number, Parameter(group=POLICIES, help="Report when fewer runs succeed within --per.")] = None
     at_most: Annotated[Number, Parameter(group=POLICIES, help="Report when more runs start within --per.")] = None
     per: Annotated[Text, Parameter(group=POLICIES, help="The window of --at-least and --at-most: 1d.")] = None
+    max_fires_per_hour: Annotated[
+        Number, Parameter(group=POLICIES, help="Pause the schedule when it starts more often in an hour; 0: never.")
+    ] = None
+    max_spend_factor: Annotated[
+        float | None,
+        Parameter(
+            group=POLICIES,
+            show_default=False,
+            help="Pause it when an hour costs so many times as much as its past hours; 0: never.",
+        ),
+    ] = None
+    max_identical_results: Annotated[
+        Number, Parameter(group=POLICIES, help="Pause it after more identical results in a row; 0: never.")
+    ] = None
     retries: Annotated[Number, Parameter(group=POLICIES, help="How often a failed run is retried.")] = None
     retry_on: Annotated[
         Texts, Parameter(group=POLICIES, help="Retry a function only after this exception, by name; repeatable.")

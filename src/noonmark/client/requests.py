@@ -94,6 +94,7 @@ class Fields(TypedDict, total=False):
     window: Document | None
     delivery: str | None
     pause_on_failure: int | None
+    runaway: Document | None
     concurrency_key: str | None
     concurrency_limit: int | None
     depends_on: list[Document] | None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.policies.limits import Concurrency, KeyLimit
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import WorkflowTarget
 
@@ -73,6 +74,8 @@ class Place(StrEnum):
     """Room for its first call of a model."""
     HALT = "halt"
     """Nobody has halted it."""
+    RUNAWAY = "runaway"
+    """Its schedule is not a runaway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,9 @@ class End:
     was_begun: bool = False
     """Its lost delivery is its last attempt, and counts."""
     pause: Pause | None = None
-    """Pause the schedule: its budget is used up."""
+    """Pause the schedule: its budget is used up, or it has broken a rule of the runaway guard."""
+    breach: Breach | None = None
+    """That rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +171,10 @@ class Busy:
     """Until when somebody may approve that it goes beyond that budget, if that was asked before."""
     halt: Halt | None = None
     """What stops it, if it is halted."""
+    breach: Breach | None = None
+    """The rule of the runaway guard that it would break, if that is it."""
+    stopped: str | None = None
+    """Why nothing of its schedule starts until that is resumed, if it has broken such a rule before."""
     at: Micros = field(default=0, compare=False)
     """When the store saw it."""
 
@@ -276,7 +285,18 @@ def refused(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...] = ()) -> Admiss
             phase = Phase.CANCELLED if claim.occurrence.has_begun else Phase.SKIPPED
             facts = no_facts() if busy.halt is None else busy.halt.facts()
             return End(claim=claim, phase=phase, reason=Reason.HALTED, facts=facts)
+        case Place.RUNAWAY:
+            return _runaway(claim, busy)
     assert_never(busy.place)
+
+
+def _runaway(claim: Claim, busy: Busy) -> End:
+    """It is skipped, and its schedule is paused, if it is not yet."""
+    breach = busy.breach
+    why = busy.stopped if breach is None else breach.text
+    facts = {"paused_by": BY_ITSELF, "pause_reason": why or ""}
+    pause = None if breach is None else Pause(at=busy.at, by=BY_ITSELF, reason=why)
+    return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts, pause=pause, breach=breach)
 
 
 def _beyond_budget(claim: Claim, busy: Busy) -> End | Wait:

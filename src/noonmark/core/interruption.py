@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.run import Run
     from noonmark.core.schedule import Declaration, Schedule
 
@@ -198,12 +199,21 @@ def is_unpinged(kind: str, reason: Reason | None) -> bool:
 
 
 def pause_line(schedule: Schedule, run: Run) -> str | None:
-    """The line about a schedule that Noonmark paused because a run of it failed; None if it did not."""
+    """The line about a schedule that Noonmark paused because of a run; None if it did not."""
     pause = schedule.pause
     if pause is None or pause.by != BY_ITSELF or run.ended is None or pause.at < run.ended:
         return None
+    return _paused(schedule, pause.reason)
+
+
+def runaway_line(schedule: Schedule, breach: Breach) -> str:
+    """The line about a schedule that has broken a rule of the runaway guard."""
+    return _paused(schedule, breach.text)
+
+
+def _paused(schedule: Schedule, why: str | None) -> str:
     resume = f"`noonmark schedule resume {schedule.schedule_id}` resumes it"
-    return f"{log_name(schedule)} is paused: {pause.reason}; {resume}"
+    return f"{log_name(schedule)} is paused: {why}; {resume}"
 
 
 def more_about(some_id: str) -> str:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.policies.expected_rate import RateAlert, RateWindow
     from noonmark.core.policies.jitter import Fires
+    from noonmark.core.policies.runaway import Breach, Counted
     from noonmark.core.quotas import Quota
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.triggers import Trigger
@@ -108,6 +109,8 @@ class Snapshot:
     """The schedules it depends on, if it has no trigger."""
     rate_window: RateWindow | None = None
     """What was counted for its expected rate, if it has one and is active."""
+    runaway: Counted | None = None
+    """What the runaway guard has counted, if it has anything to count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,8 @@ class Plan:
     """The new window of the expected rate, if the plan judges one that has ended or counts a ping."""
     rate_alert: RateAlert | None = None
     """The alert about the expected rate, if it is missed."""
+    breach: Breach | None = None
+    """The rule of the runaway guard that the schedule has broken, if it is paused for that."""
 
     @property
     def gone(self) -> frozenset[str]:

@@ -31,6 +31,7 @@ from noonmark.core.policies.limits import (
 from noonmark.core.policies.misfire import PUNCTUAL, MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
+from noonmark.core.policies.runaway import Guard, RunawayPolicy, guard_of, read_runaway
 from noonmark.core.policies.window import Window, read_window
 from noonmark.core.targets import FunctionTarget, TargetKind, note_unfillable, read_target
 from noonmark.core.targets.ping import PingTarget, PingUrls, read_ping_urls
@@ -110,6 +111,7 @@ class Declaration:
     depends_on: tuple[Dependency, ...] = ()
     pause_on_failure: int | None = None
     """0 is never, where the target has another default."""
+    runaway: RunawayPolicy | None = None
     max_runs: int | None = None
     ping_urls: PingUrls | None = None
     schedule_id: str | None = None
@@ -119,6 +121,12 @@ class Declaration:
     enabled: bool = True
     accepts_payload: bool = False
     """Whether callers may send a payload along with a run, though a program declared what it calls."""
+
+    @property
+    def guard(self) -> Guard | None:
+        """The rules of the runaway guard that are in force, if there are any."""
+        is_agent = self.target.kind in AGENT_KINDS
+        return guard_of(self.runaway, is_agent=is_agent) if is_agent or self.runaway is not None else None
 
     def to_document(self) -> dict[str, Any]:
         """The document that reads back into an equal declaration, whenever it is read."""
@@ -141,6 +149,7 @@ class Declaration:
                 window=self.window.to_document() if self.window else None,
                 delivery=str(self.delivery),
                 pause_on_failure=self.pause_on_failure,
+                runaway=self.runaway.to_document() if self.runaway else None,
                 depends_on=[upstream.to_document() for upstream in self.depends_on] or None,
                 budget=self.budget.to_document() if self.budget else None,
                 max_runs=self.max_runs,
@@ -295,6 +304,7 @@ def _read(
         "window": read_window(reader, "window", target_kind=target.kind if target else None),
         "delivery": read_delivery(reader, "delivery"),
         "pause_on_failure": _read_pause(reader, target, is_stored=judged_at is None and known is None),
+        "runaway": read_runaway(reader, "runaway"),
         "concurrency": read_concurrency(reader),
         "depends_on": _read_upstreams(reader, schedule_id),
         "budget": read_budget(reader, "budget"),

@@ -151,6 +151,8 @@ class Settlement:
     deadline: Micros | None = None
     pause_after: int | None = None
     """Pause the schedule after this many consecutive failures."""
+    max_identical: int | None = None
+    """Pause the schedule when more than this many results in a row were the same."""
     alert: Micros | None = None
     """When one that awaits its completion takes longer than expected."""
     is_overdue: bool = False
@@ -172,6 +174,11 @@ class Settlement:
         """Whether it counts for `pause_on_failure`."""
         return self.phase in (Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED)
 
+    @property
+    def may_pause(self) -> bool:
+        """Whether it may have paused the schedule."""
+        return (self.is_failure and self.pause_after is not None) or self.max_identical is not None
+
 
 def settle(
     occurrence: Occurrence,
@@ -186,6 +193,9 @@ def settle(
     `reported` is what the run says it has used, for each model.
     """
     settlement = _settle(occurrence, schedule, delivered, node=node)
+    guard = schedule.declaration.runaway
+    if guard is not None and guard.max_identical_results and settlement.phase is Phase.COMPLETED:
+        settlement = replace(settlement, max_identical=guard.max_identical_results)
     if not reported:
         return settlement
     before = settlement.run.usage

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.proposals import Proposal
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
@@ -59,6 +60,7 @@ class SystemEvent(Explained):
     SCHEDULE_PROPOSED = "schedule.proposed", "A schedule, or a change of one, waits for somebody's approval."
     SCHEDULE_APPROVED = "schedule.approved", "Somebody approved a proposal, and it is in force."
     SCHEDULE_DENIED = "schedule.denied", "Somebody denied a proposal, it was withdrawn, or it expired."
+    RUNAWAY = "schedule.runaway", "A schedule broke a rule of its runaway guard, and was paused."
     TOO_OFTEN = "schedule.too_often", "A schedule started more often within a window than `expected_rate` says."
     TOO_RARE = "schedule.too_rare", "A window ended with fewer successes of a schedule than `expected_rate` says."
     PING_EARLY = "ping.early", "A ping came before a node had opened the occurrence that it counts for."
@@ -198,6 +200,23 @@ def of_rate(schedule: Schedule, alert: RateAlert) -> Event:
         "chain": [schedule.schedule_id],
     }
     return _event(fact, payload, FIRST_FACT.event_id(fact_id(fact, schedule.uid, alert.last)))
+
+
+def of_runaway(schedule: Schedule, breach: Breach) -> Event:
+    """The event about a schedule that has broken a rule of the runaway guard."""
+    payload = {
+        **_schedule(schedule),
+        "summary": breach.text,
+        "rule": str(breach.rule),
+        "seen": breach.seen,
+        "limit": breach.limit,
+        "since": to_text(breach.since),
+        "phase": str(schedule.phase),
+        "depth": FIRST_FACT.depth,
+        "chain": [schedule.schedule_id],
+    }
+    key = fact_id(SystemEvent.RUNAWAY, schedule.uid, str(breach.rule), breach.since)
+    return _event(SystemEvent.RUNAWAY, payload, FIRST_FACT.event_id(key))
 
 
 def of_ping(fact: SystemEvent, schedule: Schedule, key: str, fields: Mapping[str, Any]) -> Event:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.documents import present
 from noonmark.core.ids import is_hidden, visible_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
-from noonmark.core.interruption import failure_line, log_name, more_about, pause_line, rate_line
+from noonmark.core.interruption import failure_line, log_name, more_about, pause_line, rate_line, runaway_line
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
 from noonmark.core.reasons import reason_sentence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan
     from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
 
@@ -155,6 +156,11 @@ def overdue(schedule: Schedule, row: Occurrence) -> None:
 def rate(schedule: Schedule, alert: RateAlert) -> None:
     """A schedule started too often, or succeeded too rarely."""
     logger.warning("%s", rate_line(schedule, alert), extra={"schedule_id": schedule.schedule_id})
+
+
+def runaway(schedule: Schedule, breach: Breach) -> None:
+    """A schedule has broken a rule of the runaway guard."""
+    logger.warning("%s", runaway_line(schedule, breach), extra={"schedule_id": schedule.schedule_id})
 
 
 def lost(node: str, seen: Micros) -> None:

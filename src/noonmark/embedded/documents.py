@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         OverlapName,
         PingUrlsDocument,
         RetryDocument,
+        RunawayDocument,
         Window,
         WindowDocument,
     )
@@ -82,6 +83,8 @@ class FurtherOptions(TypedDict, total=False):
     description: str | None
     pause_on_failure: int | None
     """Pause the schedule after so many failures in a row."""
+    runaway: RunawayDocument | None
+    """Pause the schedule when it starts too often, spends too much, or repeats itself."""
     window: Window | WindowDocument | None
     """How long after its due time an occurrence may begin and run."""
     concurrency: Concurrency | None

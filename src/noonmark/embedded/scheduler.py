@@ -238,7 +238,8 @@ class Scheduler:
         `CatchUpOne`, `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may
         also be a name or a document. `timeout` and `jitter` are seconds or a `timedelta`.
 
-        Further options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency` (a
+        Further options are `description`, `pause_on_failure` (after so many failures in a row), `runaway` (pause it
+        when it breaks a rule: `max_fires_per_hour`, `max_spend_factor`, `max_identical_results`), `concurrency` (a
         `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and
         `concurrency_limit`), `window` (a `Window`), `expected_seconds` (a run that takes longer is reported, and goes
         on), `expected_rate` (`at_least` successes and `at_most` starts in `per_seconds`, or it is reported),

@@ -185,8 +185,8 @@ class Service:
                 self.pinger.ping(schedule, occurrence, moment)
 
     def _log_pause(self, settlement: Settlement) -> None:
-        """Log that a schedule is paused now because of a failure."""
-        if not settlement.is_failure or settlement.pause_after is None:
+        """Log that a schedule is paused now because of a run."""
+        if not settlement.may_pause:
             return
         with suppress(NoonmarkError):  # the end is written; only a line is missing
             stored = self.store.find_uid(settlement.occurrence.uid)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.cli.render.fires import Upcoming
     from noonmark.core.policies import MisfirePolicy
     from noonmark.core.policies.expected_rate import ExpectedRate
+    from noonmark.core.policies.runaway import Guard
     from noonmark.core.schedule import Declaration
     from noonmark.core.targets import Target
 
@@ -99,6 +100,8 @@ def _limits(declaration: Declaration) -> dict[str, str]:
     facts = {"Takes": ", ".join(timeouts)} if timeouts else {}
     if declaration.expected_rate is not None:
         facts["Expected"] = _rate_words(declaration.expected_rate)
+    if declaration.runaway is not None:
+        facts["Runaway"] = _guard_words(declaration.guard)
     if window is not None:
         is_last = window.end_action is EndAction.PAUSE and isinstance(declaration.trigger, OnceTrigger | None)
         at_the_end = "then it is cancelled, as no further one opens" if is_last else AT_THE_END[window.end_action]
@@ -111,6 +114,18 @@ def _rate_words(rate: ExpectedRate) -> str:
     least = [] if rate.at_least is None else [f"at least {rate.at_least:,} success{'es' * (rate.at_least > 1)}"]
     most = [] if rate.at_most is None else [f"at most {rate.at_most:,} start{'s' * (rate.at_most > 1)}"]
     return f"{' and '.join([*least, *most])} within {duration_words(rate.per)}, or an alert"
+
+
+def _guard_words(guard: Guard | None) -> str:
+    """The rules of the runaway guard in words."""
+    if guard is None:
+        return "no guard"
+    rules = [
+        *([] if guard.fires is None else [f"{guard.fires:,} start{'s' * (guard.fires > 1)} in an hour"]),
+        *([] if guard.factor is None else [f"{guard.factor:g} times the spend of its usual hours"]),
+        *([] if guard.identical is None else [f"{guard.identical:,} identical results in a row"]),
+    ]
+    return f"beyond {' or '.join(rules)}, it is paused"
 
 
 def _when_late(policy: MisfirePolicy) -> str:

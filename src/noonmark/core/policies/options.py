@@ -101,6 +101,14 @@ class BudgetDocument(TypedDict, total=False):
     max_tool_calls: int
 
 
+class RunawayDocument(TypedDict, total=False):
+    """The rules of the runaway guard; 0 turns one off."""
+
+    max_fires_per_hour: int
+    max_spend_factor: float
+    max_identical_results: int
+
+
 class PingUrlsDocument(TypedDict, total=False):
     """The URLs that a schedule calls, as a document."""
 

@@ -454,6 +454,8 @@ def _not_started(
         case End():
             counts.ended += 1
             node.ended(occurrence)
+            if decision.breach is not None:
+                logs.runaway(decision.claim.schedule, decision.breach)
             if occurrence.reason in CROWDED and kind_of(occurrence.origin) is not OriginKind.MANUAL:
                 logs.skipped(node.warned_of_skips, decision.claim.schedule, occurrence, now=node.now)
             else:

@@ -144,7 +144,7 @@ async def _record_lost_usage(node: Node, lost: Sequence[Settlement]) -> None:
 async def log_pauses(node: Node, ended: Sequence[Settlement]) -> None:
     """Log which schedules are paused now because of these ends."""
     for settlement in ended:
-        if settlement.is_failure and settlement.pause_after is not None:
+        if settlement.may_pause:
             with suppress(NoonmarkError):  # the ends are written; only a line is missing
                 stored = await node.executor.call(node.store.find_uid, settlement.occurrence.uid)
                 if stored is not None:

@@ -128,6 +128,7 @@ class Schedule:
     window: Document | None = None
     delivery: str | None = None
     pause_on_failure: int | None = None
+    runaway: Document | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
     depends_on: list[Document] | None = None

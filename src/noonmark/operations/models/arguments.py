@@ -188,6 +188,8 @@ class ScheduleFields(Arguments):
     delivery: Text | None = None
     """at_least_once or at_most_once."""
     pause_on_failure: Failures | None = None
+    runaway: Object | None = None
+    """Pause it beyond `max_fires_per_hour`, `max_spend_factor` and `max_identical_results`; 0 turns a rule off."""
     concurrency_key: Name | None = None
     concurrency_limit: Annotated[int, integer(1, 100_000)] | None = None
     depends_on: Annotated[Any, raw({"type": "array", "items": OBJECT, "maxItems": 100})] | None = None

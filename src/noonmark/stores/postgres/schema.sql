@@ -457,6 +457,7 @@ CREATE TABLE schedule_states (
     owner BIGINT NOT NULL,
     leads TEXT COLLATE "C",
     rate_window TEXT COLLATE "C",
+    runaway TEXT COLLATE "C",
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),

@@ -11,12 +11,23 @@ from noonmark.core.interruption import alert_at, real_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import BY_ITSELF, Pause
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.budgets import reported_usage
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.ports.workflows import OF_OCCURRENCE, Approval
-from noonmark.stores.rules import budgets, bundles, completion, halts, plan_writes, rate_windows, slots, step_ends
+from noonmark.stores.rules import (
+    budgets,
+    bundles,
+    completion,
+    halts,
+    plan_writes,
+    rate_windows,
+    runaway,
+    slots,
+    step_ends,
+)
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
 from noonmark.stores.rules.unit_of_work import Fact
@@ -136,7 +147,7 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
         return LeaseLost(occurrence_id=claimed.id)
     match admission:
         case Start():
-            busy = halts.in_the_way(uow, row, admission.claim.schedule)
+            busy = halts.in_the_way(uow, row, admission.claim.schedule) or runaway.in_the_way(uow, row, admission)
             busy = busy or slots.busy(uow, row, admission) or _reserve(uow, row, admission)
             if busy is not None:
                 return busy
@@ -158,9 +169,11 @@ def _end(uow: UnitOfWork, row: Row, decided: End) -> None:
     state = uow.state_of(row)
     row.attempt += decided.was_begun
     completion.end(uow, row, decided.phase, decided.reason, to_detail(decided.facts))
+    if decided.breach is not None and decided.pause is not None:
+        plan_writes.stop_runaway(uow, state, decided.breach, decided.pause)
     completion.complete_if_done(uow, state)
     plan_writes.pause_if_failing(uow, state, decided.pause_after)
-    if decided.pause is not None:
+    if decided.breach is None and decided.pause is not None:
         plan_writes.pause_itself(uow, state, decided.pause)
 
 
@@ -199,9 +212,18 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
         _retry(uow, row, settlement, settlement.retry_at)
         if state.phase == SchedulePhase.DELETED:  # a node resumes it, undoes its completed steps, and ends it
             step_ends.stop_suspended(uow, row, Reason.DELETED)
+    _count_result(uow, state, settlement)
     completion.complete_if_done(uow, state)
     plan_writes.pause_if_failing(uow, state, settlement.pause_after)
     return True
+
+
+def _count_result(uow: UnitOfWork, state: ScheduleState, settlement: Settlement) -> None:
+    """Count a result, and pause its schedule if there were too many of the same; its own steps have no such rule."""
+    limit = settlement.max_identical
+    breach = None if limit is None else runaway.count_result(uow, state, settlement.run, limit)
+    if breach is not None:
+        plan_writes.stop_runaway(uow, state, breach, Pause(at=uow.now(), by=BY_ITSELF, reason=breach.text))
 
 
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:
@@ -226,7 +248,10 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
     if start.max_runs is not None and state.admitted >= start.max_runs:
         state.plan_at = _earlier(state.plan_at, now)
     uow.changed_state(state)
-    return rate_windows.count_start(uow, state, schedule, at=max(now, row.due)) if is_first else None
+    if not is_first:
+        return None
+    runaway.count_start(uow, row, start)
+    return rate_windows.count_start(uow, state, schedule, at=max(now, row.due))
 
 
 def _reserve(uow: UnitOfWork, row: Row, start: Start) -> Busy | None:

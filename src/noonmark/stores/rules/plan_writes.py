@@ -18,7 +18,17 @@ from noonmark.core.targets import BundleTarget, TargetKind, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.core.workflows.run import NOT_BEGUN, WorkflowRun
 from noonmark.ports.workflows import UsedKind
-from noonmark.stores.rules import completion, dependencies, proposals, quotas, rate_windows, slots, snapshots, step_ends
+from noonmark.stores.rules import (
+    completion,
+    dependencies,
+    proposals,
+    quotas,
+    rate_windows,
+    runaway,
+    slots,
+    snapshots,
+    step_ends,
+)
 from noonmark.stores.rules.records import (
     AWAITED_BY_RUNS,
     UNSTARTED,
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Projection, Rewound, Snapshot
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.proposals import Proposal
     from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Schedule
@@ -111,6 +122,7 @@ def _change_phase(uow: UnitOfWork, state: ScheduleState, before: SchedulePhase, 
         case _:
             if before is SchedulePhase.PAUSED:
                 state.failures_in_row = 0
+                runaway.begin_anew(uow, state)
                 uow.changed_state(state)
             _release_rows(uow, state)
 
@@ -300,7 +312,27 @@ def pause_itself(uow: UnitOfWork, state: ScheduleState, why: Pause) -> None:
         _pause(uow, state, schedule, why)
 
 
-def _pause(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, why: Pause, *, failures: int = 0) -> None:
+def stop_runaway(uow: UnitOfWork, state: ScheduleState, breach: Breach, why: Pause) -> None:
+    """Pause an active schedule that has broken a rule of the runaway guard; one that is completed is only reported."""
+    if state.phase == SchedulePhase.ACTIVE:
+        try:
+            schedule = uow.schedule_of(state)
+        except Unreadable:
+            return  # likewise
+        _pause(uow, state, schedule, why, breach=breach)
+    elif state.phase == SchedulePhase.COMPLETED:
+        runaway.report(uow, state, breach)
+
+
+def _pause(
+    uow: UnitOfWork,
+    state: ScheduleState,
+    schedule: Schedule,
+    why: Pause,
+    *,
+    failures: int = 0,
+    breach: Breach | None = None,
+) -> None:
     [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
     note = AuditEntry(
         at=why.at,
@@ -312,7 +344,7 @@ def _pause(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, why: Pause
         revision_after=schedule.revision,
         reason=why.reason,
     )
-    plan = replace(edits.pause(snapshot, now=uow.now(), why=why), note=None if failures else note)
+    plan = replace(edits.pause(snapshot, now=uow.now(), why=why), note=None if failures else note, breach=breach)
     _write(uow, state, plan, schedule, plan.schedule or schedule, failures=failures)
     uow.add_audit_entry(schedule.owner.tenant, note)
 
@@ -414,6 +446,9 @@ def _write(
         apply(uow, state, before, after)
         event = change(before, after)
         uow.facts.append(Fact(event=event, state=state, schedule=after, note=plan.note, failures=failures))
+    if plan.breach is not None:
+        runaway.stop(uow, state, plan.breach)
+        runaway.report(uow, state, plan.breach)
     # If nothing follows, removed rows leave neither an end nor a change behind.
     if was_exhausted != state.exhausted or (state.exhausted and plan.removed):
         dependencies.notify_downstream(uow, state)

@@ -226,6 +226,8 @@ class ScheduleState:
     """The packed causation chain of what its last end triggers, if a schedule depends on it."""
     rate_window: Any = None
     """What was counted for its expected rate, packed."""
+    runaway: Any = None
+    """What the runaway guard has counted, packed."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

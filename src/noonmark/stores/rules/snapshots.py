@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.planner import Gap, Snapshot
 from noonmark.ports.records import Counters
-from noonmark.stores.rules import dependencies, rate_windows
+from noonmark.stores.rules import dependencies, rate_windows, runaway
 from noonmark.stores.rules.records import PHASES, Unreadable, to_projection
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def snapshots(
             unserved=is_unserved(schedule.declaration.target.route, state.patience),
             upstreams=standings.get(state.schedule),
             rate_window=rate_windows.window_of(uow, state),
+            runaway=runaway.counted_of(uow, state),
         )
         for state, schedule in known
     ]

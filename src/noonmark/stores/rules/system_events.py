@@ -91,6 +91,8 @@ def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
     """The event of a fact; None if nobody is told of it, or its causation chain is too long."""
     if fact.alert is not None:
         return system_events.of_rate(schedule, fact.alert)
+    if fact.breach is not None:
+        return system_events.of_runaway(schedule, fact.breach)
     if fact.row is None:
         if is_hidden(schedule.schedule_id):
             return None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence, Overrides
     from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.rate_limit import RateLimit, Taken
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
@@ -66,6 +67,8 @@ class Fact:
     """After how many failures in a row a schedule was paused."""
     alert: RateAlert | None = None
     """How a schedule missed its expected rate."""
+    breach: Breach | None = None
+    """The rule of the runaway guard that it has broken."""
 
 
 class FireQuestion(NamedTuple):

@@ -127,6 +127,7 @@ def _is_plain(start: Start) -> bool:
     declaration = start.claim.schedule.declaration
     is_expected = declaration.expected is not None or declaration.expected_rate is not None
     is_expected = is_expected or declaration.target.kind in AGENT_KINDS  # no longer than until the next fire
+    is_expected = is_expected or declaration.runaway is not None  # its starts are counted
     takes_more = start.concurrency is not None or start.keys or start.max_runs is not None or start.reservation
     is_bundle = isinstance(declaration.target, BundleTarget)
     return not (takes_more or is_expected or start.is_in_line or is_bundle)
@@ -147,7 +148,8 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
         ):
             continue
         is_alone = occurrence.uid not in repeated and not settlement.reported
-        if settlement.pause_after is None and not occurrence.missed_count and is_alone:
+        is_uncounted = settlement.pause_after is None and settlement.max_identical is None
+        if is_uncounted and not occurrence.missed_count and is_alone:
             detail = to_detail(settlement.facts)
             group = (phase, settlement.reason, detail, settlement.attempt, occurrence.fence, occurrence.holds_slot)
             groups.setdefault(group, {})[occurrence.id] = settlement

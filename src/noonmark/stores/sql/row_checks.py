@@ -162,6 +162,7 @@ _WRITTEN = {
         holder:key? live:count history:count queued:count total:count successful:count failed:count missed:count
         skipped:count admitted:count failures_in_row:count last_started:instant? last_phase:phase? news:count
         followed:flag ended_at:instant? completed_at:instant? owner:owner leads:object? rate_window:object?
+        runaway:object?
     """,
     "occurrences": """
         key:key id:text schedule:key revision:count origin:origin phase:phase route:text nominal:instant due:instant
@@ -354,7 +355,7 @@ KEYS = RowCheck("concurrency_keys", KEY_COLUMNS)
 GOES_ON = frozenset({
     "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
     "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
-    "completed_at", "owner", "leads", "rate_window",
+    "completed_at", "owner", "leads", "rate_window", "runaway",
 })  # fmt: skip
 """With any of these damaged, a schedule goes on."""
 _COUNTED = frozenset({"holder", "live", "history", "queued", "fences"})

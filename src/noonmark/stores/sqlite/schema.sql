@@ -471,6 +471,7 @@ CREATE TABLE schedule_states (
     owner BIGINT NOT NULL,
     leads TEXT,
     rate_window TEXT,
+    runaway TEXT,
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),

@@ -65,6 +65,7 @@ def step_assignment(  # noqa: PLR0913 - each is a part of it
         overlap_policy=SIDE_BY_SIDE,
         expected=None,
         expected_rate=None,
+        runaway=None,
         ping_urls=None,
     )
     occurrence = evolve(

@@ -166,6 +166,7 @@ schedule_states = Table(
     Column("owner", BigInteger, nullable=False),
     Column("leads", Text),
     Column("rate_window", Text),
+    Column("runaway", Text),
     CheckConstraint(f"phase IN ({listed(STORED_PHASES)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
     # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.

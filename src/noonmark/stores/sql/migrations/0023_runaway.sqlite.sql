@@ -1,0 +1,1 @@
+ALTER TABLE schedule_states ADD COLUMN runaway TEXT;

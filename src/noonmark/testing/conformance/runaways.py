@@ -1,0 +1,149 @@
+"""The runaway guard: what a store counts, which starts it stops, and that a resumption counts anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core import edits
+from noonmark.core.admission import Busy, Place, refused
+from noonmark.core.ids import backfill
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies.runaway import HOUR, RunawayPolicy
+from noonmark.core.reasons import Reason
+from noonmark.core.triggers import EventTrigger
+from noonmark.testing import factories
+from noonmark.testing.conformance.bench import LOOKAHEAD, case, start
+
+if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.testing.conformance.bench import Bench
+
+TWO = RunawayPolicy(max_fires_per_hour=2)
+RUNAWAY = "schedule.runaway"
+
+
+def _create(bench: Bench, policy: RunawayPolicy = TWO) -> Schedule:
+    bench.create("listener", schedule_id="listener", trigger=EventTrigger(RUNAWAY))
+    return bench.create_quiet(runaway=policy)
+
+
+def _run(bench: Bench, schedule: Schedule, keys: str) -> None:
+    for key in keys:
+        bench.advance(SECOND)
+        assert bench.settle(bench.run(schedule, key))
+
+
+def _stopped(bench: Bench, schedule: Schedule, key: str) -> Occurrence:
+    """A start that the guard stops, and what is decided about it."""
+    bench.add(schedule, key)
+    claim = bench.claim_one()
+    busy = bench.admit(start(claim))
+    assert isinstance(busy, Busy), busy
+    assert busy.place is Place.RUNAWAY
+    return bench.decide(refused(claim, busy))
+
+
+def _reported(bench: Bench, schedule: Schedule) -> list[tuple[str, float, float]]:
+    events = bench.store.events(schedule.owner.tenant, 9, event_type=RUNAWAY)
+    return [(one.payload["rule"], one.payload["seen"], one.payload["limit"]) for one in events]
+
+
+def _phase(bench: Bench, schedule: Schedule) -> SchedulePhase:
+    return bench.stored(schedule).schedule.phase
+
+
+@case
+def one_start_too_many_does_not_happen_and_pauses_its_schedule(bench: Bench) -> None:
+    schedule = _create(bench)
+    _run(bench, schedule, "ab")
+    skipped = _stopped(bench, schedule, "c")
+    assert (skipped.phase, skipped.reason, skipped.attempt) == (Phase.SKIPPED, Reason.PAUSED, 0)
+    assert '"paused_by": "noonmark"' in skipped.detail
+    pause = bench.stored(schedule).schedule.pause
+    assert pause is not None
+    assert (pause.by, (pause.reason or "").split(" on; ")[1]) == (
+        "noonmark",
+        "at most 2 are allowed, and its trigger plans 0",
+    )
+    [note] = bench.store.audit_entries("acme", 9)
+    assert (note.caller, note.operation, note.reason) == ("noonmark", "schedule/pause", pause.reason)
+    assert _stopped(bench, schedule, "d").reason is Reason.PAUSED  # until it is resumed, not even a manual run starts
+    bench.advance(2 * HOUR)
+    assert _stopped(bench, schedule, "e").reason is Reason.PAUSED
+    assert _reported(bench, schedule) == [("fires_per_hour", 3, 2)]
+
+
+@case
+def a_resumption_counts_anew(bench: Bench) -> None:
+    schedule = _create(bench)
+    _run(bench, schedule, "ab")
+    _stopped(bench, schedule, "c")
+    assert bench.commit(edits.resume(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD))
+    _run(bench, schedule, "de")
+    _stopped(bench, schedule, "f")
+    assert _phase(bench, schedule) is SchedulePhase.PAUSED
+
+
+@case
+def each_hour_is_counted_by_itself(bench: Bench) -> None:
+    schedule = _create(bench)
+    _run(bench, schedule, "ab")
+    bench.advance(HOUR)
+    _run(bench, schedule, "cd")
+    assert _phase(bench, schedule) is SchedulePhase.ACTIVE
+    assert _stopped(bench, schedule, "e").phase is Phase.SKIPPED
+
+
+@case
+def retries_and_backfills_are_no_starts(bench: Bench) -> None:
+    schedule = _create(bench)
+    assert bench.retry(bench.run(schedule, "a"), bench.now)
+    assert bench.settle(bench.start(bench.claim_one()))
+    for key in ("x", "y"):
+        assert bench.store.add([factories.occurrence(schedule, backfill(key))]) == [True]
+        assert bench.settle(bench.start(bench.claim_one()))
+    _run(bench, schedule, "b")
+    assert _stopped(bench, schedule, "c").phase is Phase.SKIPPED
+
+
+@case
+def a_schedule_without_the_rule_is_not_counted(bench: Bench) -> None:
+    schedule = bench.create_quiet()
+    _run(bench, schedule, "abc")
+    assert bench.snapshot(schedule).runaway is None
+
+
+@case
+def several_starts_of_one_call_are_counted_one_by_one(bench: Bench) -> None:
+    schedule = _create(bench)
+    for key in "abc":
+        bench.add(schedule, key)
+    starts = [replace(start(one), takes_slot=False) for one in bench.claim()]
+    answers = bench.store.admit(starts, now=bench.now, lease=HOUR)
+    assert [isinstance(one, Busy) for one in answers] == [False, False, True]
+
+
+@case
+def identical_results_in_a_row_pause_their_schedule(bench: Bench) -> None:
+    schedule = _create(bench, RunawayPolicy(max_identical_results=2))
+
+    def settle(key: str, result: object) -> None:
+        occurrence = bench.run(schedule, key)
+        run = replace(bench.settlement(occurrence).run, result=result)
+        assert bench.settle(occurrence, run=run, max_identical=2)
+
+    for key, result in zip("abcdef", ("done", "done", "other", "done", None, "done"), strict=True):
+        settle(key, result)
+        assert _phase(bench, schedule) is SchedulePhase.ACTIVE
+    settle("g", "done")
+    pause = bench.stored(schedule).schedule.pause
+    assert pause is not None
+    assert pause.reason == "its last 3 results were the same; at most 2 in a row are allowed"
+    assert _reported(bench, schedule) == [("identical_results", 3, 2)]
+    assert _stopped(bench, schedule, "h").phase is Phase.SKIPPED
+    assert bench.commit(edits.resume(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD))
+    settle("i", "done")
+    assert _phase(bench, schedule) is SchedulePhase.ACTIVE
