@@ -107,9 +107,9 @@ class End:
     was_begun: bool = False
     """Its lost delivery is its last attempt, and counts."""
     pause: Pause | None = None
-    """Pause the schedule: its budget is used up, or it has broken a rule of the runaway guard."""
+    """Pause the schedule: its budget is used up."""
     breach: Breach | None = None
-    """That rule."""
+    """The rule of the runaway guard that the schedule has broken; it is paused for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,11 +292,9 @@ def refused(claim: Claim, busy: Busy, keys: tuple[KeyLimit, ...] = ()) -> Admiss
 
 def _runaway(claim: Claim, busy: Busy) -> End:
     """It is skipped, and its schedule is paused, if it is not yet."""
-    breach = busy.breach
-    why = busy.stopped if breach is None else breach.text
+    why = busy.stopped if busy.breach is None else busy.breach.text
     facts = {"paused_by": BY_ITSELF, "pause_reason": why or ""}
-    pause = None if breach is None else Pause(at=busy.at, by=BY_ITSELF, reason=why)
-    return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts, pause=pause, breach=breach)
+    return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts, breach=busy.breach)
 
 
 def _beyond_budget(claim: Claim, busy: Busy) -> End | Wait:

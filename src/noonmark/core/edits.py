@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from noonmark.core.api_key import Scope
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.proposals import Proposal
     from noonmark.core.schedule import Declaration, Schedule
 
@@ -105,6 +106,25 @@ def pause(snapshot: Snapshot, *, now: Micros, why: Pause | None = None) -> Plan:
     withdrawn = _withdraw(snapshot, Phase.SKIPPED, Reason.PAUSED, now=now)
     closed = tuple(_with_pause(row, why) if row.reason is Reason.PAUSED else row for row in withdrawn.closed)
     return replace(withdrawn, schedule=paused, closed=closed, plan_at=why.until)
+
+
+def stop_runaway(snapshot: Snapshot, breach: Breach, *, now: Micros) -> Plan | None:
+    """Pause a schedule that has broken a rule of the runaway guard; None if it is not active any more."""
+    schedule = snapshot.schedule
+    if schedule.phase is not SchedulePhase.ACTIVE:
+        return None
+    paused = pause(snapshot, now=now, why=Pause(at=now, by=BY_ITSELF, reason=breach.text))
+    note = AuditEntry(
+        at=now,
+        caller=BY_ITSELF,
+        operation="schedule/pause",
+        schedule_id=schedule.schedule_id,
+        uid=schedule.uid,
+        revision_before=schedule.revision,
+        revision_after=schedule.revision,
+        reason=breach.text,
+    )
+    return replace(paused, note=note, breach=breach)
 
 
 def _pause_again(before: Pause | None, why: Pause) -> Pause:

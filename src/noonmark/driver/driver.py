@@ -9,7 +9,14 @@ from noonmark.driver.node import Node
 from noonmark.driver.steps.admit import admit_once
 from noonmark.driver.steps.claim import claim_once, release, renew_once
 from noonmark.driver.steps.heartbeat import lead_once, leave
-from noonmark.driver.steps.maintenance import adopt_once, is_asked_to_stop, prune_once, reap_once, rewind_once
+from noonmark.driver.steps.maintenance import (
+    adopt_once,
+    guard_once,
+    is_asked_to_stop,
+    prune_once,
+    reap_once,
+    rewind_once,
+)
 from noonmark.driver.steps.match import match_once
 from noonmark.driver.steps.plan import plan_once
 from noonmark.driver.steps.settle import hand_back, progress_once, settle_once
@@ -107,6 +114,10 @@ class Driver:
     async def prune_once(self) -> PruneReport:
         """Delete old and surplus history, if this node is the leader."""
         return await prune_once(self.node)
+
+    async def guard_once(self) -> int:
+        """Pause schedules that spend far more than they used to, if this node is the leader; returns how many."""
+        return await guard_once(self.node)
 
     async def release(self) -> int:
         """Release every claim that has not started; returns how many."""

@@ -95,6 +95,7 @@ LAST_PINGS: Micros = 2 * SECOND
 """How long calls of URLs have to end when the loop stops."""
 PROGRESS_INTERVAL: Micros = SECOND
 REAP_INTERVAL: Micros = 10 * SECOND
+GUARD_INTERVAL: Micros = 60 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
 PACE: Micros = SECOND // 50
 """The pause between two searches, unless the first found more than it could take. It turns many small transactions
@@ -202,6 +203,7 @@ class Loop:
                 self._every(min(REAP_INTERVAL, 2 * timing.lease // 3), self._reap, self._wakeup()),
                 *leading,
                 self._every(timing.prune_every, self._prune_all, self._prune),
+                self._every(GUARD_INTERVAL, self._guard, self._wakeup()),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
             )
         ]
@@ -414,6 +416,10 @@ class Loop:
     async def _prune_all(self) -> None:
         while (await self.driver.prune_once()).more and not self._is_stopping:
             pass
+
+    async def _guard(self) -> None:
+        if await self.driver.guard_once():  # a schedule may listen for that event
+            self._claim.set()
 
     async def _watch(self) -> None:
         if await self._node.executor.call(self._node.store.changed_by_others):

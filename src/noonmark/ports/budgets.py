@@ -150,5 +150,17 @@ class BudgetStore(Protocol):
     def costs_of_runs(self, uid: str, limit: int) -> list[int | None]:
         """What the last ended occurrences of a schedule cost, newest first; None where a price was unknown."""
 
+    def spenders(self, *, since: Micros, above: int, limit: int) -> list[tuple[str, str]]:
+        """The tenants and ids of schedules whose settled calls after `since` cost more nano-dollars than that.
+
+        The most expensive ones first.
+        """
+
+    def spend_by_hour(self, tenant: str, schedule_id: str, *, since: Micros, until: Micros) -> list[int]:
+        """What the settled calls of a schedule cost in each hour before `until`, after `since`, the last hour first.
+
+        In nano-dollars; hours that cost nothing are left out.
+        """
+
     def prune_usage(self, *, before: Micros, limit: int) -> int:
         """Delete older settled calls; counters of budgets keep what they have counted."""

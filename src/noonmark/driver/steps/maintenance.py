@@ -1,7 +1,7 @@
 """Maintenance: end what would stay open forever, delete old history, repair what a wrong clock left.
 
 Every node ends deliveries past their deadline and occurrences that no node can serve: others may wait for the slot they
-hold, and must not wait longer because the leader was lost. Only the leader prunes.
+hold, and must not wait longer because the leader was lost. Only the leader prunes, and guards what schedules spend.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from noonmark.core.admission import unserved
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.ids import is_hidden
 from noonmark.core.occurrence import in_force
 from noonmark.core.pipeline_ownership import is_abandoned, owner_key, owner_of
+from noonmark.core.policies.runaway import HOUR, PAST, SPEND_FLOOR, judge_spend
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
 from noonmark.core.signatures import MAIN_TENANT
@@ -29,10 +31,11 @@ from noonmark.ports.events import Ended, Planned, Pruned, Settled
 from noonmark.ports.records import KEY_LIFETIME, PUSH_LIFETIME, Admitted, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.policies.runaway import Breach
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
@@ -115,6 +118,39 @@ async def prune_once(node: Node) -> PruneReport:
         keys=keys,
         more=limit in (*counts, messages, calls, expired) or bundles == MAX_PRUNED_BUNDLES,
     )
+
+
+async def guard_once(node: Node) -> int:
+    """Pause schedules whose last hour cost far more than their past ones, if this node leads; returns how many."""
+    if not await still_leads(node) or node.is_in_doubt:
+        return 0
+    since, limit = node.now - HOUR, node.timing.batch
+    spenders = await node.executor.call(node.store.spenders, since=since, above=SPEND_FLOOR, limit=limit)
+    return sum([await _guard_spend(node, tenant, schedule_id) for tenant, schedule_id in spenders])
+
+
+async def _guard_spend(node: Node, tenant: str, schedule_id: str) -> bool:
+    store, now = node.store, node.now
+    stored = await node.executor.call(store.find, tenant, schedule_id)
+    guard = None if stored is None or is_hidden(schedule_id) else stored.schedule.declaration.guard
+    snapshot = None if stored is None else await node.executor.call(store.snapshot, stored.schedule.uid)
+    if guard is None or guard.factor is None or snapshot is None:
+        return False
+    schedule, counted = snapshot.schedule, snapshot.runaway
+    begins = schedule.created if counted is None else max(schedule.created, counted.since)
+    recent, past = [
+        await node.executor.call(store.spend_by_hour, tenant, schedule_id, since=since, until=until)
+        for since, until in ((max(now - HOUR, begins), now), (max(now - PAST, schedule.created), now - HOUR))
+    ]
+    breach = judge_spend(guard, sum(recent), past, now=now)
+    if breach is None or not await node.executor.call(store.change, schedule.uid, _stop_for(breach)):
+        return False
+    logs.runaway(schedule, breach)
+    return True
+
+
+def _stop_for(breach: Breach) -> Callable[[Snapshot, Micros], Plan | None]:
+    return lambda snapshot, now: edits.stop_runaway(snapshot, breach, now=now)
 
 
 async def rewind_once(node: Node) -> RewindReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Sums
 from collections import defaultdict
 from dataclasses import replace
 from heapq import nsmallest
@@ -12,6 +13,7 @@ from noonmark.core.budgets.reservation import RunSpend
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase
+from noonmark.core.policies.runaway import HOUR
 from noonmark.ports.budgets import UsageBy, UsageGroup
 from noonmark.stores.rules import budget_records as rules
 from noonmark.stores.rules.budget_records import Counter
@@ -172,6 +174,27 @@ class BudgetRecords(rules.BudgetRecords):
         calls = self._of_occurrence.get(occurrence_id, {}).values()
         costs = [one.amount.cost for one in calls if one.is_settled]
         return None if None in costs else sum(cost or 0 for cost in costs)
+
+    def spenders(self, *, since: Micros, above: int, limit: int) -> list[tuple[str, str]]:
+        """The schedules that have spent more than that since a time."""
+        spent: Sums[tuple[str, str]] = Sums()
+        for call in self._calls.values():
+            if call.is_settled and call.at > since and call.schedule_id is not None:
+                spent[call.tenant, call.schedule_id] += call.amount.cost or 0
+        ordered = sorted(spent.items(), key=lambda one: (-one[1], one[0]))
+        return [schedule for schedule, cost in ordered if cost > above][:limit]
+
+    def spend_by_hour(self, tenant: str, schedule_id: str, *, since: Micros, until: Micros) -> list[int]:
+        """What a schedule has spent in each hour before a time."""
+        spent: Sums[int] = Sums()
+        for call in self._calls.values():
+            if (
+                (call.tenant, call.schedule_id) == (tenant, schedule_id)
+                and call.is_settled
+                and since < call.at <= until
+            ):
+                spent[(until - call.at) // HOUR] += call.amount.cost or 0
+        return [cost for _, cost in sorted(spent.items()) if cost > 0]
 
     def prune(self, *, before: Micros, limit: int) -> int:
         """Delete old settled calls."""

@@ -911,6 +911,14 @@ class MemoryStore:
         return [self._uow.budgets.cost_of(row.id) for row in ran]
 
     @atomic
+    def spenders(self, *, since: Micros, above: int, limit: int) -> list[tuple[str, str]]:
+        return self._uow.budgets.spenders(since=since, above=above, limit=limit)
+
+    @atomic
+    def spend_by_hour(self, tenant: str, schedule_id: str, *, since: Micros, until: Micros) -> list[int]:
+        return self._uow.budgets.spend_by_hour(tenant, schedule_id, since=since, until=until)
+
+    @atomic
     def prune_usage(self, *, before: Micros, limit: int) -> int:
         return self._uow.budgets.prune(before=before, limit=limit)
 

@@ -11,7 +11,6 @@ from noonmark.core.interruption import alert_at, real_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, Pause
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.budgets import reported_usage
@@ -169,11 +168,11 @@ def _end(uow: UnitOfWork, row: Row, decided: End) -> None:
     state = uow.state_of(row)
     row.attempt += decided.was_begun
     completion.end(uow, row, decided.phase, decided.reason, to_detail(decided.facts))
-    if decided.breach is not None and decided.pause is not None:
-        plan_writes.stop_runaway(uow, state, decided.breach, decided.pause)
+    if decided.breach is not None:
+        plan_writes.stop_runaway(uow, state, decided.breach)
     completion.complete_if_done(uow, state)
     plan_writes.pause_if_failing(uow, state, decided.pause_after)
-    if decided.breach is None and decided.pause is not None:
+    if decided.pause is not None:
         plan_writes.pause_itself(uow, state, decided.pause)
 
 
@@ -223,7 +222,7 @@ def _count_result(uow: UnitOfWork, state: ScheduleState, settlement: Settlement)
     limit = settlement.max_identical
     breach = None if limit is None else runaway.count_result(uow, state, settlement.run, limit)
     if breach is not None:
-        plan_writes.stop_runaway(uow, state, breach, Pause(at=uow.now(), by=BY_ITSELF, reason=breach.text))
+        plan_writes.stop_runaway(uow, state, breach)
 
 
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:

@@ -312,27 +312,23 @@ def pause_itself(uow: UnitOfWork, state: ScheduleState, why: Pause) -> None:
         _pause(uow, state, schedule, why)
 
 
-def stop_runaway(uow: UnitOfWork, state: ScheduleState, breach: Breach, why: Pause) -> None:
+def stop_runaway(uow: UnitOfWork, state: ScheduleState, breach: Breach) -> None:
     """Pause an active schedule that has broken a rule of the runaway guard; one that is completed is only reported."""
-    if state.phase == SchedulePhase.ACTIVE:
-        try:
-            schedule = uow.schedule_of(state)
-        except Unreadable:
-            return  # likewise
-        _pause(uow, state, schedule, why, breach=breach)
-    elif state.phase == SchedulePhase.COMPLETED:
+    if state.phase == SchedulePhase.COMPLETED:
         runaway.report(uow, state, breach)
+        return
+    try:
+        schedule = uow.schedule_of(state)
+    except Unreadable:
+        return  # likewise
+    [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
+    plan = edits.stop_runaway(snapshot, breach, now=uow.now())
+    if plan is not None:
+        _write(uow, state, plan, schedule, plan.schedule or schedule)
+        _audit(uow, plan)
 
 
-def _pause(
-    uow: UnitOfWork,
-    state: ScheduleState,
-    schedule: Schedule,
-    why: Pause,
-    *,
-    failures: int = 0,
-    breach: Breach | None = None,
-) -> None:
+def _pause(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, why: Pause, *, failures: int = 0) -> None:
     [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
     note = AuditEntry(
         at=why.at,
@@ -344,7 +340,7 @@ def _pause(
         revision_after=schedule.revision,
         reason=why.reason,
     )
-    plan = replace(edits.pause(snapshot, now=uow.now(), why=why), note=None if failures else note, breach=breach)
+    plan = replace(edits.pause(snapshot, now=uow.now(), why=why), note=None if failures else note)
     _write(uow, state, plan, schedule, plan.schedule or schedule, failures=failures)
     uow.add_audit_entry(schedule.owner.tenant, note)
 

@@ -12,6 +12,7 @@ from noonmark.core.budgets.budget import Budget, BudgetScope, Period, WhenExhaus
 from noonmark.core.budgets.reservation import RunSpend
 from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
+from noonmark.core.policies.runaway import HOUR
 from noonmark.ports.budgets import UsageBy, UsageGroup
 from noonmark.stores.rules import budget_records as rules
 from noonmark.stores.rules.budget_records import Call, Counter
@@ -126,6 +127,15 @@ COSTS_OF_RUNS = """
     ) AS one LEFT JOIN model_calls ON (model_calls.occurrence_id = one.id OR whole_id = one.id) AND is_settled = 1
     GROUP BY one.id, one.nominal ORDER BY one.nominal DESC, one.id DESC
 """
+SPENDERS = """
+    SELECT tenant, schedule_id FROM model_calls WHERE is_settled = 1 AND called > ? AND schedule_id IS NOT NULL
+    GROUP BY tenant, schedule_id HAVING sum(cost) > ? ORDER BY sum(cost) DESC, tenant, schedule_id LIMIT ?
+"""
+SPEND_BY_HOUR = f"""
+    SELECT (CAST(? AS bigint) - called) / {HOUR}, CAST(sum(cost) AS bigint) FROM model_calls
+    WHERE tenant = ? AND schedule_id = ? AND called > ? AND called <= ? AND is_settled = 1
+    GROUP BY 1 HAVING sum(cost) > 0 ORDER BY 1
+"""  # noqa: S608 - likewise
 PRUNE = """
     DELETE FROM model_calls WHERE (tenant, call_id) IN (
         SELECT tenant, call_id FROM model_calls WHERE is_settled = 1 AND called < ? ORDER BY called LIMIT ?
@@ -354,6 +364,16 @@ def usage(  # noqa: PLR0913 - as the port has it
 def costs_of_runs(session: Session, uid: str, limit: int) -> list[int | None]:
     """What the last ended occurrences of a schedule cost."""
     return [None if unpriced else int(cost) for cost, unpriced in session.query(COSTS_OF_RUNS, uid, limit)]
+
+
+def spenders(session: Session, *, since: Micros, above: int, limit: int) -> list[tuple[str, str]]:
+    """The schedules that have spent more than that since a time."""
+    return [(tenant, schedule_id) for tenant, schedule_id in session.query(SPENDERS, since, above, limit)]
+
+
+def spend_by_hour(session: Session, tenant: str, schedule_id: str, *, since: Micros, until: Micros) -> list[int]:
+    """What a schedule has spent in each hour before a time."""
+    return [cost for _, cost in session.query(SPEND_BY_HOUR, until, tenant, schedule_id, since, until)]
 
 
 def prune(session: Session, *, before: Micros, limit: int) -> int:

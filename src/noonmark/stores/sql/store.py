@@ -916,6 +916,14 @@ class SqlStore(ABC):
     def costs_of_runs(self, uid: str, limit: int) -> list[int | None]:
         return self._autocommit(lambda uow: budgets.costs_of_runs(uow.session, uid, limit))
 
+    def spenders(self, *, since: Micros, above: int, limit: int) -> list[tuple[str, str]]:
+        return self._autocommit(lambda uow: budgets.spenders(uow.session, since=since, above=above, limit=limit))
+
+    def spend_by_hour(self, tenant: str, schedule_id: str, *, since: Micros, until: Micros) -> list[int]:
+        return self._autocommit(
+            lambda uow: budgets.spend_by_hour(uow.session, tenant, schedule_id, since=since, until=until)
+        )
+
     def prune_usage(self, *, before: Micros, limit: int) -> int:
         return self._write_unlocked(lambda uow: budgets.prune(uow.session, before=before, limit=limit))
 
