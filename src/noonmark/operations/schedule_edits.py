@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core import edits
-from noonmark.core.errors import Conflict, InvalidRequest, NotFound, RevisionConflict
+from noonmark.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, RevisionConflict
 from noonmark.core.ids import manual
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import SchedulePhase
@@ -297,6 +297,7 @@ def pause(  # noqa: PLR0913 - each is a part of the request
     by: str | None = None,
     reason: str | None = None,
     until: Micros | None = None,
+    is_agent: bool = False,
 ) -> Schedule:
     """Pause a schedule: its trigger starts nothing until it is resumed, or until a time.
 
@@ -308,6 +309,8 @@ def pause(  # noqa: PLR0913 - each is a part of the request
         _check_goes_on(snapshot.schedule, "pause")
         if until is not None and until <= now:
             raise InvalidRequest(f"must be later than now, {to_text(now)}", field="until")
+        if until is not None and is_agent:
+            _check_guard(snapshot)
         if snapshot.schedule.phase is SchedulePhase.PAUSED and reason is None and until is None:
             return None
         return edits.pause(snapshot, now=now, why=Pause(at=now, by=by, reason=reason, until=until))
@@ -315,7 +318,7 @@ def pause(  # noqa: PLR0913 - each is a part of the request
     return change(store, uid, decide, audit, expected)
 
 
-def resume(
+def resume(  # noqa: PLR0913 - likewise
     store: Store,
     uid: str,
     *,
@@ -323,16 +326,26 @@ def resume(
     audit: AuditEntryMaker | None = None,
     expected: Expected = ANY_STATE,
     proposal: str | None = None,
+    is_agent: bool = False,
 ) -> Schedule:
     """Resume a schedule: plan from now on."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         _check_goes_on(snapshot.schedule, "resume")
+        if is_agent:
+            _check_guard(snapshot)
         if snapshot.schedule.phase is SchedulePhase.ACTIVE:
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
     return change(store, uid, decide, audit, expected, proposal)
+
+
+def _check_guard(snapshot: Snapshot) -> None:
+    """Refuse to let an agent resume what the runaway guard has stopped, now or at a time."""
+    if snapshot.runaway is not None and snapshot.runaway.stopped is not None:
+        why = f"the runaway guard has paused it ({snapshot.runaway.stopped})"
+        raise NotAllowed(f"{why}; a person resumes it, an agent cannot")
 
 
 def _check_goes_on(schedule: Schedule, verb: str) -> None:

@@ -272,7 +272,9 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
                 service.store, edited.uid, audit, by=caller.name, reason="enabled was set to false"
             )
         elif changes["enabled"] is not False and is_paused:
-            edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, audit=audit)
+            edited = schedule_edits.resume(
+                service.store, edited.uid, lookahead=service.lookahead, audit=audit, is_agent=caller.acts_as_agent
+            )
     return written(service, edited)
 
 
@@ -412,6 +414,7 @@ def pause_schedule(service: Service, caller: Caller, arguments: PauseRequest) ->
         by=caller.name,
         reason=arguments.reason,
         until=arguments.until,
+        is_agent=caller.acts_as_agent,
     )
     return written(service, paused)
 
@@ -425,6 +428,7 @@ def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
         lookahead=service.lookahead,
         audit=caller.audit(arguments.reason),
         expected=expected_of(arguments),
+        is_agent=caller.acts_as_agent,
     )
     return written(service, resumed)
 

@@ -11,10 +11,11 @@ from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, NotAllowed
 from noonmark.core.instants import from_micros
+from noonmark.core.policies.runaway import AGENT_FACTOR, AGENT_FIRES, is_looser
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
 from noonmark.core.schedule import TRUSTED
-from noonmark.core.targets import CommandTarget, FunctionTarget, TaskTarget, WorkflowTarget
+from noonmark.core.targets import AGENT_KINDS, CommandTarget, FunctionTarget, TaskTarget, WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.core.urls import parse_url
@@ -213,6 +214,8 @@ def check_declaration(
     if stored is not None and (refused := change_problem(stored, declaration, service.offered)) is not None:
         raise NotAllowed(refused[1], field=refused[0])
     _check_ping_urls(service, declaration, stored)
+    if caller.acts_as_agent:
+        _check_guard(declaration, stored)
     target = declaration.target
     if stored is not None and stored.declaration.target == target:
         return declaration
@@ -224,6 +227,15 @@ def check_declaration(
         before=None if stored is None else stored.declaration.target,
     )
     return declaration
+
+
+def _check_guard(declaration: Declaration, stored: Schedule | None) -> None:
+    """Refuse to let an agent change the runaway guard of a schedule, or leave itself more room than agents have."""
+    if stored is not None and stored.declaration.runaway != declaration.runaway:
+        raise NotAllowed("a person changes the runaway guard of a schedule; an agent cannot", field="runaway")
+    if stored is None and declaration.target.kind in AGENT_KINDS and is_looser(declaration.runaway):
+        allowed = f"at most {AGENT_FIRES} starts in an hour, and {AGENT_FACTOR} times the usual spend"
+        raise NotAllowed(f"an agent gives an agent {allowed}; a person may give it more", field="runaway")
 
 
 def check_target(

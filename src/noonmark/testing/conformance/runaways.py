@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, refused
+from noonmark.core.budgets.budget import Reservation, Reserved
+from noonmark.core.budgets.spend import Amount, Usage
 from noonmark.core.ids import backfill
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.policies.runaway import HOUR, RunawayPolicy
+from noonmark.core.policies.runaway import HOUR, Breach, RunawayPolicy, RunawayRule
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
+from noonmark.ports.budgets import UsageRecord
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LOOKAHEAD, case, start
 
@@ -147,3 +151,58 @@ def identical_results_in_a_row_pause_their_schedule(bench: Bench) -> None:
     assert bench.commit(edits.resume(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD))
     settle("i", "done")
     assert _phase(bench, schedule) is SchedulePhase.ACTIVE
+
+
+@case
+def spend_is_added_up_by_schedule_and_hour(bench: Bench) -> None:
+    bench.advance(10 * HOUR)
+    numbers = count()
+
+    def spend(cost: int | None, ago: int, schedule_id: str | None = "digest", tenant: str = "acme") -> None:
+        record = UsageRecord(
+            call_id=f"call-{next(numbers)}",
+            tenant=tenant,
+            user="ada",
+            usage=Usage(input_tokens=1, cost=cost),
+            schedule_id=schedule_id,
+            at=bench.now - ago,
+        )
+        assert bench.store.record_usage([record]) == [True]
+
+    for cost, ago in ((40, 0), (30, HOUR - 1), (20, HOUR), (7, 3 * HOUR), (0, 4 * HOUR), (None, 0), (9, 6 * HOUR)):
+        spend(cost, ago)
+    spend(90, 0, tenant="other")
+    spend(80, 0, "cheap")
+    spend(20, 0, "news")
+    spend(500, 0, None)
+    reserved = Reservation(
+        call_id="reserved", tenant="acme", user="ada", schedule_id="news", session_id=None, occurrence_id="occ_1",
+        fence=None, model="m", provider=None, most=Amount(tokens=1, cost=900),
+    )  # fmt: skip
+    assert isinstance(bench.store.reserve([reserved])[0], Reserved)
+    expensive = [("other", "digest"), ("acme", "cheap"), ("acme", "digest")]
+    assert bench.store.spenders(since=bench.now - HOUR, above=69, limit=9) == expensive
+    assert bench.store.spenders(since=bench.now - HOUR, above=70, limit=9) == expensive[:2]
+    assert bench.store.spenders(since=bench.now - HOUR, above=0, limit=1) == expensive[:1]
+    by_hour = bench.store.spend_by_hour
+    assert by_hour("acme", "digest", since=bench.now - 6 * HOUR, until=bench.now) == [70, 20, 7]
+    assert by_hour("acme", "digest", since=bench.now - 9 * HOUR, until=bench.now - HOUR) == [20, 7, 9]
+
+
+@case
+def a_schedule_that_spends_too_much_is_paused_once(bench: Bench) -> None:
+    schedule = _create(bench)
+    breach = Breach(rule=RunawayRule.SPEND, seen=9, limit=5, since=bench.now - HOUR, text="it spent $9.00")
+
+    def stop() -> bool:
+        return bench.store.change(schedule.uid, lambda of, now: edits.stop_runaway(of, breach, now=now))
+
+    assert stop()
+    assert not stop()
+    assert _reported(bench, schedule) == [("spend_per_hour", 9, 5)]
+    assert _stopped(bench, schedule, "a").reason is Reason.PAUSED
+    bench.advance(SECOND)
+    assert bench.commit(edits.resume(bench.snapshot(schedule), now=bench.now, lookahead=LOOKAHEAD))
+    counted = bench.snapshot(schedule).runaway
+    assert counted is not None
+    assert (counted.since, counted.stopped) == (bench.now, None)
