@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.admission import Busy, Claim, Place, refused
+from noonmark.core.edits import stop_runaway
 from noonmark.core.ids import manual
 from noonmark.core.instants import from_micros, to_text
 from noonmark.core.interruption import runaway_line
-from noonmark.core.lifecycle import ENDINGS, Phase
+from noonmark.core.lifecycle import ENDINGS, Phase, SchedulePhase
+from noonmark.core.planner import Snapshot
 from noonmark.core.policies.runaway import (
     HOUR,
     Breach,
@@ -29,7 +31,7 @@ from noonmark.core.policies.runaway import (
 )
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.core.schedule import parse_schedule
+from noonmark.core.schedule import Pause, parse_schedule
 from noonmark.core.settlement import Delivered, settle
 from noonmark.core.system_events import of_runaway
 from noonmark.core.triggers import CronTrigger, EventTrigger, IntervalTrigger
@@ -263,3 +265,14 @@ def test_it_is_told():
     assert (event.payload["seen"], event.payload["limit"], event.payload["since"]) == (61, 60, to_text(NOON))
     assert event.event_id == of_runaway(schedule, BREACH).event_id
     assert event.event_id != of_runaway(schedule, replace(BREACH, since=NOON + HOUR)).event_id
+
+
+def test_an_active_schedule_is_paused_and_no_other():
+    snapshot = Snapshot(schedule=factories.schedule(), watermark=NOON)
+    plan = stop_runaway(snapshot, BREACH, now=NOON)
+    assert (plan.schedule.phase, plan.schedule.pause) == (
+        SchedulePhase.PAUSED,
+        Pause(at=NOON, by="noonmark", reason="61 starts"),
+    )
+    assert (plan.breach, plan.note.caller, plan.note.operation) == (BREACH, "noonmark", "schedule/pause")
+    assert stop_runaway(replace(snapshot, schedule=plan.schedule), BREACH, now=NOON) is None

@@ -46,7 +46,9 @@ def test_a_session_that_wakes_itself_up_is_stopped():
         turns = one.turns
         assert 5 <= turns <= 10  # more than 5 if an hour ended meanwhile
         assert "6 starts in the hour from" in stored.pause.reason
-        assert [row.reason for row in store.occurrences(stored.uid, 20) if row.phase is Phase.SKIPPED] == [Reason.PAUSED]
+        assert [row.reason for row in store.occurrences(stored.uid, 20) if row.phase is Phase.SKIPPED] == [
+            Reason.PAUSED
+        ]
         assert eventually(lambda: told)[0]["rule"] == "fires_per_hour"
         assert "by `noonmark` (6 starts in the hour" in scheduler.explain(one.job).summary
         one.sleeps = True
