@@ -18,9 +18,9 @@ export function card(title, ...children) {
  * @template T
  * @param {T[]} items
  * @param {(item: T) => Children} cells
- * @param {{href?: (item: T) => string | null, keys?: Record<string, (item: T) => void>, empty?: Children, label?: string, of?: string}} [options]
+ * @param {{href?: (item: T) => string | null, action?: (item: T) => Children, keys?: Record<string, (item: T) => void>, empty?: Children, label?: string, of?: string}} [options]
  */
-export function list(items, cells, { href, keys = {}, empty, label, of = "row" } = {}) {
+export function list(items, cells, { href, action, keys = {}, empty, label, of = "row" } = {}) {
   if (!items.length) return h("p.quiet", null, empty ?? "Nothing here.");
   const rows = items.map((item, index) => {
     const to = href?.(item);
@@ -29,6 +29,8 @@ export function list(items, cells, { href, keys = {}, empty, label, of = "row" }
       if (act) { event.preventDefault(); act(item); }
     } }, cells(item));
   });
+  // A link holds no button, so an action stands beside its row.
+  const lines = rows.map((row, index) => { const beside = action?.(items[index]); return beside ? h("div.pair", null, row, beside) : row; });
   const box = h("div.list", { role: "group", "aria-label": label, onkeydown: (/** @type {KeyboardEvent} */ event) => {
     const at = rows.indexOf(/** @type {any} */ (event.target).closest?.(`.${of}`));
     const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
@@ -37,7 +39,7 @@ export function list(items, cells, { href, keys = {}, empty, label, of = "row" }
     const row = rows[Math.min(Math.max(next, 0), rows.length - 1)];
     rows.forEach((one) => one.setAttribute("tabindex", one === row ? "0" : "-1"));
     row.focus();
-  } }, rows);
+  } }, lines);
   return box;
 }
 

@@ -25,8 +25,8 @@ export default async function view({ query, signal, may, live, set }) {
     replace(rows, list(shown, (one) => [
       mark("failed", one.phase),
       h("span", null, one.schedule_name ?? one.schedule_id ?? one.occurrence_id, h("small", { title: one.reason }, one.failure_detail ?? said(one.why))),
-      h("span.when", null, time(one.completed_at_utc), " ", may("run") && button("Redrive", (event) => { event.preventDefault(); void redrive(one).then((done) => done && read()); })),
-    ], { href: (one) => `#/occurrences/${part(one.occurrence_id)}`, keys: may("run") ? { r: (one) => void redrive(one) } : {}, empty: "Nothing failed in this time.", label: "Failures" }),
+      h("span.when", null, time(one.completed_at_utc)),
+    ], { action: (one) => may("run") && button("Redrive", () => void redrive(one).then((done) => done && read())), href: (one) => `#/occurrences/${part(one.occurrence_id)}`, keys: may("run") ? { r: (one) => void redrive(one) } : {}, empty: "Nothing failed in this time.", label: "Failures" }),
     cursor && h("div.buttons", null, button("Show more", () => void read(true))));
   }
 
