@@ -44,6 +44,7 @@ TITLES = {
     "doctor": "The doctor",
     "audit": "The audit log",
     "worker": "The worker",
+    "stream": "The stream of changes",
     "health": "Health",
     "json-rpc": "JSON-RPC",
     "cron service": "The cron service's launcher",

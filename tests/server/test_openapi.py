@@ -23,6 +23,11 @@ database = "none"
 positive_data_acceptance.expected-statuses = ["2xx", "400", "404", "409", "412", "429"]
 # A condition in a header is judged before the body.
 negative_data_rejection.expected-statuses = ["400", "404", "405", "409", "412", "415", "429"]
+
+# It never ends.
+[[operations]]
+include-operation-id = "stream"
+enabled = false
 """
 SAMPLE = """
 [[operations]]

@@ -15,6 +15,8 @@ from noonmark.core.signatures import is_ping_token, ping_token, pinged_uid, toke
 from noonmark.core.system_events import SystemEvent, early_ping_id, of_ping, unexpected_ping_id
 from noonmark.core.targets.ping import Moment, PingTarget
 from noonmark.operations import schedule_edits
+from noonmark.operations.changes import topics_of
+from noonmark.ports.changes import Change
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -66,6 +68,9 @@ def receive(service: Service, token: str, ping: Ping) -> dict[str, Any]:
     """Count a ping for the occurrence that expects it; NotFound if the token is unknown."""
     schedule = _find_by_token(service, token)
     answer = _receive(service, schedule, ping)
+    owner = schedule.owner
+    topics = topics_of("ping/receive")
+    service.changed(Change(topics=topics, tenant=owner.tenant, user=owner.user, schedule_ids=(schedule.schedule_id,)))
     if schedule.declaration.expected_rate is not None and answer["verdict"] not in UNCOUNTED:
         _count_for_rate(service, schedule, ping)
     return answer

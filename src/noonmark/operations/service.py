@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from noonmark.operations.diagnosis import Disk
     from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.models.arguments import AuditQuery
+    from noonmark.ports.changes import Change
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
@@ -165,6 +166,8 @@ class Service:
     """The storage of uploads; None if they are off."""
     report: Callable[[Sequence[DriverEvent]], None] = field(default=lambda _: None)
     """Counts driver events that happen in this process outside its driver."""
+    changed: Callable[[Change], None] = field(default=lambda _: None)
+    """Learns what operations change."""
 
     def report_end(self, schedule: Schedule, settlement: Settlement, *, source: str) -> None:
         """Log the failure of a run that ended elsewhere, and call the URL that its schedule names for such an end."""

@@ -15,6 +15,7 @@ from noonmark.core.api_key import Scope
 from noonmark.core.errors import MethodNotFound, MissingScope, NotAllowed, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
+from noonmark.operations.changes import change_by
 from noonmark.operations.errors import hidden_cause_from
 from noonmark.operations.models import answers
 from noonmark.operations.models import arguments as takes
@@ -802,10 +803,13 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
         check_clock(service)
     with hidden_cause_from(caller):
         if service.traces is None:
-            return _call(operation, service, caller, arguments)
-        with service.traces.operation(name) as link_to:
             answer = _call(operation, service, caller, arguments)
-            link_to(answer)
+        else:
+            with service.traces.operation(name) as link_to:
+                answer = _call(operation, service, caller, arguments)
+                link_to(answer)
+    if operation.is_change and name != CALLS_TOOL:
+        service.changed(change_by(caller, name, arguments, answer))
     return answer
 
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Pause, Schedule
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
+    from noonmark.ports.changes import StoredChange
     from noonmark.ports.records import (
         Activity,
         Admitted,
@@ -718,8 +719,14 @@ class Store(
         asked to give up the slot, to do so. Changes nothing.
         """
 
-    def changed_by_others(self) -> bool:
-        """Whether another process may have written since the last call. Cheap."""
+    def changed_by_others(self, reader: str = "") -> bool:
+        """Whether another process may have written since the last call of this reader. Cheap."""
+
+    def recent_changes(self, since: Micros, limit: int) -> list[StoredChange]:
+        """What was written since a time, by the store's clock, by this process or another: hints, not all of them.
+
+        At most `limit` of each kind, the newest. A store that no other process writes returns none.
+        """
 
     def next_time(self, routes: Collection[str]) -> Micros | None:
         """When something can next be planned, is overdue, or is claimable with one of the routes.

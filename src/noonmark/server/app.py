@@ -32,6 +32,8 @@ from noonmark.server.problems import HttpError, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
 from noonmark.server.uploads import StreamHandler
 from noonmark.server.web import files
+from noonmark.server.web.changes import ChangeHub
+from noonmark.server.web.stream import ChangeStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,7 +56,7 @@ _UNLIMITED = CapacityLimiter(math.inf)
 """Each group of endpoints has its own limiter, acquired before a thread is taken."""
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 - each is a part of the application
     service: Service,
     settings: HttpSettings,
     metrics: Metrics | None = None,
@@ -62,8 +64,15 @@ def create_app(
     health: Health | None = None,
     tokens: Tokens | None = None,
     rates: RateLimits | None = None,
+    hub: ChangeHub | None = None,
 ) -> Starlette:
-    """Create the application that serves everything over HTTP. With `tokens`, callers may send signed tokens too."""
+    """Create the application that serves everything over HTTP. With `tokens`, callers may send signed tokens too.
+
+    `hub` learns what the operations of the service change; without one, the application has its own.
+    """
+    if hub is None:
+        hub = ChangeHub(service.store)
+        service = replace(service, changed=hub.publish)
     if service.key_cache is None:
         service = replace(service, key_cache=KeyCache(service.store, SystemClock().monotonic))
     assert service.key_cache is not None  # noqa: S101 - see above
@@ -77,6 +86,7 @@ def create_app(
         **uploads.handlers(),
         **bundles.handlers(),
         **mcp.handlers(),
+        **ChangeStream(hub, authenticator.revalidator).handlers(),
         **health_routes.metrics_handlers(metrics),
     }
     endpoints = partial(_endpoints, service, settings)
@@ -94,6 +104,7 @@ def create_app(
         exception_handlers={HTTPException: _router_error},
     )
     app.router.redirect_slashes = False
+    app.state.hub = hub
     return app
 
 

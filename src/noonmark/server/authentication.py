@@ -25,13 +25,15 @@ from noonmark.core.api_key import (
     tenant_name,
     verify_key,
 )
-from noonmark.core.errors import InvalidRequest, NotAllowed, Unauthenticated
+from noonmark.core.errors import InvalidRequest, NotAllowed, StoreUnavailable, Unauthenticated
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import check_token, token_keys
 from noonmark.operations.service import LOCAL, Caller
 from noonmark.server.problems import HttpError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
 
     from noonmark.core.instants import Micros
@@ -99,6 +101,21 @@ class Authenticator:
                 await rates.count_failure(request)
             raise
         return caller
+
+    def revalidator(self, request: Request) -> Callable[[], bool]:
+        """What says whether the key of a request is still good. While the store does not answer, it is."""
+        credential = _credential(request)
+
+        def is_allowed() -> bool:
+            try:
+                self._find(credential)
+            except HttpError:
+                return False
+            except StoreUnavailable:
+                return True
+            return True
+
+        return is_allowed
 
     def exceeded(self, request: Request, caller: Caller) -> str | None:
         """Count another call of a request; which rate limit refuses it, or None. It may wait for the store."""

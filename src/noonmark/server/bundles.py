@@ -14,6 +14,7 @@ from starlette.responses import Response
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations import bundles
+from noonmark.operations.changes import change_by
 from noonmark.server.problems import problem_response
 from noonmark.server.requests import ParameterType, check_encoding, declared_length
 from noonmark.server.strict_json import write_json
@@ -46,6 +47,7 @@ class _Pushes:
         body = StreamedBody(request, settings)
         try:
             document = await self._store(body, request, api_request)
+            api_request.service.changed(change_by(api_request.caller, "bundle/push", {}, document))
         except NoonmarkError as error:
             await body.drain()
             response = problem_response(error, request)

@@ -458,6 +458,11 @@ class Settings:
         switch="--no-ui",
         default=True,
     )
+    max_streams: int = _setting(
+        integer(0, 100_000),
+        "maximum number of streams of changes that are open at once; each takes a connection",
+        default=100,
+    )
     migrate: bool = _setting(
         boolean,
         "whether to create or upgrade the schema in PostgreSQL; a SQLite file is always upgraded",

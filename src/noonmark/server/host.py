@@ -53,6 +53,7 @@ from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
 from noonmark.server.transport.listener import BACKLOG, is_loopback, url_of
 from noonmark.server.transport.tls import Certificate, Handshake
+from noonmark.server.web.changes import ChangeHub
 from noonmark.targets.agent.settings import EMBEDDED, OFF, AgentSettings, parse_provider_limit
 from noonmark.targets.agent.tools import ToolRegistry
 from noonmark.targets.bundle.resources import NodeOffer, NodeResources
@@ -87,13 +88,14 @@ from noonmark.wiring import (
 if TYPE_CHECKING:
     import socket
     from asyncio import Protocol
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from starlette.applications import Starlette
 
     from noonmark.core.instants import Micros
     from noonmark.core.targets.egress import EgressPolicy
+    from noonmark.ports.events import EventSink
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
     from noonmark.server.config import LoadedSettings, Settings
@@ -137,22 +139,23 @@ def host(loaded: LoadedSettings, listener: socket.socket) -> int:
             _check_exposure(loaded, store, listener)
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage, _schedule_probe(store, clock))
             traces = _create_traces(settings, clock, cleanup)
-            session_tools = SessionTools()
-            worker = _create_worker(loaded, functions, store, clock, metrics, traces, session_tools)
+            session_tools, hub = SessionTools(), ChangeHub(store)
+            sinks: list[EventSink] = [metrics, LogSink(), hub, *([] if traces is None else [traces])]
+            worker = _create_worker(loaded, functions, store, clock, sinks, traces, session_tools)
             metrics.watch(worker)
             cleanup.callback(worker.close)
             key_cache = KeyCache(store, clock.monotonic)
             cleanup.callback(key_cache.write)
             key_cache.has_keys()  # so that it is known if the store does not answer later
             tokens = _tokens(loaded, clock)
-            components = _Components(store, clock, worker, metrics, key_cache, tokens, session_tools)
+            components = _Components(store, clock, worker, metrics, key_cache, tokens, session_tools, hub)
             app = _create_app(replace(settings, port=listener.getsockname()[1]), components, _http(settings, listener))
             _listen_for_metrics(loaded, metrics, cleanup)
             if settings.worker:
                 worker.start()
             pool = ConnectionPool(_connection_limits(settings), lambda: fresh_id(clock))
             metrics.watch_connections(pool)
-            server = _Server(app, settings, listener, pool, certificate)
+            server = _Server(app, settings, listener, pool, certificate, hub)
             signals.handle_with(server.request_stop)
             server.run([listener])
             signals.handle_with(worker.hand_back_now)
@@ -174,6 +177,7 @@ class _Components(NamedTuple):
     key_cache: KeyCache
     tokens: TokenVerifier | None
     session_tools: SessionTools
+    hub: ChangeHub
 
 
 def _certificate(loaded: LoadedSettings) -> Certificate | None:
@@ -285,7 +289,7 @@ def _create_worker(  # noqa: PLR0913, PLR0917 - each is a part of the process
     functions: FunctionRegistry,
     store: Store,
     clock: SystemClock,
-    metrics: Metrics,
+    sinks: Sequence[EventSink],
     traces: TraceRecorder | None,
     session_tools: SessionTools,
 ) -> Worker:
@@ -328,7 +332,7 @@ def _create_worker(  # noqa: PLR0913, PLR0917 - each is a part of the process
             bundles,
             agents,
         ),
-        sink=CompositeSink(metrics, LogSink(), *([] if traces is None else [traces])),
+        sink=CompositeSink(*sinks),
         traces=traces,
         pinger=make_pinger(outbound),
         version=__version__,
@@ -533,6 +537,7 @@ def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
         trusted_proxies=settings.trusted_proxies,
         visibility=settings.visibility,
         body_seconds=settings.request_timeout,
+        max_streams=settings.max_streams,
         has_page=settings.ui,
     )
 
@@ -563,6 +568,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         base_url=_base_url(settings),
         pinger=worker.pinger,
         report=components.metrics.report,
+        changed=components.hub.publish,
         traces=worker.traces,
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=_limits(settings),
@@ -603,7 +609,15 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
-    return create_app(service, http, components.metrics, health=health, tokens=components.tokens, rates=rate_limits)
+    return create_app(
+        service,
+        http,
+        components.metrics,
+        health=health,
+        tokens=components.tokens,
+        rates=rate_limits,
+        hub=components.hub,
+    )
 
 
 class _Server(uvicorn.Server):
@@ -616,6 +630,7 @@ class _Server(uvicorn.Server):
         listener: socket.socket,
         pool: ConnectionPool,
         certificate: Certificate | None,
+        hub: ChangeHub,
     ) -> None:
         # Uvicorn would not tell the pool of a connection before its handshake.
         connection = (
@@ -636,7 +651,7 @@ class _Server(uvicorn.Server):
             backlog=max(1, pool.limits.max_connections // 8),
         )
         super().__init__(config)
-        self._certificate = certificate
+        self._certificate, self._hub = certificate, hub
         self.stop_requests = 0
         worker = "on" if settings.worker else "off"
         url = url_of(listener, is_tls=certificate is not None)
@@ -654,6 +669,11 @@ class _Server(uvicorn.Server):
         if self._certificate is not None and counter % TICKS_PER_SECOND == 0:
             self._certificate.reload()
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; streams of changes would go on until the grace period ends."""
+        self._hub.close()
+        await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -19,6 +19,7 @@ from noonmark.server.dialects import cron_service, models, tasks
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import ParameterType
 from noonmark.server.routes import OUTPUT, ROUTES
+from noonmark.server.web import stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,6 +186,8 @@ class DocumentedRoute:
     longest_key: int = 0
     """Characters that an Idempotency-Key header may have; 0 where it means nothing."""
     is_conditional: bool = False
+    headers: tuple[str, ...] = ()
+    """Other headers that a client may send."""
     content: Mapping[str, Any] = field(default_factory=dict)
     """A body of other kinds: their schemas, by media type."""
     media: str = "text/plain"
@@ -215,7 +218,16 @@ _DIALECTS: dict[str, type] = {
 def documented_routes() -> list[DocumentedRoute]:
     """Every route that is served, but those of the description itself."""
     ours = [_document_route(route) for route in ROUTES]
-    return [*ours, *_UPLOAD_ROUTES, *_BUNDLE_ROUTES, *_PING_ROUTES, *_HEALTH_ROUTES, *_RPC_ROUTES, *_task_routes()]
+    return [
+        *ours,
+        *_UPLOAD_ROUTES,
+        *_BUNDLE_ROUTES,
+        *_PING_ROUTES,
+        *_HEALTH_ROUTES,
+        *_STREAM_ROUTES,
+        *_RPC_ROUTES,
+        *_task_routes(),
+    ]
 
 
 def _document_route(route: Route) -> DocumentedRoute:
@@ -369,6 +381,18 @@ _HEALTH_ROUTES = [
         tag="health",
         scope=Scope.READ,
         is_global=True,
+    ),
+]
+_STREAM_ROUTES = [
+    DocumentedRoute(
+        method="GET",
+        path=stream.PATH,
+        name="stream",
+        summary="Listen for changes, as server-sent events: hints of what to read again.",
+        tag="stream",
+        media=stream.MEDIA_TYPE,
+        headers=("Last-Event-ID",),
+        scope=Scope.READ,
     ),
 ]
 _RPC_ROUTES = [
@@ -585,4 +609,5 @@ def _parameters(route: DocumentedRoute) -> list[dict[str, Any]]:
     if route.is_conditional:
         schema = {"type": "string", "pattern": '^("[0-9]{1,9}(-[0-9A-Z.:-]{1,40})?"|[*])$'}
         parameters.append({"name": "If-Match", "in": "header", "required": False, "schema": schema})
-    return parameters
+    others = ({"name": name, "in": "header", "required": False, "schema": {"type": "string"}} for name in route.headers)
+    return [*parameters, *others]

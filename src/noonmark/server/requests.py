@@ -56,6 +56,8 @@ class HttpSettings:
     """What a user sees who is not an administrator: all of the `tenant`, or as `owner` the own schedules."""
     body_seconds: float = 20.0
     """Time limit for receiving a body."""
+    max_streams: int = 100
+    """How many streams of changes may be open at once."""
     has_page: bool = True
     """Whether the web page is served."""
 

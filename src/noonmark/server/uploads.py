@@ -22,6 +22,7 @@ from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, NoonmarkError, PayloadTooLarge
 from noonmark.core.json_values import key_path
 from noonmark.operations import uploads
+from noonmark.operations.changes import change_by
 from noonmark.operations.errors import hidden_cause_from
 from noonmark.server.problems import problem_response
 from noonmark.server.requests import (
@@ -88,6 +89,7 @@ class _Transfers:
         try:
             with hidden_cause_from(api_request.caller):
                 document = await self._store(body, request, api_request)
+            api_request.service.changed(change_by(api_request.caller, "upload/create", {}, document))
         except NoonmarkError as error:
             await body.drain()
             response = problem_response(error, request)

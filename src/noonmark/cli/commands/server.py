@@ -55,6 +55,7 @@ class ServerOptions:
     store: Annotated[str | None, _option("store")] = None
     worker: Annotated[bool | None, _option("worker")] = None
     ui: Annotated[bool | None, _option("ui")] = None
+    max_streams: Annotated[str | None, _option("max_streams")] = None
     migrate: Annotated[bool | None, _option("migrate")] = None
     tls_cert: Annotated[str | None, _option("tls_cert")] = None
     tls_key: Annotated[str | None, _option("tls_key")] = None

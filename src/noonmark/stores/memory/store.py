@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.ports.budgets import Settled, UsageBy, UsageGroup, UsageRecord
     from noonmark.ports.bundles import Bundle
+    from noonmark.ports.changes import StoredChange
     from noonmark.ports.records import (
         Activity,
         Admitted,
@@ -322,8 +323,12 @@ class MemoryStore:
         return [uow.occurrence_of(row) for row in rows]
 
     @atomic
-    def changed_by_others(self) -> bool:
+    def changed_by_others(self, reader: str = "") -> bool:  # noqa: ARG002 - there are no others
         return False
+
+    @atomic
+    def recent_changes(self, since: Micros, limit: int) -> list[StoredChange]:  # noqa: ARG002 - likewise
+        return []
 
     @atomic
     def next_time(self, routes: Collection[str]) -> Micros | None:

@@ -95,7 +95,7 @@ class PostgresStore(SqlStore):
         """The time of the server."""
         return self._autocommit(lambda uow: uow.now())
 
-    def changed_by_others(self) -> bool:
+    def changed_by_others(self, reader: str = "") -> bool:  # noqa: ARG002 - for all of them
         """Always: it is asked only in case a notification was lost."""
         return True
 

@@ -36,7 +36,17 @@ from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql import sessions as stored_sessions
 from noonmark.stores.sql import workflows as stored_workflows
 from noonmark.stores.sql.dependencies import graph
-from noonmark.stores.sql.reads import history, inspection, marks, runs, schedules, search, workflows, workload
+from noonmark.stores.sql.reads import (
+    changes,
+    history,
+    inspection,
+    marks,
+    runs,
+    schedules,
+    search,
+    workflows,
+    workload,
+)
 from noonmark.stores.sql.reads.history import count as count_backlog
 
 if TYPE_CHECKING:
@@ -67,6 +77,7 @@ if TYPE_CHECKING:
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.ports.budgets import Settled, UsageBy, UsageGroup, UsageRecord
     from noonmark.ports.bundles import Bundle
+    from noonmark.ports.changes import StoredChange
     from noonmark.ports.records import (
         Activity,
         BackfillChange,
@@ -466,6 +477,9 @@ class SqlStore(ABC):
 
     def workload(self, *, now: Micros, limit: int, tenant: str | None = None) -> Workload:
         return self._read(lambda uow: workload.workload(uow, now=now, limit=limit, tenant=tenant))
+
+    def recent_changes(self, since: Micros, limit: int) -> list[StoredChange]:
+        return self._read(lambda uow: changes.recent(uow.session, since, limit))
 
     def newest_time(self, before: Micros | None = None) -> Micros | None:
         return self._read(lambda uow: clock_repair.newest_time(uow.session, before))

@@ -60,7 +60,7 @@ class SqliteStore(SqlStore):
         self._now = clock
         self._migrates, self._creates = migrates, creates
         self._schedule_cache = ScheduleCache()
-        self._seen: tuple[int, int] | None = None
+        self._seen: dict[str, tuple[int, int]] = {}
         fork_safety.watch(self)
 
     @property
@@ -123,18 +123,18 @@ class SqliteStore(SqlStore):
 
         return self._write_unlocked(commit)
 
-    def changed_by_others(self) -> bool:
-        """Whether another process has written since this was last asked."""
+    def changed_by_others(self, reader: str = "") -> bool:
+        """Whether another process has written since this reader last asked."""
         with self._connections.bare() as connection:
-            before = self._seen
+            before = self._seen.get(reader)
             # It changes with what other connections write, and the one of this process that writes is this. While that
             # was closed, anything may have been written.
             [version] = connection.execute("PRAGMA data_version").fetchone()
-            self._seen = (self._connections.opened, version)
-            if before != self._seen:
+            seen = self._seen[reader] = (self._connections.opened, version)
+            if before != seen:
                 self._connections.checkpoints.after_change()
             self._connections.checkpoints.keep_current(connection)
-            return before != self._seen
+            return before != seen
 
     def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits; and how large the log is."""
