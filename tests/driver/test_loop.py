@@ -10,13 +10,13 @@ import pytest
 from noonmark.clocks import SystemClock
 from noonmark.core.event import Event
 from noonmark.core.ids import manual
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import overlap
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver import loop as loop_module
 from noonmark.driver.loop import Loop
 from noonmark.driver.wakeup import Wakeup
@@ -586,6 +586,45 @@ def test_it_asks_almost_nothing_while_there_is_nothing_to_do():
             a_round = 12  # of maintenance: each kind of record is pruned by a call of its own
             assert place.store.calls.total() - before <= events.time() - began + a_round
             assert place.store.calls["next_time"] == looks
+
+    asyncio.run(story())
+
+
+def test_it_looks_for_what_is_to_be_planned_when_it_is_time_for_that():
+    async def story():
+        place = Place(lookahead=HOUR)
+        now = place.system.micros()
+        place.create(trigger=IntervalTrigger(1_800, start_at=from_micros(now + HOUR // 2)))
+        lease = {"now": now, "until": now + HOUR, "limit": 1, "lease": 2 * HOUR}
+        assert place.store.store.claim("node-b", [ROUTE], **lease)
+        async with place.running() as loop:
+            await turns(lambda: loop._claim_at is not None)
+            assert loop._claim_at > now + HOUR // 4
+            assert not place.store.calls.keys() & {"unmatched", "plannable", "claim"}
+
+    asyncio.run(story())
+
+
+def test_a_node_that_was_outrun_looks_once_more_and_has_nothing_to_reap():
+    async def story():
+        place = Place()
+        made, calls = place.create(), place.store.calls
+        place.add(made, "far", HOUR)
+        async with place.running() as loop:
+            await turns(lambda: loop._claim_at is not None and calls["orphans"])
+            reaps, looks = calls["overdue"], calls["next_time"]
+            one = place.add(made, "one")
+            now = one.due
+            place.store.meanwhile(
+                "claim",
+                lambda: place.store.store.claim("node-b", [ROUTE], now=now, until=now, limit=1, lease=HOUR // 2),
+            )
+            loop.wake()
+            await turns(lambda: calls["claim"] and loop._claim_at is not None)
+            assert place.row(one).node == "node-b"
+            assert (calls["overdue"], calls["next_time"]) == (reaps, looks + 2)
+            # It need not look again before that lease ends.
+            assert loop._claim_at > now + HOUR // 4
 
     asyncio.run(story())
 

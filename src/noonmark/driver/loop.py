@@ -294,11 +294,10 @@ class Loop:
             await node.read_clock()
             if node.is_in_doubt:
                 return DOUBT_PAUSE
-        time: Micros | None = await node.executor.call(node.store.next_time, self._runtime.target.routes())
-        if time is None:
-            return None
-        if (pause := time - node.timing.lookahead - node.now) > 0:
-            return pause
+        lookahead = node.timing.lookahead
+        time = await self._next_time(lookahead)
+        if time is None or time > node.now:
+            return None if time is None else time - node.now
         matched = await self.driver.match_once()
         planned = await self.driver.plan_once()
         claimed = await self.driver.claim_once()
@@ -308,9 +307,19 @@ class Loop:
             return 0
         if matched.matched or planned.planned or claimed.claimed:
             return PACE
-        if time <= node.now:
+        # Most often another node was faster. Otherwise it is full, or a delivery may be past its deadline.
+        time = await self._next_time(0)
+        if time is None:
+            return None
+        if (pause := time - node.now) <= 0:
             await self._reap()
-        return max(IDLE_PAUSE, time - node.now)
+        return max(IDLE_PAUSE, pause if pause <= lookahead else pause - lookahead)
+
+    async def _next_time(self, lookahead: Micros) -> Micros | None:
+        time: Micros | None = await self._node.executor.call(
+            self._node.store.next_time, self._runtime.target.routes(), lookahead=lookahead
+        )
+        return time
 
     async def _start_loop(self) -> None:
         """Commit starts shortly before they are due, in batches."""

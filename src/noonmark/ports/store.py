@@ -728,10 +728,11 @@ class Store(
         At most `limit` of each kind, the newest. A store that no other process writes returns none.
         """
 
-    def next_time(self, routes: Collection[str]) -> Micros | None:
+    def next_time(self, routes: Collection[str], *, lookahead: Micros = 0) -> Micros | None:
         """When something can next be planned, is overdue, or is claimable with one of the routes.
 
-        Ends of leases count. While an event is unmatched, it is now at the latest.
+        What becomes ready is claimable `lookahead` earlier. Ends of leases count. While an event is unmatched, it is
+        now at the latest.
         """
 
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:

@@ -7,8 +7,9 @@ import inspect
 import types
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
+from functools import cache
+from importlib import import_module
 from itertools import pairwise
-from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from noonmark.operations.models.fields import OBJECT, Arguments, Kind
@@ -98,10 +99,22 @@ def _field_docstrings(model: type) -> dict[str, str]:
     """The docstrings below the fields of a model and of its bases."""
     docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__[:-1]):
-        [tree] = ast.parse(dedent(inspect.getsource(base))).body
-        for field, below in pairwise(getattr(tree, "body", ())):
-            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
-                continue
-            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-                docstrings[field.target.id.rstrip("_")] = " ".join(str(below.value.value).split())
+        docstrings |= _docstrings_by_class(base.__module__).get(base.__qualname__, {})
+    return docstrings
+
+
+@cache
+def _docstrings_by_class(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings below the fields of each class of a module, whose source is read once."""
+    tree = ast.parse(inspect.getsource(import_module(module)))
+    return {one.name: _docstrings(one) for one in tree.body if isinstance(one, ast.ClassDef)}
+
+
+def _docstrings(definition: ast.ClassDef) -> dict[str, str]:
+    docstrings: dict[str, str] = {}
+    for field, below in pairwise(definition.body):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            docstrings[field.target.id.rstrip("_")] = " ".join(str(below.value.value).split())
     return docstrings

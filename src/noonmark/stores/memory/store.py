@@ -331,12 +331,16 @@ class MemoryStore:
         return []
 
     @atomic
-    def next_time(self, routes: Collection[str]) -> Micros | None:
-        uow = self._uow
-        time = self._first_time([uow.plans, uow.deadlines, *self._indexes(routes)])
-        if uow.events.behind.first() is None:
-            return time
-        return uow.now() if time is None else min(uow.now(), time)
+    def next_time(self, routes: Collection[str], *, lookahead: Micros = 0) -> Micros | None:
+        uow, known = self._uow, set(routes)
+        ready = self._first_time([uow.ready[route] for route in known & uow.ready.keys()])
+        leases = [uow.leases[route] for route in known & uow.leases.keys()]
+        times = [
+            None if ready is None else ready - lookahead,
+            self._first_time([uow.plans, uow.deadlines, *leases]),
+            None if uow.events.behind.first() is None else uow.now(),
+        ]
+        return min((time for time in times if time is not None), default=None)
 
     @atomic
     def backlog(self, now: Micros, limit: int) -> Backlog:

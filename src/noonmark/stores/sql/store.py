@@ -341,8 +341,8 @@ class SqlStore(ABC):
         self._end_damaged(faults, strays)
         return occurrences
 
-    def next_time(self, routes: Collection[str]) -> Micros | None:
-        return self._autocommit(lambda uow: history.next_time(uow.session, routes, now=uow.now()))
+    def next_time(self, routes: Collection[str], *, lookahead: Micros = 0) -> Micros | None:
+        return self._autocommit(lambda uow: history.next_time(uow, routes, lookahead))
 
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         return self._write_unlocked(lambda uow: history.prune(uow.session, before=before, keep=keep, limit=limit))

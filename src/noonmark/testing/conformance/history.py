@@ -70,12 +70,15 @@ def the_next_time_is_that_of_a_plan_a_row_or_a_lease(bench: Bench) -> None:
     bench.add(quiet, "b", 30 * SECOND, route="http")
     assert bench.store.next_time([ROUTE]) == NOW + 40 * SECOND
     assert bench.store.next_time([ROUTE, "http"]) == NOW + 30 * SECOND
+    assert bench.store.next_time([ROUTE, "http"], lookahead=10 * SECOND) == NOW + 20 * SECOND
     [claim] = bench.claim(until=NOW + 40 * SECOND)
     assert bench.store.next_time([ROUTE]) == NOW + LEASE
+    assert bench.store.next_time([ROUTE], lookahead=10 * SECOND) == NOW + LEASE
     bench.store.renew([hold(claim)], now=bench.now + 5, lease=LEASE)
     assert bench.store.next_time([ROUTE]) == NOW + LEASE + 5
     bench.decide(Wait(claim=claim, waiting_for=Reason.DEPENDENCY_PENDING))
     assert bench.store.next_time([ROUTE]) == NOW + 58 * SECOND
+    assert bench.store.next_time([ROUTE], lookahead=SECOND) == NOW + 58 * SECOND
     assert bench.stored(schedule).next_due == NOW + MINUTE
 
 

@@ -84,17 +84,15 @@ CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index of those; to find them, all schedules are read."""
 DELIVERING = "phase IN ('dispatching', 'awaiting_completion')"
 NEXT_TIME = f"""
-    SELECT min(time) FROM (
+    SELECT (SELECT min(time) FROM (
         SELECT min(plan_at) AS time FROM schedule_states
         WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL
         UNION ALL
         SELECT min(deadline) FROM occurrences WHERE deadline IS NOT NULL AND {DELIVERING}
-        UNION ALL SELECT CAST(? AS bigint) WHERE (
-            SELECT tenant FROM event_streams WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT 1
-        ) IS NOT NULL
-        UNION ALL SELECT {FIRST_READY} FROM EACH(text) AS j
         UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
-    ) AS times WHERE time <= {FURTHEST}
+    ) AS times WHERE time <= {FURTHEST}),
+    (SELECT min(time) FROM (SELECT {FIRST_READY} AS time FROM EACH(text) AS j) AS times WHERE time <= {FURTHEST}),
+    (SELECT tenant FROM event_streams WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT 1) IS NOT NULL
 """  # noqa: S608 - our own text
 _OF_UID = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)"
 _OF_TIME = "AND nominal = ? ORDER BY CASE WHEN origin = 'trigger' THEN 0 ELSE 1 END, due DESC, id DESC LIMIT ?"
@@ -192,12 +190,12 @@ def _problem(uow: UnitOfWork, row: Row) -> str | None:
     return None
 
 
-def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micros | None:
+def next_time(uow: UnitOfWork, routes: Collection[str], lookahead: Micros) -> Micros | None:
     """When anything can next be matched, planned, is overdue, or can be claimed."""
     named = list(routes)
-    time: Micros | None
-    [(time,)] = session.query(NEXT_TIME, now, named, named)
-    return time
+    [(time, ready, is_unmatched)] = uow.session.query(NEXT_TIME, named, named)
+    times = [time, None if ready is None else ready - lookahead, uow.now() if is_unmatched else None]
+    return min((one for one in times if one is not None), default=None)
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
