@@ -30,7 +30,7 @@ export default async function view({ query, signal, live, set, go }) {
       replace(picture, await agenda(from, to, filters));
     } else {
       const hours = Math.round((to - from) / HOUR);
-      const timeline = await ask(from, to, { by: "all", max_marks: shown === "week" ? 400 : MOST, buckets: Math.min(1000, hours), ...filters });
+      const timeline = await ask(from, to, { by: "all", max_marks: shown === "week" ? 400 : MOST, buckets: Math.ceil(hours / Math.ceil(hours / 1000)), ...filters });
       const row = timeline.rows[0] ?? { marks: [], buckets: null };
       replace(picture, shown === "week" ? (row.marks ? week(row.marks, from, zone) : heat(row.buckets ?? [], from, zone)) : month(row, at, from, to), foot(timeline));
     }
@@ -86,11 +86,11 @@ export default async function view({ query, signal, live, set, go }) {
       days.set(day, [...(days.get(day) ?? []), one]);
     }
     return [end < to && h("p.quiet", null, `There is much to show: this is ${format(from, zone, { weekday: "short", hour: "2-digit", minute: "2-digit" })} to ${format(end, zone, { weekday: "short", hour: "2-digit", minute: "2-digit" })}. Use the arrows, or a filter.`),
-      [...days].map(([day, ones]) => h("section", null, h("h3", null, format(day, zone, { weekday: "long", day: "numeric", month: "long" })), list(ones, (one) => [
-        mark(shapeOf(one), one.state),
-        h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, one.why ?? (one.state === "planned" ? counting(one.at_utc) : one.started_at_utc && one.ended_at_utc ? `${one.state} in ${duration(Date.parse(one.ended_at_utc) - Date.parse(one.started_at_utc))}` : one.state), one.origin === "backfill" ? " · backfill" : "")),
-        h("span.when", null, time(one.at_utc)),
-      ], { href: (one) => (one.occurrence_id ? `#/occurrences/${part(one.occurrence_id)}` : `#/schedules/${part(one.schedule_id ?? "")}`), label: "Agenda" })))];
+      [...days].map(([day, ones]) => {
+        const past = ones.filter((one) => Date.parse(one.at_utc) <= now()), coming = ones.filter((one) => !past.includes(one));
+        return h("section", null, h("h3", null, format(day, zone, { weekday: "long", day: "numeric", month: "long" })), past.length ? agendaList(past) : null,
+          past.length && coming.length ? h("p.noon-between", null, format(now(), zone, { hour: "2-digit", minute: "2-digit" })) : null, coming.length ? agendaList(coming) : null);
+      })];
   }
 
   /** @param {number} steps */
@@ -111,6 +111,15 @@ export default async function view({ query, signal, live, set, go }) {
     actions: [segments("Calendar by", VIEWS, shown, (value) => { shown = value; set({ by: value }); void read(); })],
     body: h("section.card", null, h("div.heading", null, title, typed("text", "find"), typed("label", "label=value"), h("div.buttons", null, button("‹", () => move(-1), { title: "Earlier" }), button("Today", () => { at = dayStart(now(), zone); set({ date: null }); void read(); }), button("›", () => move(1), { title: "Later" }))), picture, legend()),
   };
+}
+
+/** @param {Mark[]} marks */
+function agendaList(marks) {
+  return list(marks, (one) => [
+    mark(shapeOf(one), one.state),
+    h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, one.why ?? (one.state === "planned" ? counting(one.at_utc) : one.started_at_utc && one.ended_at_utc ? `${one.state} in ${duration(Date.parse(one.ended_at_utc) - Date.parse(one.started_at_utc))}` : one.state), one.origin === "backfill" ? " · backfill" : "")),
+    h("span.when", null, time(one.at_utc)),
+  ], { href: (one) => (one.occurrence_id ? `#/occurrences/${part(one.occurrence_id)}` : `#/schedules/${part(one.schedule_id ?? "")}`), label: "Agenda" });
 }
 
 /** @param {string} shown @param {number} at @param {string} zone */
@@ -153,7 +162,7 @@ function heading(shown, from, to, zone) {
 function week(marks, from, zone) {
   const days = Array.from({ length: 7 }, (_, index) => dayStart(from + 12 * HOUR, zone, index));
   const here = now();
-  return h("div.week", { tabindex: "0", role: "group", "aria-label": "Week by hours" }, h("div.hours", { "aria-hidden": "true" }, Array.from({ length: 24 }, (_, hour) => h("span", { style: { top: `${28 + hour * HOUR_HEIGHT}px` } }, hour ? `${String(hour).padStart(2, "0")}:00` : ""))), days.map((start) => {
+  const box = h("div.week", { tabindex: "0", role: "group", "aria-label": "Week by hours" }, h("div.hours", { "aria-hidden": "true" }, Array.from({ length: 24 }, (_, hour) => h("span", { style: { top: `${28 + hour * HOUR_HEIGHT}px` } }, hour ? `${String(hour).padStart(2, "0")}:00` : ""))), days.map((start) => {
     const end = dayStart(start + 12 * HOUR, zone, 1);
     const blocks = marks.filter((one) => Date.parse(one.at_utc) >= start && Date.parse(one.at_utc) < end).map((one) => {
       const { hour, minute } = local(Date.parse(one.at_utc), zone);
@@ -170,6 +179,8 @@ function week(marks, from, zone) {
         style: { top: `${top}px`, height: `${bottom - top}px`, left: `${(lane / lanes) * 100}%`, width: `${100 / lanes}%` },
       }, mark(shapeOf(one), one.state), h("span", null, one.schedule_name ?? one.schedule_id))), isToday && h("div.noon-across", { style: { top: `${(clock.hour + clock.minute / 60) * HOUR_HEIGHT}px` } })));
   }));
+  requestAnimationFrame(() => (box.scrollTop = Math.max(0, local(here, zone).hour - 3) * HOUR_HEIGHT));
+  return box;
 }
 
 /** Put blocks that overlap side by side. @param {{top: number, bottom: number, lane: number, lanes: number}[]} blocks */
