@@ -59,7 +59,7 @@ function moments(one, runs) {
 /** The rules that had a say, in their order, with the facts; those that did not apply in one line. @param {any[]} steps */
 function decisions(steps) {
   const silent = steps.filter((one) => one.decision === "does_not_apply");
-  return [h("ol.chain", null, steps.filter((one) => !silent.includes(one)).map((one) => h("li", null, h("span.dim", null, one.rule.replace(/_/g, " ")), h("span", null, said(one.decision.replace(/_/g, " ")), Object.entries(one.facts ?? {}).filter(([, value]) => typeof value !== "object").map(([name, value]) => h("small.fact", null, `${name.replace(/_/g, " ")}: `, /^\d{4}-\d\d-\d\dT/.test(String(value)) ? time(String(value)) : String(value)))))))),
+  return [h("ol.chain", null, steps.filter((one) => !silent.includes(one)).map((one) => h("li", null, h("span.dim", null, one.rule.replace(/_/g, " ")), h("span", null, said(one.decision.replace(/_/g, " ")), Object.entries(one.facts ?? {}).filter(([, value]) => typeof value !== "object").map(([name, value]) => h("small.fact", null, `${name.replace(/_/g, " ")}: `, /^\d{4}-\d\d-\d\dT/.test(String(value)) ? time(String(value)) : String(value))))))),
     silent.length ? h("p.quiet", null, `Did not apply: ${silent.map((one) => one.rule.replace(/_/g, " ")).join(", ")}.`) : null,
     h("details", { id: "facts" }, h("summary", null, "All facts"), code(steps))];
 }
