@@ -29,11 +29,13 @@ from noonmark import (
     EventMatch,
     EventMatches,
     Explanation,
+    Halt,
     Job,
     JobPipeline,
     JobStatus,
     Message,
     Mob,
+    NewHalt,
     NodeRecord,
     Occurrence,
     PipelineError,
@@ -84,7 +86,7 @@ POLICIES = {
 VALUES = (
     *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, RunProgress, Event, Explanation),
     *(EventMatches, EventMatch, WorkflowRun, StepRun, WorkflowVersion, Approval, NodeRecord, Secret, Context),
-    *(Session, Message, Mob, Budget, UsageSummary, UsageGroup),
+    *(Session, Message, Mob, Budget, UsageSummary, UsageGroup, Halt, NewHalt),
 )
 
 

@@ -81,7 +81,16 @@ if TYPE_CHECKING:
     from noonmark.embedded.step_functions import step, workflow
     from noonmark.embedded.workflow import Workflow
     from noonmark.embedded.workflow_runs import StepRun, WorkflowRun
-    from noonmark.operations.models.answers import Budget, Message, Mob, Session, UsageGroup, UsageSummary
+    from noonmark.operations.models.answers import (
+        Budget,
+        Halt,
+        Message,
+        Mob,
+        NewHalt,
+        Session,
+        UsageGroup,
+        UsageSummary,
+    )
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.workflows import Approval, WorkflowVersion
     from noonmark.targets.agent.settings import AgentSettings
@@ -162,7 +171,16 @@ _HOMES = {
     "noonmark.embedded.step_functions": ("step", "workflow"),
     "noonmark.embedded.workflow": ("Workflow",),
     "noonmark.embedded.workflow_runs": ("StepRun", "WorkflowRun"),
-    "noonmark.operations.models.answers": ("Budget", "Message", "Mob", "Session", "UsageGroup", "UsageSummary"),
+    "noonmark.operations.models.answers": (
+        "Budget",
+        "Halt",
+        "Message",
+        "Mob",
+        "NewHalt",
+        "Session",
+        "UsageGroup",
+        "UsageSummary",
+    ),
     "noonmark.ports.records": ("NodeRecord",),
     "noonmark.ports.workflows": ("Approval", "WorkflowVersion"),
     "noonmark.targets.agent.settings": ("AgentSettings",),
@@ -197,6 +215,7 @@ __all__ = [
     "EventMatches",
     "EventTrigger",
     "Explanation",
+    "Halt",
     "IntervalTrigger",
     "InvalidRequest",
     "InvalidSchedule",
@@ -212,6 +231,7 @@ __all__ = [
     "MissingExtra",
     "MissingScope",
     "Mob",
+    "NewHalt",
     "NodeRecord",
     "NoonmarkError",
     "NotAllowed",

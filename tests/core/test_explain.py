@@ -189,6 +189,13 @@ def test_numbers_of_an_earlier_attempt_are_not_told_of_this_one():
                 "newer occurrence took its place."
             ),
         ),
+        (
+            {"stop": Reason.HALTED, "facts": {"halted_by": "ada", "halted_at": "03:00", "halt_reason": "a loop"}},
+            (
+                "It is running: a node started attempt 1 of 1; it was asked to stop: it was halted by `ada` at 03:00"
+                " (a loop)."
+            ),
+        ),
     ],
 )
 def test_what_runs_is_shown_with_who_runs_it(fields, said):

@@ -335,9 +335,9 @@ TOLD = {
                 "facts": {"halted_by": "ada", "halted_at": "2026-11-16T03:00:00Z", "halt_reason": "a loop"},
             },
             [],
-            "It did not run: `ada` had halted it at 2026-11-16T03:00:00Z (a loop).",
+            "It did not run: it was halted by `ada` at 2026-11-16T03:00:00Z (a loop).",
         ),
-        ({}, {"phase": Phase.SKIPPED, "facts": {"halted_by": "ada"}}, [], "It did not run: `ada` had halted it."),
+        ({}, {"phase": Phase.SKIPPED, "facts": {"halted_by": "ada"}}, [], "It did not run: it was halted by `ada`."),
         (
             {},
             {"phase": Phase.CANCELLED, "attempt": 1},

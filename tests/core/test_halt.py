@@ -1,13 +1,17 @@
 """What a halt covers, and what becomes of what it stops."""
 
+from dataclasses import replace
+
 import pytest
 
 from noonmark.core.admission import Busy, Claim, Place, refused
 from noonmark.core.halt import Halt
 from noonmark.core.ids import manual
 from noonmark.core.lifecycle import ENDINGS, Phase
+from noonmark.core.lineage import Lineage
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
+from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
 from noonmark.testing import factories
 
 HALT = Halt(halt_id="h1", tenant="acme", at=factories.NOW, by="ada", reason="a loop", labels={"team": "blue"})
@@ -29,6 +33,35 @@ def test_a_halt_covers_what_has_its_labels(tenant, labels, is_covered):
     everything = Halt(halt_id="h2", tenant="acme", at=0, by="ada")
     assert everything.covers(schedule) is (tenant == "acme")
     assert everything.facts() == {"halt_id": "h2", "halted_by": "ada", "halted_at": "1970-01-01T00:00:00Z"}
+
+
+PROMPT = PromptAction(prompt="Go on.")
+DESK = SessionTarget(type=SessionType.EXACT, session_id="desk", action=PROMPT)
+ON_DEMAND = OnDemandSessionTarget(create=SessionSpec(model="test"), action=PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("ancestor", "target", "chain", "is_covered"),
+    [
+        ("own", None, None, True),
+        ("boss", None, ("schedule:boss", "session:desk"), True),
+        ("desk", None, ("schedule:boss", "session:desk", "schedule:child"), True),
+        ("child", None, ("schedule:boss", "session:desk", "schedule:child"), True),
+        ("bos", None, ("schedule:boss",), False),
+        ("schedule:boss", None, ("schedule:boss",), False),
+        ("desk", DESK, None, True),
+        ("schedule:uid-1", ON_DEMAND, (), True),
+        ("other", DESK, (), False),
+        ("other", None, None, False),
+    ],
+)
+def test_a_halt_covers_a_session_or_a_schedule_and_what_it_made(ancestor, target, chain, is_covered):
+    schedule = factories.schedule(schedule_id="own", **({} if target is None else {"target": target}))
+    made = replace(schedule, lineage=None if chain is None else Lineage(depth=1, chain=chain))
+    halt = Halt(halt_id="h", tenant="acme", at=0, by="ada", lineage=ancestor)
+    assert halt.covers(made) is is_covered
+    assert not replace(halt, tenant="other").covers(made)
+    assert [one.is_of_tenant for one in (halt, HALT, replace(HALT, labels={}))] == [False, False, True]
 
 
 @pytest.mark.parametrize(("attempt", "phase"), [(0, Phase.SKIPPED), (1, Phase.CANCELLED)])

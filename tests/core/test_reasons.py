@@ -72,8 +72,10 @@ def test_every_reason_either_ends_an_occurrence_or_explains_a_step():
         (Reason.TARGET_MISSING, "[1]", Reason.TARGET_MISSING.sentence),
         (Reason.BUDGET_EXCEEDED, '{"why": "the budget of the run is 5 tokens"}', "The budget of the run is 5 tokens."),
         (Reason.BUDGET_EXCEEDED, '{"why": 5}', Reason.BUDGET_EXCEEDED.sentence),
+        (Reason.HALTED, '{"halted_by": "ada", "halted_at": "03:00"}', "It was halted by `ada` at 03:00."),
+        (Reason.HALTED, '{"problem": "none"}', Reason.HALTED.sentence),
         (Reason.PAUSED, '{"session": "desk", "why": "so"}', Reason.PAUSED.sentence),
     ],
 )
-def test_a_sentence_names_what_was_missing_or_used_up(reason, detail, sentence):
+def test_a_sentence_names_what_was_missing_or_used_up_or_who_stopped_it(reason, detail, sentence):
     assert reason_sentence(reason, detail) == sentence

@@ -175,6 +175,10 @@ class TestWhereThingsRun:
         await scheduler.delete(tail)
         with pytest.raises(NotFound):
             await scheduler.run_now(tail)
+        halt = await scheduler.halt(lineage="nobody")
+        [known] = await scheduler.halts()
+        assert (known.halt_id, known.lineage, halt.stopped) == (halt.halt_id, "nobody", 0)
+        assert await scheduler.unhalt(lineage="nobody") == [known]
 
     @on_loop
     async def test_decorators_are_not_awaited(self, scheduler):

@@ -106,6 +106,33 @@ def test_a_run_completes_with_the_results_of_its_steps(rig):
     assert run.result == {"extract": [1, 2], "double": [None, None], "load": "ok"}
 
 
+def test_a_halted_run_undoes_its_steps_but_starts_no_occurrence_for_that(rig):
+    put_workflow(rig.store, {"workflow_id": "refund", "steps": [rig.step("refunded")]})
+    steps = (
+        rig.step("a", compensate=rig.call("undo_a")),
+        rig.step("b", "a", compensate={"target_kind": "workflow", "workflow_id": "refund"}),
+        rig.step("c", "b", wait={"seconds": 3_600}),
+    )
+    waiting = rig.start(*steps, policies={"labels": {"team": "blue"}})
+    assert waiting.reason is Reason.SUSPENDED
+    halt = rig.scheduler.halt(labels={"team": "blue"}, reason="a loop")
+    assert (halt.stopped, [one.halt_id for one in rig.scheduler.halts()]) == (1, [halt.halt_id])
+    ended = rig.pass_time(seconds=60)
+    assert (ended.phase, ended.reason) == (Phase.CANCELLED, Reason.HALTED)
+    told = rig.scheduler.explain(rig.job)["summary"]
+    assert "cancelled: it was halted by `embedded` at 2030-03-17T12:00:00Z (a loop)" in told
+    assert rig.calls == ["a", "b", "undo_a"]
+    assert rig.phases() == {"a": "compensated", "b": "completed", "c": "cancelled"}
+    [b] = [one for one in rig.store.workflow_run(ended.id)[1] if one.step_id == "b"]
+    assert b.compensation is Compensation.FAILED
+    assert "ended as skipped/halted: It was halted by `embedded`" in b.error
+    assert [one.halt_id for one in rig.scheduler.unhalt(labels={"team": "blue"})] == [halt.halt_id]
+    assert rig.scheduler.halts() == []
+    rig.scheduler.run_now(rig.job, wait=False)
+    rig.driver.run_due()
+    assert rig.newest().reason is Reason.SUSPENDED  # it waits in c again
+
+
 def test_a_run_keeps_the_version_it_began_with(rig):
     rig.start(rig.step("a"), rig.step("wait", "a", wait={"seconds": 3_600}), rig.step("old", "wait"))
     put_workflow(rig.store, {"workflow_id": "w", "steps": [rig.step("new")]})

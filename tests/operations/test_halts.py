@@ -7,7 +7,8 @@ import pytest
 from noonmark.core.api_key import Scope, expand_scopes
 from noonmark.core.errors import InvalidRequest, MissingScope, NotAllowed, NotFound
 from noonmark.core.schedule import Owner
-from tests.operations.harness import EVERY_MINUTE, FOREIGN, Harness
+from noonmark.operations.service import CallingSession
+from tests.operations.harness import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Harness
 
 WRITER = replace(
     FOREIGN,
@@ -43,7 +44,7 @@ def test_what_is_halted_is_skipped_until_it_is_lifted(harness):
     assert harness("occurrence/get", occurrence_id=asked["occurrence_id"])["reason"] == "halted"
     assert reasons(harness, other["schedule_id"]) == [("completed", "succeeded")]
     words = harness("schedule/explain", schedule_id="s")["summary"]
-    assert "`ada` had halted it at" in words
+    assert "it was halted by `ada` at" in words
     assert "(a loop)" in words
     assert "nothing of it starts until that is lifted" in words
     assert "nothing of it starts" not in harness("schedule/explain", schedule_id="other")["summary"]
@@ -68,11 +69,53 @@ def test_a_halt_is_lifted_by_its_labels_or_its_id(harness):
         harness("halt/lift")
     with pytest.raises(NotFound, match="no halt of team=red"):
         harness("halt/lift", labels={"team": "red"})
-    with pytest.raises(InvalidRequest, match="not both"):
+    with pytest.raises(InvalidRequest, match=r"^labels: name one of"):
         harness("halt/lift", halt_id="h", labels={"team": "blue"})
     assert harness("halt/list", FOREIGN)["halts"] == []
     with pytest.raises(NotFound, match="no halt"):
         harness("halt/lift", FOREIGN, halt_id=harness("halt/list")["halts"][0]["halt_id"])
+
+
+def test_a_lineage_is_halted_with_what_it_makes_later(harness):
+    first = make(harness, CallingSession(session_id="talk"), "first", 60)
+    uid = harness.service.store.find("default", "first").schedule.uid
+    run = CallingSession(session_id="inner", schedule_uid=uid)
+    second = make(harness, run, "second", 50)
+    assert second["lineage"]["chain"] == ["session:talk", "schedule:first", "session:inner"]
+    halt = harness("halt/set", lineage="talk")
+    assert (halt["lineage"], halt["labels"]) == ("talk", {})
+    later = make(harness, run, "later", 40)
+    other = make(harness, CallingSession(session_id="another"), "other", 45)
+    harness.pass_by(60)
+    for one in (first, second, later):
+        assert reasons(harness, one["schedule_id"]) == [("skipped", "halted")]
+        assert "nothing of it starts until that is lifted" in harness("schedule/explain", **named(one))["summary"]
+    assert reasons(harness, other["schedule_id"]) == [("completed", "succeeded")]
+    assert [one["lineage"] for one in harness("workload")["halts"]] == ["talk"]
+    for wrong, message in (
+        ({"lineage": "first"}, "^lineage: there is no halt of the lineage of first"),
+        ({}, "^labels: there is no halt of the whole tenant"),
+    ):
+        with pytest.raises(NotFound, match=message):
+            harness("halt/lift", **wrong)
+    with pytest.raises(InvalidRequest, match=r"^lineage: name labels or a lineage"):
+        harness("halt/set", lineage="talk", labels={"team": "blue"})
+    assert harness("halt/lift", lineage="talk")["lifted"][0]["halt_id"] == halt["halt_id"]
+    # A schedule is a lineage, too: what it made stops with it, what made it goes on.
+    harness("halt/set", lineage="second")
+    harness.pass_by(60)
+    assert [reasons(harness, one)[0][1] for one in ("first", "second")] == ["succeeded", "halted"]
+    [noted] = [one for one in harness("audit/list")["entries"] if one["operation"] == "halt/lift"]
+    assert noted["reason"] == f"{halt['halt_id']}, the lineage of talk"
+
+
+def make(harness, session, schedule_id, seconds):
+    caller, trigger = replace(LOCAL, session=session), {"type": "interval", "every_seconds": seconds}
+    return harness("schedule/create", caller, schedule_id=schedule_id, trigger=trigger, target=REPORT)
+
+
+def named(document):
+    return {"schedule_id": document["schedule_id"]}
 
 
 def test_who_may_halt(harness):

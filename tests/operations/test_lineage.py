@@ -5,8 +5,15 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.errors import Conflict, QuotaExceeded
+from noonmark.core.ids import manual
 from noonmark.core.lineage import AgentLimits
+from noonmark.core.occurrence import Overrides
+from noonmark.core.occurrence import Parent as OfStep
+from noonmark.core.planner import first_plan
+from noonmark.core.signatures import chain_key, chain_proof
+from noonmark.core.workflows.hidden import hidden_schedule
 from noonmark.operations.service import CallingSession
+from noonmark.testing import factories
 from tests.operations.harness import EVERY_MINUTE, LOCAL, REPORT, Harness
 from tests.operations.test_proposals import AGENT, BOB
 
@@ -53,6 +60,25 @@ def test_a_session_is_named_and_its_chain_grows(harness):
     chain = ["session:talk", f"schedule:{first['schedule_id']}", "session:child"]
     assert (second["lineage"]["depth"], second["lineage"]["chain"]) == (2, chain)
     assert harness("schedule/get", schedule_id=second["schedule_id"])["lineage"] == second["lineage"]
+
+
+def test_a_step_of_a_workflow_belongs_to_the_schedule_of_its_run(harness):
+    """Otherwise each workflow would begin a new chain, which no limit and no halt of the first session reaches."""
+    store = harness.service.store
+    outer = store.find("default", make(harness, 1, SESSION, schedule_id="outer")["schedule_id"]).schedule
+    run = store.occurrence(harness("schedule/run", schedule_id="outer")["occurrence_id"])
+    hidden = hidden_schedule("~steps:flow", uid="steps", owner=outer.owner, source="test", now=outer.created)
+    assert store.create([first_plan(hidden, lookahead=1)]) == [True]
+    proofs = {}
+    for above in (run.id, "occ_pruned"):
+        parent = Overrides(parent=OfStep(occurrence_id=above, step_id="ask"))
+        step = factories.occurrence(hidden, manual(above), overrides=parent)
+        assert store.add([step]) == [True]
+        proofs[above] = chain_proof(chain_key(store.own_key(), "default"), occurrence_id=step.id)
+    inner = make(harness, 2, replace(LOCAL, chain=proofs[run.id]))["lineage"]
+    assert (inner["depth"], inner["chain"]) == (2, ["session:talk", "schedule:outer"])
+    stray = make(harness, 3, replace(LOCAL, chain=proofs["occ_pruned"]))["lineage"]
+    assert (stray["depth"], stray["chain"]) == (1, ["schedule:~steps:flow"])
 
 
 def test_nesting_ends_at_the_limit(harness):

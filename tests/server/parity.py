@@ -224,6 +224,12 @@ class Stage:
         """The id of a halt that covers no schedule."""
         return self.do("halt/set", labels={"of": self.name()})["halt_id"]
 
+    def halted_lineage(self):
+        """The lineage of such a halt."""
+        of = {"lineage": self.name()}
+        self.do("halt/set", **of)
+        return of
+
     def halted_labels(self):
         """The labels of such a halt."""
         of = {"of": self.name()}
@@ -543,6 +549,8 @@ CHANGES = (
         lambda asked: ("budget", "delete", "schedule", asked["id"], "--period", "month")),
     Row("halt/set", lambda at: {"labels": {"of": at.name()}, "reason": "a loop"},
         lambda asked: ("halt", "--label", f"of={asked['labels']['of']}", "--reason", "a loop")),
+    Row("halt/set", lambda at: {"lineage": at.name()}, lambda asked: ("halt", "--lineage", asked["lineage"])),
+    Row("halt/lift", lambda at: at.halted_lineage(), lambda asked: ("unhalt", "--lineage", asked["lineage"])),
     Row("halt/lift", lambda at: {"labels": at.halted_labels()},
         lambda asked: ("unhalt", "--label", f"of={asked['labels']['of']}")),
     Row("halt/lift", lambda at: {"halt_id": at.halted(), "reason": "mended"}, _on("unhalt", reason="--reason")),
@@ -751,6 +759,9 @@ WRONG = (
     _wrong("budget/delete", {"scope": "user", "id": "nobody"}, lambda _: ("budget", "delete", "user", "nobody"),
            field="id"),
     _wrong("halt/set", {"labels": {"of": 3}}, None, "invalid_request", "labels.of"),
+    _wrong("halt/set", {"labels": {"of": "a"}, "lineage": "a"},
+           lambda _: ("halt", "--label", "of=a", "--lineage", "a"), "invalid_request", "lineage"),
+    _wrong("halt/lift", {"lineage": "nobody"}, lambda _: ("unhalt", "--lineage", "nobody"), field="lineage"),
     _wrong("halt/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("halt/lift", {"halt_id": "nowhere"}, _on("unhalt"), field="halt_id"),
     _wrong("halt/lift", {"labels": {"of": "nobody"}}, lambda _: ("unhalt", "--label", "of=nobody"), field="labels"),

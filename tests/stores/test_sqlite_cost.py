@@ -10,6 +10,7 @@ from noonmark.core.admission import Busy, Place, Wait, after_upstreams
 from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState
 from noonmark.core.causation import Reaction, match
 from noonmark.core.event import Event
+from noonmark.core.halt import Halt
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
@@ -303,6 +304,35 @@ def test_a_share_costs_as_much_as_the_owners_who_have_something_due(tmp_path):
         costs.append(len(steps))
         store.close()
     assert max(costs) < 2 * min(costs), costs
+
+
+def test_a_halt_costs_a_start_nothing_that_grows_with_the_schedules(tmp_path):
+    """Neither a start that it does not cover, nor one that it refuses, in numbers of steps of SQLite's machine."""
+    for halt in ({"labels": {"team": "red"}}, {"lineage": "nobody"}, {}):
+        costs = []
+        for count, is_halted in ((100, False), (100, True), (2_000, True)):
+            clock = HandClock()
+            store = SqliteStore(tmp_path / f"{len(costs)}-{halt}.db", clock)
+            store.open()
+            bench = Bench(store, clock)
+            made = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen"), created=NOW) for n in range(count)]
+            assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
+            assert all(store.add([factories.occurrence(one, manual("a"), nominal=NOW) for one in made]))
+            if is_halted:
+                assert store.set_halt(Halt(halt_id="h", tenant="acme", at=NOW, by="ada", **halt), most=1) == 0
+            claims = bench.claim(limit=50)
+            with store._connections.bare() as writer:
+                steps = []
+                writer.set_progress_handler(lambda steps=steps: steps.append(1), 10)
+                answers = store.admit([start(one) for one in claims], now=bench.now, lease=LEASE)
+                writer.set_progress_handler(None, 10)
+            is_refused = is_halted and not halt
+            assert {type(one) for one in answers} == {Busy if is_refused else Admitted}
+            costs.append(len(steps))
+            store.close()
+        without, few, many = costs
+        assert many < 1.3 * few, costs
+        assert few < 1.3 * without, costs
 
 
 def test_an_event_costs_as_much_as_those_who_want_its_values(tmp_path):

@@ -33,7 +33,7 @@ COMMANDS = {
     "top": ("top:top", "Watch what runs, is queued, comes next and failed.", "[OPTIONS]"),
     "timeline": ("timeline:timeline", "Draw what schedules did, do and will do.", "[OPTIONS] [SCHEDULE-ID]"),
     "overview": ("timeline:overview", "Show the day in numbers, and what needs a look.", "[OPTIONS]"),
-    "halt": ("halt:halt", "Stop everything at once, or what has some labels.", "[OPTIONS]"),
+    "halt": ("halt:halt", "Stop everything at once, or what has some labels or a lineage.", "[OPTIONS]"),
     "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),

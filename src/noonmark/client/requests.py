@@ -811,19 +811,27 @@ def deny(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
     return rest_request("approval/deny", _one(Approval), to_arguments(approval_id=approval_id, comment=comment))
 
 
-def halt(*, labels: Mapping[str, str] | None = None, reason: str | None = None) -> Request[NewHalt]:
+def halt(
+    *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
+) -> Request[NewHalt]:
     """Halt: nothing starts any more, not even what is made later, and what runs is cancelled.
 
-    With labels, only schedules that have all of them; otherwise everything of the tenant.
+    With labels, only schedules that have all of them; with the id of a session or a schedule as `lineage`, only that
+    one and every schedule and session that it made, directly or not; otherwise everything of the tenant.
     """
-    return rest_request("halt/set", _one(NewHalt), to_arguments(labels=labels, reason=reason))
+    return rest_request("halt/set", _one(NewHalt), to_arguments(labels=labels, lineage=lineage, reason=reason))
 
 
 def unhalt(
-    halt_id: str | None = None, *, labels: Mapping[str, str] | None = None, reason: str | None = None
+    halt_id: str | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    lineage: str | None = None,
+    reason: str | None = None,
 ) -> Request[list[Halt]]:
-    """Lift a halt, or all with these labels: fires are normal from then on, and what was skipped stays so."""
-    return rest_request("halt/lift", _all("lifted", Halt), to_arguments(halt_id=halt_id, labels=labels, reason=reason))
+    """Lift a halt, or all with these labels or this lineage: fires are normal then, and what was skipped stays so."""
+    arguments = to_arguments(halt_id=halt_id, labels=labels, lineage=lineage, reason=reason)
+    return rest_request("halt/lift", _all("lifted", Halt), arguments)
 
 
 def halts() -> Request[list[Halt]]:

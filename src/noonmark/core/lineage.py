@@ -60,6 +60,10 @@ class Lineage:
         """The same as a set."""
         return None if self.scopes is None else frozenset(self.scopes)
 
+    def includes(self, ancestor: str) -> bool:
+        """Whether a session or a schedule with this id is in the chain."""
+        return f"session:{ancestor}" in self.chain or f"schedule:{ancestor}" in self.chain
+
     def to_document(self) -> dict[str, Any]:
         """The lineage in the document of its schedule."""
         return {

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _NO_FACTS: Mapping[str, int | float | str] = MappingProxyType({})
 
@@ -101,15 +101,15 @@ def no_facts() -> Mapping[str, int | float | str]:
 
 
 def reason_sentence(reason: Reason, detail: str) -> str:
-    """The sentence of a reason; where its stored facts name what was missing or used up, a sentence about that."""
+    """The sentence of a reason; where its facts say what was missing or used up, or who stopped it, one about that."""
     words = None
-    if detail and reason in (Reason.TARGET_MISSING, Reason.BUDGET_EXCEEDED):
+    if detail and (tell := _WORDS.get(reason)) is not None:
         try:
             facts = json.loads(detail)
         except ValueError:
             facts = None
         if isinstance(facts, dict):
-            words = missing_words(facts) if reason is Reason.TARGET_MISSING else facts.get("why")
+            words = tell(facts)
     return f"{words[0].upper()}{words[1:]}." if isinstance(words, str) and words else reason.sentence
 
 
@@ -134,3 +134,20 @@ def missing_words(facts: Mapping[str, object]) -> str | None:
             return f"the node has no {host} agent host (see --agents)"
         case _:
             return None
+
+
+def halted_words(facts: Mapping[str, object]) -> str | None:
+    """Who halted it, when, and why; None if that was not stored."""
+    by, since, why = (facts.get(name) for name in ("halted_by", "halted_at", "halt_reason"))
+    if by is None:
+        return None
+    return f"it was halted by `{by}`{'' if since is None else f' at {since}'}{'' if why is None else f' ({why})'}"
+
+
+_WORDS: Mapping[Reason, Callable[[Mapping[str, object]], object]] = MappingProxyType(
+    {
+        Reason.TARGET_MISSING: missing_words,
+        Reason.BUDGET_EXCEEDED: lambda facts: facts.get("why"),
+        Reason.HALTED: halted_words,
+    }
+)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         WhenExhaustedName,
     )
     from noonmark.embedded.workflow_runs import WorkflowRun
-    from noonmark.operations.models.answers import Budget, Message, Mob, Session, UsageSummary
+    from noonmark.operations.models.answers import Budget, Halt, Message, Mob, NewHalt, Session, UsageSummary
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
     from noonmark.ports.records import NodeRecord
@@ -700,6 +700,27 @@ class AsyncScheduler:
     ) -> UsageSummary:
         """What models were used for, the most expensive first."""
         return await in_thread(self._inner.usage, by, since=since, until=until, job_id=job_id, limit=limit)
+
+    async def halt(
+        self, *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
+    ) -> NewHalt:
+        """Halt: nothing starts any more, not even what is made later, and what runs is cancelled."""
+        return await in_thread(self._inner.halt, labels=labels, lineage=lineage, reason=reason)
+
+    async def unhalt(
+        self,
+        halt_id: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        lineage: str | None = None,
+        reason: str | None = None,
+    ) -> list[Halt]:
+        """Lift a halt, or all with exactly these labels or this lineage, and return them."""
+        return await in_thread(self._inner.unhalt, halt_id, labels=labels, lineage=lineage, reason=reason)
+
+    async def halts(self) -> list[Halt]:
+        """What is halted, oldest first."""
+        return await in_thread(self._inner.halts)
 
     async def set_secret(
         self, name: str, value: str, *, hosts: Iterable[str] = (), programs: Iterable[str] = ()

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.runners import Runner
     from noonmark.embedded.workflow import Declared, Workflow
     from noonmark.embedded.workflow_runs import EndedRun, Records, WorkflowRun
-    from noonmark.operations.models.answers import Budget, Message, Mob, Session, UsageSummary
+    from noonmark.operations.models.answers import Budget, Halt, Message, Mob, NewHalt, Session, UsageSummary
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
@@ -1212,6 +1212,46 @@ class Scheduler:
         times = {"from": filters.pop("since", None), "to": filters.pop("until", None)}
         with renamed_fields(**{"from": "since", "to": "until"}):
             return self._perform("usage/report", UsageSummary, by=by, limit=limit, **times, **filters)
+
+    # Halts.
+
+    def halt(
+        self, *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
+    ) -> NewHalt:
+        """Halt: nothing starts any more, not even what is made later, and what runs is cancelled.
+
+        With labels, only schedules that have all of them; with the id of a session or a schedule as `lineage`, only
+        that one and every schedule and session that it made, directly or not; otherwise everything. It holds in every
+        process of the store, until `unhalt`.
+        """
+        from noonmark.operations.models.answers import NewHalt
+
+        return self._perform("halt/set", NewHalt, labels=labels, lineage=lineage, reason=reason)
+
+    def unhalt(
+        self,
+        halt_id: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        lineage: str | None = None,
+        reason: str | None = None,
+    ) -> list[Halt]:
+        """Lift a halt, or all with exactly these labels or this lineage, and return them.
+
+        Fires are normal from then on, and what was skipped stays so.
+        """
+        from noonmark.operations.models.answers import LiftedHalts
+
+        named = {"halt_id": halt_id, "labels": labels, "lineage": lineage}
+        lifted: list[Halt] = self._perform("halt/lift", LiftedHalts, **named, reason=reason).lifted
+        return lifted
+
+    def halts(self) -> list[Halt]:
+        """What is halted, oldest first."""
+        from noonmark.operations.models.answers import HaltList
+
+        halts: list[Halt] = self._perform("halt/list", HaltList).halts
+        return halts
 
     # Secrets.
 

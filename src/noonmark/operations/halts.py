@@ -1,4 +1,4 @@
-"""Halts: stop everything of a tenant, or of some labels, at once."""
+"""Halts: stop everything of a tenant at once, or what has some labels or a lineage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def set_halt(service: Service, caller: Caller, arguments: HaltRequest) -> dict[s
         by=caller.name,
         reason=arguments.reason,
         labels=_labels(arguments),
+        lineage=arguments.lineage,
     )
+    if halt.labels and halt.lineage is not None:
+        raise InvalidRequest("name labels or a lineage, not both", field="lineage")
     note = caller.audit(_about(halt, arguments.reason))(None, None, now=now)
     stopped = store.set_halt(halt, most=MAX_HALTS, note=note)
     if stopped is None:
@@ -38,24 +41,26 @@ def set_halt(service: Service, caller: Caller, arguments: HaltRequest) -> dict[s
 
 
 def lift_halt(service: Service, caller: Caller, arguments: LiftRequest) -> dict[str, Any]:
-    """Lift a halt, or all with these labels: fires are normal from then on, and what was skipped stays so."""
+    """Lift a halt, or all with these labels or this lineage: fires are normal then, and what was skipped stays so."""
     _check(caller, "lift a halt")
     if caller.is_agent:
         raise NotAllowed("a person lifts halts; the key of an agent cannot")
     store, tenant, now = service.store, caller.owner.tenant, service.store.clock()
-    labels = _labels(arguments)
-    if arguments.halt_id is not None and labels:
-        raise InvalidRequest("name a halt or labels, not both", field="labels")
+    labels, lineage = _labels(arguments), arguments.lineage
+    field = "labels" if lineage is None else "lineage"
+    if sum((arguments.halt_id is not None, bool(labels), lineage is not None)) > 1:
+        raise InvalidRequest("name one of a halt, labels and a lineage", field=field)
     lifted = []
     for halt in store.halts(tenant):
-        is_named = halt.labels == labels if arguments.halt_id is None else halt.halt_id == arguments.halt_id
+        is_same = halt.labels == labels and halt.lineage == lineage
+        is_named = is_same if arguments.halt_id is None else halt.halt_id == arguments.halt_id
         note = caller.audit(_about(halt, arguments.reason))(None, None, now=now)
         if is_named and store.lift_halt(tenant, halt.halt_id, note=note) is not None:
             lifted.append(halt)
     if not lifted and arguments.halt_id is not None:
         raise NotFound(f"there is no halt {arguments.halt_id!r}", field="halt_id")
     if not lifted:
-        raise NotFound(f"there is no halt of {_selection(labels)}", field="labels")
+        raise NotFound(f"there is no halt of {_selection(labels, lineage)}", field=field)
     service.wake(None)
     return {"lifted": [halt_document(halt) for halt in lifted]}
 
@@ -70,6 +75,7 @@ def halt_document(halt: Halt) -> dict[str, Any]:
     return {
         "halt_id": halt.halt_id,
         "labels": dict(halt.labels),
+        "lineage": halt.lineage,
         "halted_by": halt.by,
         "halted_at_utc": text(halt.at),
         "reason": halt.reason,
@@ -90,8 +96,10 @@ def _labels(arguments: HaltRequest | LiftRequest) -> dict[str, str]:
 
 
 def _about(halt: Halt, reason: str | None) -> str:
-    return f"{halt.halt_id}, {_selection(halt.labels)}{'' if reason is None else f': {reason}'}"
+    return f"{halt.halt_id}, {_selection(halt.labels, halt.lineage)}{'' if reason is None else f': {reason}'}"
 
 
-def _selection(labels: Mapping[str, str]) -> str:
+def _selection(labels: Mapping[str, str], lineage: str | None) -> str:
+    if lineage is not None:
+        return f"the lineage of {lineage}"
     return " ".join(f"{name}={value}" for name, value in labels.items()) or "the whole tenant"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.lineage import AgentLimits, Lineage
-    from noonmark.core.schedule import Declaration
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.service import Caller, Service
 
 
@@ -109,7 +110,21 @@ def _parent(service: Service, caller: Caller) -> Parent | None:
         schedule = None if stored is None else stored.schedule
     else:
         cause = cause_of_request(service, caller)
-        schedule = None if cause is None else cause[1]
+        schedule = None if cause is None else _asked_for(service, *cause)
     if schedule is None:
         return None
     return Parent(uid=schedule.uid, schedule_id=schedule.schedule_id, lineage=schedule.lineage)
+
+
+def _asked_for(service: Service, occurrence: Occurrence, schedule: Schedule) -> Schedule:
+    """The schedule that an occurrence is for: of a step of a workflow, that of the outermost run.
+
+    The hidden schedule that carries steps has no lineage: agents could begin a new chain by means of it.
+    """
+    while occurrence.overrides is not None and (parent := occurrence.overrides.parent) is not None:
+        above = service.store.occurrence(parent.occurrence_id)
+        snapshot = None if above is None else service.store.snapshot(above.uid)
+        if above is None or snapshot is None:  # it was pruned
+            break
+        occurrence, schedule = above, snapshot.schedule
+    return schedule

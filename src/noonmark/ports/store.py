@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.budgets import BudgetStore
 from noonmark.ports.bundles import BundleStore
-from noonmark.ports.halts import HaltStore
 from noonmark.ports.proposals import ProposalStore
 from noonmark.ports.sessions import SessionStore
 from noonmark.ports.workflows import WorkflowStore
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from noonmark.core.api_key import ApiKey
     from noonmark.core.causation import Reaction, UnmatchedEvent
     from noonmark.core.event import Event
+    from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
@@ -333,6 +333,26 @@ class ApiKeyStore(Protocol):
 
     def use_api_keys(self, used: Mapping[str, Micros]) -> None:
         """Store when keys were last used, by id, unless a later time is stored."""
+
+
+class HaltStore(Protocol):
+    """Halts by tenant: the records that admission reads in the transaction of every start.
+
+    When `set_halt` has returned, no start of what it covers is committed any more, on any node, until it is lifted:
+    admission answers `Busy` with the place `halt`. Only a workflow run that was asked to stop still starts, to end.
+    """
+
+    def set_halt(self, halt: Halt, *, most: int, note: AuditEntry | None = None) -> int | None:
+        """Store a halt and an audit entry, and ask what it covers and runs to stop; returns how many that are.
+
+        None, with nothing stored, if the tenant already has `most` halts, or the id is taken.
+        """
+
+    def lift_halt(self, tenant: str, halt_id: str, *, note: AuditEntry | None = None) -> Halt | None:
+        """Delete a halt and store an audit entry; returns the halt, or None if there is none with that id."""
+
+    def halts(self, tenant: str | None = None) -> list[Halt]:
+        """The halts of a tenant, or of all, oldest first."""
 
 
 class RateBuckets(Protocol):

@@ -10,13 +10,14 @@ from noonmark.cli.options import Connection, Text, Texts
 from noonmark.cli.output import print_answer, print_json
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
-from noonmark.cli.render.halts import halt_sentence
+from noonmark.cli.render.top import halt_sentence
 from noonmark.core.documents import present
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Labels = Annotated[Texts, Parameter(help="Only schedules with this label, as name=value; repeatable.")]
+Lineage = Annotated[Text, Parameter(help="Only this session or schedule, and what it made, directly or not, as an id.")]
 Tenant = Annotated[Text, Parameter(help="The tenant; another one than yours needs a key of tenant '*', or --store.")]
 Reason = Annotated[Text, Parameter(help="Why, for the audit log and for whoever asks.")]
 
@@ -25,13 +26,16 @@ def halt(
     *,
     tenant: Tenant = None,
     label: Labels = (),
+    lineage: Lineage = None,
     reason: Reason = None,
     list_: Annotated[
         bool, Parameter(name="--list", negative=(), show_default=False, help="Only list what is halted.")
     ] = False,
     connection: Connection = Connection(),
 ) -> None:
-    """Stop everything of the tenant at once, or what has some labels: nothing starts, and what runs is cancelled.
+    """Stop everything of the tenant at once, or what has some labels or a lineage.
+
+    Nothing starts, and what runs is cancelled.
 
     It holds on every node, and for schedules that are made later, until `noonmark unhalt`.
     """
@@ -39,7 +43,7 @@ def halt(
         if list_:
             answer = remote.call("halt/list", {})
         else:
-            answer = remote.call("halt/set", present(labels=_labels(label), reason=reason))
+            answer = remote.call("halt/set", present(labels=_labels(label), lineage=lineage, reason=reason))
     if connection.as_json:
         print_json(answer)
     elif list_:
@@ -52,17 +56,21 @@ def halt(
 
 
 def unhalt(
-    halt_id: Annotated[Text, Parameter(help="The halt; default: those with exactly these labels.")] = None,
+    halt_id: Annotated[
+        Text, Parameter(help="The halt; default: those of exactly these labels or this lineage.")
+    ] = None,
     /,
     *,
     tenant: Tenant = None,
     label: Labels = (),
+    lineage: Lineage = None,
     reason: Reason = None,
     connection: Connection = Connection(),
 ) -> None:
     """Lift a halt: fires are normal from then on. What was skipped stays skipped."""
     with connect(_of_tenant(connection, tenant)) as remote:
-        answer = remote.call("halt/lift", present(halt_id=halt_id, labels=_labels(label), reason=reason))
+        named = present(halt_id=halt_id, labels=_labels(label), lineage=lineage)
+        answer = remote.call("halt/lift", named | present(reason=reason))
     lifted = ", ".join(one["halt_id"] for one in answer["lifted"])
     print_answer(answer, f"Lifted {lifted}.", as_json=connection.as_json)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line
 from noonmark.cli.render.console import Text, text_width
-from noonmark.cli.render.halts import halt_sentence
 from noonmark.cli.render.tables import node_state, schedule_label
 from noonmark.cli.render.times import duration_text
 from noonmark.core.instants import from_micros, parse_instant
@@ -40,6 +39,16 @@ def frame(
         lines.append([Text(title, "bold"), Text(f"  {hidden} more below" if hidden > 0 else "", "dim")])
         lines += _table(titles, cells[:count], NARROW_CELL if width < NARROW else MAX_CELL)
     return [_cut(line, width) for line in lines[:height]]
+
+
+def halt_sentence(halt: Mapping[str, Any]) -> str:
+    """What is halted, by whom, and why."""
+    labels = " ".join(f"{name}={value}" for name, value in halt["labels"].items())
+    what = f"Everything with {labels}" if labels else "Everything"
+    if halt["lineage"] is not None:
+        what = f"The lineage of {halt['lineage']}"
+    why = "" if halt["reason"] is None else f" ({halt['reason']})"
+    return f"{what} is halted since {halt['halted_at_utc']} by {halt['halted_by']}{why}: {halt['halt_id']}."
 
 
 def _summary(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | None) -> list[Line]:

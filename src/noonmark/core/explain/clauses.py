@@ -15,7 +15,7 @@ from noonmark.core.policies.catch_up import decide
 from noonmark.core.policies.expected_rate import RateProblem
 from noonmark.core.policies.fires import Listed
 from noonmark.core.policies.misfire import Skip
-from noonmark.core.reasons import Reason, missing_words
+from noonmark.core.reasons import Reason, halted_words, missing_words
 from noonmark.core.run import Outcome
 
 if TYPE_CHECKING:
@@ -282,11 +282,9 @@ def _paused(case: Case) -> str:
     return f"{plain(Reason.PAUSED)}{author_and_reason}"
 
 
-def _halted(case: Case) -> str:
-    by, since, why = (case.detail.get(name) for name in ("halted_by", "halted_at", "halt_reason"))
-    if by is None:
-        return plain(Reason.HALTED)
-    return f"`{by}` had halted it{'' if since is None else f' at {since}'}{'' if why is None else f' ({why})'}"
+def halted(case: Case) -> str:
+    """Who halted it."""
+    return halted_words(case.detail) or plain(Reason.HALTED)
 
 
 def _target_missing(case: Case) -> str:
@@ -468,7 +466,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.DEPENDENCY_FAILED: _dependency_failed,
         Reason.DEPENDENCY_TIMED_OUT: _dependency_timed_out,
         Reason.PAUSED: _paused,
-        Reason.HALTED: _halted,
+        Reason.HALTED: halted,
         Reason.TARGET_MISSING: _target_missing,
         Reason.MAX_RUNS_REACHED: _max_runs,
         Reason.APPROVAL_DENIED: _approval_denied,

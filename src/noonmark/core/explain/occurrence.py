@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import duration_words, instant_words, words
-from noonmark.core.explain.clauses import CLAUSES, attempts, listed, node, pause_words, plain, rate_words
+from noonmark.core.explain.clauses import CLAUSES, attempts, halted, listed, node, pause_words, plain, rate_words
 from noonmark.core.explain.deciding_rule import Case, standing
 from noonmark.core.explain.explanation import Explanation, Rule
 from noonmark.core.explain.steps import chain
@@ -16,6 +16,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.interruption import PINGED, is_begun, is_unpinged
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.occurrence import in_force
+from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def _clause(case: Case, at: Standing) -> str:
     if row.phase not in LIVE:
         return "the record does not say why"
     since = "" if row.started is None else f" at {instant_words(max(row.started, row.due))}"
-    stop = "" if row.stop is None else f"; it was asked to stop: {plain(row.stop)}"
+    why = "" if row.stop is None else halted(case) if row.stop is Reason.HALTED else plain(row.stop)
+    stop = why and f"; it was asked to stop: {why}"
     return f"{node(row.node)} started attempt {attempts(case)}{since}{stop}"
 
 

@@ -1268,7 +1268,9 @@ class Halt:
 
     halt_id: str
     labels: dict[str, str]
-    """Only schedules with all of these; empty: everything of the tenant."""
+    """Only schedules with all of these; empty: everything of the tenant, or of the lineage."""
+    lineage: str | None
+    """Only the session or the schedule with this id, and what it made, directly or not."""
     halted_by: str
     halted_at_utc: datetime
     reason: str | None

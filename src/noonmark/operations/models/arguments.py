@@ -795,6 +795,8 @@ class HaltRequest(Arguments):
 
     labels: Labels = {}  # noqa: RUF012 - a field, and never changed
     """Only schedules with all of these labels; default: everything of the tenant."""
+    lineage: Name | None = None
+    """Only the session or the schedule with this id, and every schedule and session that it made, directly or not."""
     reason: Reason | None = None
 
 
@@ -802,8 +804,9 @@ class LiftRequest(Arguments):
     """The halts to lift."""
 
     halt_id: Name | None = None
-    """Default: those with exactly these labels."""
+    """Default: those with exactly these labels, or this lineage."""
     labels: Labels = {}  # noqa: RUF012 - a field, and never changed
+    lineage: Name | None = None
     reason: Reason | None = None
 
 

@@ -123,6 +123,7 @@ CREATE TABLE halts (
     caller TEXT COLLATE "C" NOT NULL,
     reason TEXT COLLATE "C",
     labels TEXT COLLATE "C",
+    lineage TEXT COLLATE "C",
     PRIMARY KEY (tenant, halt_id)
 );
 CREATE TABLE idempotency_keys (

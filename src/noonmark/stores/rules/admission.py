@@ -341,7 +341,8 @@ def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:
 
 def _await(uow: UnitOfWork, row: Row, settlement: Settlement, deadline: Micros) -> None:
     """The target reports later how it ended; until then there is no lease to renew."""
-    row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
+    row.phase, row.reason = settlement.phase, settlement.reason
+    row.detail = row.with_halt(to_detail(settlement.facts))
     if row.stop is None:  # what was asked to stop keeps the time that it has for that
         row.deadline = None
     if settlement.begins:

@@ -33,6 +33,8 @@ def to_detail(facts: Mapping[str, int | float | str]) -> str:
 def end(uow: UnitOfWork, row: Row, phase: Phase, reason: Reason, detail: str = "", *, run: Run | None = None) -> None:
     """End a live row, perhaps with a run of it; what it held is handed to the first in line."""
     slots.leave_queue(uow, row)
+    if reason is Reason.HALTED:
+        detail = row.with_halt(detail)
     row.phase, row.reason, row.detail, row.waiting_for = phase, reason, detail, None
     if phase == Phase.MISFIRED and not row.missed_count:  # a gap of one
         row.missed_count, row.missed_first, row.missed_last = 1, row.nominal, row.nominal

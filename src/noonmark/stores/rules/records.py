@@ -6,11 +6,13 @@ Values that may be large (payloads, overrides, causation chains) are in the form
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.event import read_chain
 from noonmark.core.frozen import construct
+from noonmark.core.halt import FACTS as HALT_FACTS
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -161,6 +163,17 @@ class Row:
         """Whether it waits for its upstreams and has not got its turn."""
         is_waiting = self.phase == Phase.PENDING and self.waiting_for == Reason.DEPENDENCY_PENDING
         return is_waiting and (self.ready is None or self.ready > now)
+
+    def with_halt(self, detail: str) -> str:
+        """A new detail of a row that a halt asks to stop, with who did it: `Halt.facts` are in the present one."""
+        if self.stop != Reason.HALTED:
+            return detail
+        try:
+            known = json.loads(self.detail or "{}")
+        except ValueError:  # damaged
+            return detail
+        kept = {name: known[name] for name in HALT_FACTS if name in known} if isinstance(known, dict) else {}
+        return json.dumps(json.loads(detail or "{}") | kept, sort_keys=True) if kept else detail
 
     def give_back(self) -> None:
         """End the lease, and any request to stop."""

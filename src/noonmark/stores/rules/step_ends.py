@@ -78,7 +78,7 @@ def stop_suspended(uow: UnitOfWork, row: Row, reason: Reason, *, by: int | None 
 def suspend(uow: UnitOfWork, row: Row, reason: Reason, detail: str, suspended: Suspended) -> None:
     """Suspend a run: it keeps its slot, and can be claimed at its time, or when one of its open steps ends."""
     stop, deadline = row.stop, row.deadline
-    row.phase, row.reason, row.detail = Phase.PENDING, reason, detail
+    row.phase, row.reason, row.detail = Phase.PENDING, reason, row.with_halt(detail)
     row.waiting_for, row.ready = suspended.waiting_for, suspended.until
     row.give_back()
     steps = [uow.workflows.step((row.key, *one)) for one in suspended.open_steps]

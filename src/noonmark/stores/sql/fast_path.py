@@ -1,6 +1,6 @@
 """The fast path: the usual admissions and settlements of a call in a few statements.
 
-A start is plain if it takes nothing but the slot and its tenant has no halt, an end if no row waits for what it gives
+A start is plain if it takes nothing but the slot and no halt may cover it, an end if no row waits for what it gives
 back, and both if nothing else in the call is about the same schedule and no schedule listens for it as a system event.
 A plain one changes only its own row and schedule, so it does not matter that it is written before the others. The rules
 in `stores.rules.admission` do one by one whatever a statement here leaves out.
@@ -15,6 +15,7 @@ from noonmark.core.admission import Start
 from noonmark.core.frozen import evolve
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
 from noonmark.core.settlement import ENDS
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
@@ -43,8 +44,8 @@ _ENDS = frozenset(phase for phase, _ in ENDS.values())
 STARTABLE = f"""
     SELECT one.id, one.key, s.revision = ?
         AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key)
-        AND s.admitted BETWEEN 0 AND {NARROW}
-        AND NOT EXISTS (SELECT 1 FROM halts WHERE halts.tenant IN EACH(text)) AS is_plain
+        AND s.admitted BETWEEN 0 AND {NARROW} AS is_plain,
+        EXISTS (SELECT 1 FROM halts WHERE halts.tenant IN EACH(text)) AS has_halts
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL /* quick: one, s */
 """  # noqa: S608 - our own text
@@ -111,8 +112,12 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
     started: dict[str, Occurrence] = {}
     for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
         values = (revision, int(takes_slot), tenants, list(starts), fence)
-        locked = session.gather("id, key, is_plain", f"({STARTABLE}) AS found", *values)
-        rows = [(one, key) for one, key, is_plain in locked if is_plain]
+        locked = session.gather("id, key, is_plain, has_halts", f"({STARTABLE}) AS found", *values)
+        rows = [
+            (one, key)
+            for one, key, is_plain, has_halts in locked
+            if is_plain and not (has_halts and _may_be_halted(uow, starts[one]))
+        ]
         if not rows:
             continue
         keys = [key for _, key in rows]
@@ -133,6 +138,13 @@ def _is_plain(start: Start) -> bool:
     return not (takes_more or is_expected or start.is_in_line or is_bundle)
 
 
+def _may_be_halted(uow: UnitOfWork, start: Start) -> bool:
+    """Whether a halt covers a start, or the rules have to look at the workflow run that it is a step of."""
+    claimed, schedule = start.claim.occurrence, start.claim.schedule
+    halts = uow.halts(schedule.owner.tenant)
+    return bool(halts) and (claimed.overrides is not None or any(halt.covers(schedule) for halt in halts))
+
+
 def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
     """Write the plain ends; returns the ids of those that have ended."""
     session, now = uow.session, uow.now()
@@ -143,6 +155,7 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
         phase, occurrence = settlement.phase, settlement.occurrence
         if (
             phase not in _ENDS
+            or settlement.reason is Reason.HALTED  # its row says who halted it
             or occurrence.route in AGENT_ROUTES
             or (subscribed and (settlement.tenant, ENDED_AS[phase]) in subscribed)
         ):

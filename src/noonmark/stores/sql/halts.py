@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[str, object, Mapping[str, str]], None]
 
-COLUMNS = ("tenant", "halt_id", "halted", "caller", "reason", "labels")
+COLUMNS = ("tenant", "halt_id", "halted", "caller", "reason", "labels", "lineage")
 _CHECK = RowCheck("halts", COLUMNS)
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM halts"  # noqa: S608 - our own text
 _ORDER = "ORDER BY halted, halt_id"
@@ -36,7 +36,8 @@ def add(session: Session, halt: Halt) -> None:
     """Store a halt."""
     reason = None if halt.reason is None else storable(halt.reason)
     labels = to_json(dict(halt.labels)) if halt.labels else None
-    values = (halt.tenant, halt.halt_id, halt.at, storable(halt.by), reason, labels)
+    lineage = None if halt.lineage is None else storable(halt.lineage)
+    values = (halt.tenant, halt.halt_id, halt.at, storable(halt.by), reason, labels, lineage)
     session.insert("halts", COLUMNS, [values])
 
 
@@ -47,7 +48,7 @@ def delete(session: Session, halt: Halt) -> None:
 
 def _halt(columns: Values, report: Report) -> Halt:
     """The halt of a row. A damaged one stops the whole tenant, until somebody lifts it: that is the safe side."""
-    tenant, halt_id, halted, caller, reason, packed = columns
+    tenant, halt_id, halted, caller, reason, packed, lineage = columns
     problems: Mapping[str, str] = _CHECK.problems(columns)
     labels: Any = None
     try:
@@ -60,4 +61,4 @@ def _halt(columns: Values, report: Report) -> Halt:
         report("halts", f"{tenant}, {halt_id}", problems)
         at = halted if type(halted) is int else 0
         return Halt(tenant=str(tenant), halt_id=str(halt_id), at=at, by="", reason="the record of this halt is damaged")
-    return Halt(tenant=tenant, halt_id=halt_id, at=halted, by=caller, reason=reason, labels=labels)
+    return Halt(tenant=tenant, halt_id=halt_id, at=halted, by=caller, reason=reason, labels=labels, lineage=lineage)

@@ -249,7 +249,7 @@ _WRITTEN = {
         output_tokens:number cache_read_tokens:number cache_write_tokens:number model_calls:count tool_calls:count
         whole_id:text?
     """,
-    "halts": "tenant:text halt_id:text halted:instant caller:text reason:text? labels:object?",
+    "halts": "tenant:text halt_id:text halted:instant caller:text reason:text? labels:object? lineage:text?",
     "breakers": "tenant:text username:text failures:count since:instant",
     "proposals": """
         tenant:text schedule_id:text proposal_id:text action:proposed_action uid:text name:text? username:text

@@ -126,6 +126,7 @@ CREATE TABLE halts (
     caller TEXT NOT NULL,
     reason TEXT,
     labels TEXT,
+    lineage TEXT,
     PRIMARY KEY (tenant, halt_id)
 )
  WITHOUT ROWID;

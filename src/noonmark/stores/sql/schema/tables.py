@@ -729,6 +729,7 @@ halts = Table(
     Column("caller", Text, nullable=False),
     Column("reason", Text),
     Column("labels", Text),
+    Column("lineage", Text),
     sqlite_with_rowid=False,
 )
 

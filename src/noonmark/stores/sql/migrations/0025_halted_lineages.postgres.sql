@@ -1,0 +1,1 @@
+ALTER TABLE halts ADD COLUMN lineage TEXT COLLATE "C";
