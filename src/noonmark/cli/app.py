@@ -37,7 +37,7 @@ COMMANDS = {
     "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
-    "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
+    "backup": ("store:backup", "Write a consistent copy of a SQLite store.", "[OPTIONS] FILE"),
     "restore": ("store:restore", "Replace a SQLite store with a backup.", "[OPTIONS] FILE"),
     "doctor": ("store:doctor", "Check a store and its nodes, and say what to do.", "[OPTIONS]"),
     "login": ("key:login", "Store your key of a server.", "[OPTIONS]"),
@@ -181,7 +181,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
     "upload": (
-        "Upload files to a server; each upload emits an event.",
+        "Upload files; each upload emits an event.",
         {
             "add": ("upload:add", "Upload a file; noonmark upload FILE does the same."),
             "list": ("upload:list_uploads", "List uploads."),
