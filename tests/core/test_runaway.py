@@ -264,7 +264,7 @@ def test_it_is_told():
     )
     assert (event.payload["seen"], event.payload["limit"], event.payload["since"]) == (61, 60, to_text(NOON))
     assert event.event_id == of_runaway(schedule, BREACH).event_id
-    assert event.event_id != of_runaway(schedule, replace(BREACH, since=NOON + HOUR)).event_id
+    assert event.event_id != of_runaway(replace(schedule, updated=NOON + HOUR), BREACH).event_id
 
 
 def test_an_active_schedule_is_paused_and_no_other():

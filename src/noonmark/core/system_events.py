@@ -53,7 +53,7 @@ class SystemEvent(Explained):
     OVERDUE = "occurrence.overdue", "It is still running after `expected_seconds`, or, as an agent, at the next fire."
     SCHEDULE_CREATED = "schedule.created", "A schedule is new."
     SCHEDULE_UPDATED = "schedule.updated", "Something about a schedule was declared anew."
-    SCHEDULE_PAUSED = "schedule.paused", "A caller paused a schedule, or it failed as often as `pause_on_failure` says."
+    SCHEDULE_PAUSED = "schedule.paused", "A caller paused a schedule, or a rule did: failures, a budget, a runaway."
     SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
     SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
     SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
@@ -215,7 +215,8 @@ def of_runaway(schedule: Schedule, breach: Breach) -> Event:
         "depth": FIRST_FACT.depth,
         "chain": [schedule.schedule_id],
     }
-    key = fact_id(SystemEvent.RUNAWAY, schedule.uid, str(breach.rule), breach.since)
+    # A schedule that is resumed and runs away once more in the same hour is paused at another time.
+    key = fact_id(SystemEvent.RUNAWAY, schedule.uid, str(breach.rule), schedule.updated)
     return _event(SystemEvent.RUNAWAY, payload, FIRST_FACT.event_id(key))
 
 

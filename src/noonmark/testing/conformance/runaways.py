@@ -10,7 +10,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, refused
 from noonmark.core.budgets.budget import Reservation, Reserved
 from noonmark.core.budgets.spend import Amount, Usage
-from noonmark.core.ids import backfill
+from noonmark.core.ids import HIDDEN, backfill
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.runaway import HOUR, Breach, RunawayPolicy, RunawayRule
@@ -89,6 +89,7 @@ def a_resumption_counts_anew(bench: Bench) -> None:
     _run(bench, schedule, "de")
     _stopped(bench, schedule, "f")
     assert _phase(bench, schedule) is SchedulePhase.PAUSED
+    assert len(_reported(bench, schedule)) == 2
 
 
 @case
@@ -116,8 +117,10 @@ def retries_and_backfills_are_no_starts(bench: Bench) -> None:
 @case
 def a_schedule_without_the_rule_is_not_counted(bench: Bench) -> None:
     schedule = bench.create_quiet()
-    _run(bench, schedule, "abc")
-    assert bench.snapshot(schedule).runaway is None
+    hidden = bench.create_quiet("uid-2", schedule_id=f"{HIDDEN}turns:s1", runaway=TWO)  # of turns that people ask for
+    for one in (schedule, hidden):
+        _run(bench, one, "abc")
+        assert bench.snapshot(one).runaway is None
 
 
 @case
