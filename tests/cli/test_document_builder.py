@@ -175,6 +175,10 @@ def test_status_shows_target_and_limits(cli, options, message):
             {"expected_rate": {"at_least": 1, "at_most": 30, "per_seconds": 86400}},
         ),
         (
+            ("--max-fires-per-hour", "9", "--max-spend-factor", "2.5", "--max-identical-results", "3"),
+            {"runaway": {"max_fires_per_hour": 9, "max_spend_factor": 2.5, "max_identical_results": 3}},
+        ),
+        (
             (
                 "--ping-start",
                 "https://e.com/start",
@@ -495,3 +499,17 @@ def test_a_schedule_shows_what_is_expected_of_it(cli):
     assert "at least 1 success and at most 30 starts within 1 day, or an alert" in shown
     cli("schedule", "update", made, "--at-most", "1")
     assert "at least 1 success and at most 1 start within 1 day" in " ".join(cli("schedule", "status", made).split())
+
+
+def test_a_schedule_shows_its_runaway_guard(cli):
+    options = ("--max-fires-per-hour", "1", "--max-identical-results", "3")
+    made = cli.json("schedule", "create", *DAILY, *REPORT, *options)["schedule_id"]
+    shown = " ".join(cli("schedule", "status", made).split())
+    assert "beyond 1 start in an hour or 3 identical results in a row, it is paused" in shown
+    off = ("--max-fires-per-hour", "0", "--max-identical-results", "0")
+    cli("schedule", "update", made, *off, "--max-spend-factor", "4")
+    assert "beyond 4 times the spend of its usual hours, it is paused" in " ".join(
+        cli("schedule", "status", made).split()
+    )
+    cli("schedule", "update", made, "--max-spend-factor", "0")
+    assert "Runaway no guard" in " ".join(cli("schedule", "status", made).split())

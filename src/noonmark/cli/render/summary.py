@@ -100,8 +100,9 @@ def _limits(declaration: Declaration) -> dict[str, str]:
     facts = {"Takes": ", ".join(timeouts)} if timeouts else {}
     if declaration.expected_rate is not None:
         facts["Expected"] = _rate_words(declaration.expected_rate)
-    if declaration.runaway is not None:
-        facts["Runaway"] = _guard_words(declaration.guard)
+    guard = declaration.guard
+    if guard is not None or declaration.runaway is not None:
+        facts["Runaway"] = _guard_words(guard)
     if window is not None:
         is_last = window.end_action is EndAction.PAUSE and isinstance(declaration.trigger, OnceTrigger | None)
         at_the_end = "then it is cancelled, as no further one opens" if is_last else AT_THE_END[window.end_action]
