@@ -21,6 +21,7 @@ TITLES = {
     "run": "Runs",
     "event": "Events",
     "trigger": "Triggers",
+    "crontab": "Crontabs",
     "workflow": "Workflows",
     "workflow_run": "Workflow runs",
     "session": "Sessions",

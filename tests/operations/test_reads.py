@@ -209,8 +209,63 @@ class TestPreviews:
         harness.create(schedule_id="b", trigger=None, depends_on=[{"schedule_id": "a"}])
         assert harness("schedule/preview", schedule_id="b")["fires"] == []
 
+    def test_changes_of_a_schedule_with_what_they_do_to_its_fires(self, harness):
+        daily = {"type": "cron", "expression": "0 13 * * *", "timezone": "Europe/Berlin"}
+        made = harness.create(schedule_id="a", trigger=daily | {"expression": "0 14 * * *"}, max_runs=5)
+        told = harness("schedule/preview", schedule_id="a", changes={"trigger": daily, "max_runs": 4}, count=2)
+        assert told["fires"] == ["2026-03-02T12:00:00Z", "2026-03-03T12:00:00Z"]
+        impact = told["impact"]
+        assert impact["before"] == ["2026-03-01T13:00:00Z", "2026-03-02T13:00:00Z"]
+        assert (impact["kept"], impact["moved"], impact["added"], impact["removed"]) == (0, 4, 0, 1)
+        assert impact["fires"][:2] == [
+            {"before_utc": "2026-03-01T13:00:00Z", "after_utc": None},
+            {"before_utc": "2026-03-02T13:00:00Z", "after_utc": "2026-03-02T12:00:00Z"},
+        ]
+        assert [one["field"] for one in impact["changes"]] == ["trigger.expression", "max_runs"]
+        assert (impact["revision_before"], impact["revision_after"]) == (1, 2)
+        # Nothing was changed, and the change does what was said.
+        assert harness("schedule/get", schedule_id="a") == made
+        harness("schedule/update", schedule_id="a", trigger=daily, max_runs=4)
+        assert harness("schedule/preview", schedule_id="a", count=2)["fires"] == told["fires"]
+
+    def test_an_interval_whose_start_has_just_passed_fires_at_once(self, harness):
+        harness.create(schedule_id="a", trigger={"type": "cron", "expression": "0 0 1 1 *"})
+        hourly = {"type": "interval", "every_seconds": 3600, "start_at_utc": "2026-03-01T11:59:30Z"}
+        told = harness("schedule/preview", schedule_id="a", changes={"trigger": hourly}, count=2)
+        assert told["fires"] == ["2026-03-01T11:59:30Z", "2026-03-01T12:59:30Z"]
+        later = harness(
+            "schedule/preview", schedule_id="a", changes={"trigger": hourly}, after="2026-03-02T00:00:00Z", count=1
+        )
+        assert later["fires"] == ["2026-03-02T00:59:30Z"]
+
     @pytest.mark.parametrize(
-        "arguments", [{}, {"schedule_id": "a", "trigger": EVERY_MINUTE}, {"trigger": EVERY_MINUTE, "count": 1_001}]
+        ("is_paused", "changes", "expected"),
+        [
+            (False, {"enabled": False}, (0, 0, 12)),
+            (True, {"enabled": True}, (0, 12, 0)),
+            (True, {"description": "x"}, (12, 0, 0)),
+            (False, {"description": "x"}, (12, 0, 0)),
+        ],
+    )
+    def test_what_is_paused_or_resumed(self, harness, is_paused, changes, expected):
+        harness.create(schedule_id="a", enabled=not is_paused)
+        impact = harness("schedule/preview", schedule_id="a", changes=changes)["impact"]
+        assert (impact["kept"], impact["added"], impact["removed"]) == expected
+
+    def test_a_change_that_would_be_refused_is_refused(self, harness):
+        harness.create(schedule_id="a")
+        with pytest.raises(InvalidSchedule) as refused:
+            harness("schedule/preview", schedule_id="a", changes={"revision": 3})
+        assert refused.value.field == "revision"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {},
+            {"schedule_id": "a", "trigger": EVERY_MINUTE},
+            {"trigger": EVERY_MINUTE, "count": 1_001},
+            {"trigger": EVERY_MINUTE, "changes": {}},
+        ],
     )
     def test_what_makes_no_sense_is_refused(self, harness, arguments):
         with pytest.raises(InvalidRequest):

@@ -135,6 +135,7 @@ BODIES = {
     "schedule/backfill": {"from": "2026-02-01T00:00:00Z", "to": "2026-02-03T00:00:00Z", "dry_run": True},
     "schedule/preview": {"trigger": YEARLY},
     "schedule/check": {"schedules": [{"trigger": YEARLY}]},
+    "crontab/read": {"text": "@daily date"},
     "selection/pause": {"labels": {"of": "nobody"}},
     "selection/resume": {"labels": {"of": "nobody"}},
     "selection/delete": {"labels": {"of": "nobody"}},

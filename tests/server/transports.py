@@ -39,7 +39,7 @@ class InProcess:
 
 
 class Rest:
-    """The route of the operation; of two, the one whose path has the schedule id."""
+    """The route of the operation; of two, the one whose path has the schedule id, unless an object needs a body."""
 
     source = "rest"
 
@@ -48,7 +48,9 @@ class Rest:
 
     def call(self, row, arguments):
         rest, routes = dict(arguments), [one for one in ROUTES if one.operation == row.operation]
-        route = next((one for one in routes if set(re.findall(r"{(\w+)}", one.path)) <= rest.keys()), routes[0])
+        needs_body = any(isinstance(value, dict) for name, value in rest.items() if name != "labels")
+        fit = [one for one in routes if one.body is not Body.NONE or not needs_body]
+        route = next((one for one in fit if set(re.findall(r"{(\w+)}", one.path)) <= rest.keys()), routes[0])
         path = route.path
         for name in [one for one in rest if f"{{{one}}}" in path]:
             path = path.replace(f"{{{name}}}", rest.pop(name))
@@ -144,6 +146,7 @@ METHODS = {
     "backfill/cancel": Method("cancel_backfill", ("schedule_id", "backfill_id")),
     "schedule/preview": Method("preview", ("schedule_id", "trigger")),
     "schedule/check": Method("check", ("schedules",), "checks"),
+    "crontab/read": Method("read_crontab", ("text",)),
     "schedule/occurrences": Method("occurrences", ("schedule_id",), "occurrences"),
     "schedule/runs": Method("runs", ("schedule_id",), "runs"),
     "schedule/explain": Method("explain_at", ("schedule_id",)),
@@ -215,7 +218,6 @@ METHODS = {
     "schedule/call": Method("call_schedule_tool", ("name", "arguments")),
     "node/list": Method("nodes", (), "nodes"),
     "timeline": Method("timeline", ("from", "to")),
-    "schedule/trends": Method("trends", ("schedule_id", "from", "to")),
     "overview": Method("overview"),
     "workload": Method("workload"),
     "doctor": Method("doctor"),

@@ -28,6 +28,7 @@ from noonmark.operations.models.answers import (
     CheckedSchedule,
     CreatedKey,
     CreatedWorkflow,
+    CrontabSchedules,
     DeletedWorkflow,
     Diagnosis,
     Document,
@@ -55,7 +56,6 @@ from noonmark.operations.models.answers import (
     Session,
     Timeline,
     ToolDefinition,
-    Trends,
     Upload,
     UsageForecast,
     UsageSummary,
@@ -139,10 +139,6 @@ class Filters(TriggerFilters, total=False):
     """Filters of schedules; a schedule must match all of them."""
 
     kind: str | Iterable[str]
-    next_after: datetime | str
-    next_before: datetime | str
-    last_phase: str | Iterable[str]
-    last_state: str | Iterable[str]
 
 
 class Selection(TypedDict, total=False):
@@ -246,14 +242,12 @@ def get(schedule_id: str, *, include_deleted: bool | None = None) -> Request[Sch
 def list_schedules(
     *,
     workflow_id: str | None = None,
-    outcomes: int | None = None,
     newest_first: bool | None = None,
     page_size: int | None = None,
     **filters: Unpack[Filters],
 ) -> Listing[Schedule]:
     """List the schedules that match every filter, in the order of their creation or newest first."""
-    which = to_arguments(workflow_id=workflow_id, outcomes=outcomes, newest_first=newest_first, limit=page_size)
-    arguments = to_arguments(**filters, **which)
+    arguments = to_arguments(**filters, workflow_id=workflow_id, newest_first=newest_first, limit=page_size)
     return _listing("schedule/list", "schedules", Schedule, arguments)
 
 
@@ -425,6 +419,7 @@ def preview(
     what: str | Trigger | Document,
     *,
     target: Document | None = None,
+    changes: Document | None = None,
     after: datetime | str | None = None,
     count: int | None = None,
     key: str | None = None,
@@ -432,9 +427,16 @@ def preview(
     """Preview the next fires of a schedule or a trigger, with the trigger in words.
 
     `key` is what `H` in a cron expression hashes. With a trigger, `target` is what it would start: the answer warns if
-    no live node serves it.
+    no live node serves it. With a schedule, `changes` are fields as in an update: the answer has their impact.
     """
-    arguments = to_arguments(target=target, after=after, count=count, key=key)
+    arguments = to_arguments(target=target, changes=changes, after=after, count=count, key=key)
+    if isinstance(what, str) and changes is not None:
+        return rest_request(
+            "schedule/preview",
+            _one(Preview),
+            {"schedule_id": what, **arguments},
+            route=OPERATIONS["schedule/preview"].other_route,
+        )
     if isinstance(what, str):
         return rest_request("schedule/preview", _one(Preview), {"schedule_id": what, **arguments})
     return rest_request(
@@ -443,6 +445,16 @@ def preview(
         {"trigger": to_json(what), **arguments},
         route=OPERATIONS["schedule/preview"].other_route,
     )
+
+
+def read_crontab(text: str, *, timezone: str | None = None, has_user: bool | None = None) -> Request[CrontabSchedules]:
+    """Read a crontab: the schedules of its lines, and what could not be read. Nothing is created.
+
+    `timezone` is that of lines without a `CRON_TZ` above them, UTC by default. With `has_user`, a user stands before
+    each command, as in /etc/crontab.
+    """
+    arguments = to_arguments(text=text, timezone=timezone, has_user=has_user)
+    return rest_request("crontab/read", _one(CrontabSchedules), arguments)
 
 
 def check(schedules: Iterable[Document]) -> Request[list[CheckedSchedule]]:
@@ -1137,22 +1149,6 @@ def timeline(  # noqa: PLR0913 - as the operation
     which = to_arguments(by=by, schedule_id=schedule_id, max_marks=max_marks, buckets=buckets, limit=limit)
     arguments = to_arguments(to=last, cursor=cursor, **which, **filters, **{"from": first})
     return rest_request("timeline", _one(Timeline), arguments)
-
-
-def trends(
-    schedule_id: str,
-    first: datetime | str | None = None,
-    last: datetime | str | None = None,
-    *,
-    unit: str | None = None,
-    timezone: str | None = None,
-) -> Request[Trends]:
-    """Get what a schedule did in each local hour, day, week or month: outcomes, durations, cost and tokens.
-
-    From `first` on and before `last`: by default the last 30 of them.
-    """
-    arguments = to_arguments(schedule_id=schedule_id, to=last, unit=unit, timezone=timezone, **{"from": first})
-    return rest_request("schedule/trends", _one(Trends), arguments)
 
 
 def overview(*, timezone: str | None = None) -> Request[Overview]:

@@ -604,6 +604,15 @@ _ROWS = (
         body=Body.REQUIRED,
     ),
     Operation(
+        "crontab/read",
+        "crontabs.read_crontab",
+        READ,
+        "POST /crontabs/read",
+        takes.CrontabText,
+        answers.CrontabSchedules,
+        body=Body.REQUIRED,
+    ),
+    Operation(
         "schedule/occurrences",
         "occurrences.list_occurrences",
         READ,
@@ -612,9 +621,6 @@ _ROWS = (
         answers.OccurrencePage,
     ),
     Operation("schedule/runs", "history.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
-    Operation(
-        "schedule/trends", "timeline.get_trends", READ, f"GET {_SCHEDULE}/trends", takes.TrendQuery, answers.Trends
-    ),
     Operation(
         "schedule/explain",
         "explain.explain_schedule",

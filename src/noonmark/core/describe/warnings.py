@@ -101,25 +101,30 @@ def _gap_traps(trigger: CronTrigger | CalendarTrigger, since: int) -> list[str]:
     while second < until:
         segment = zone.segment_at(second)
         if segment.gap and segment.start >= since and trigger.within_bounds(segment.start * SECOND):
-            warnings += _fixed_trap(trigger, segment) + _wildcard_trap(trigger, segment)
+            warnings += gap_warnings(trigger, segment)
         second = segment.end
     return warnings
+
+
+def gap_warnings(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> list[str]:
+    """What a jump of the clock at the start of a segment does to the fires, if anything."""
+    return _fixed_trap(trigger, segment) + _wildcard_trap(trigger, segment)
 
 
 def _fixed_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> list[str]:
     """Fixed times that the jump swallows, and what becomes of them."""
     resumed = segment.start + segment.offset
-    lost = sorted({wall for rule in trigger.fixed_rules for wall in _matches(rule, resumed - segment.gap, resumed)})
+    lost = sorted({wall for rule in trigger.fixed_rules for wall in matches(rule, resumed - segment.gap, resumed)})
     if not lost:
         return []
     if segment.gap > MAX_GAP_SECONDS or trigger.dst.over(FIXED).gap is Gap.SKIP:
         outcome = "nothing fires for it" if len(lost) == 1 else "nothing fires for them"
     elif any(rule.at_or_after(resumed) == resumed for rule in trigger.rules):
-        outcome = f"covered by the fire at {_clock(resumed)}"
+        outcome = f"covered by the fire at {clock(resumed)}"
     elif len(lost) == 1:
-        outcome = f"it fires at {_clock(resumed)} instead"
+        outcome = f"it fires at {clock(resumed)} instead"
     else:
-        outcome = f"they fire once, at {_clock(resumed)}"
+        outcome = f"they fire once, at {clock(resumed)}"
     return [f"{_gone(trigger, segment, lost)}: {outcome}"]
 
 
@@ -132,11 +137,11 @@ def _wildcard_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> 
         swallowed = rule.count(stopped, resumed)
         alone = swallowed and swallowed == rule.count(midnight, midnight + DAY_SECONDS)
         if alone and rule not in trigger.fixed_rules and trigger.dst.over(WILDCARD).gap is Gap.SKIP:
-            return [f"{_gone(trigger, segment, _matches(rule, stopped, resumed))}: nothing fires that day"]
+            return [f"{_gone(trigger, segment, matches(rule, stopped, resumed))}: nothing fires that day"]
     return []
 
 
-def _matches(rule: TimesOnDays, low: int, high: int) -> list[int]:
+def matches(rule: TimesOnDays, low: int, high: int) -> list[int]:
     """The first few wall-clock times that a rule names in a stretch."""
     matches: list[int] = []
     wall = rule.at_or_after(low)
@@ -149,19 +154,26 @@ def _matches(rule: TimesOnDays, low: int, high: int) -> list[int]:
 def _gone(trigger: CronTrigger | CalendarTrigger, segment: Segment, lost: list[int]) -> str:
     resumed = segment.start + segment.offset
     stopped = resumed - segment.gap
-    times = " or ".join(_clock(wall) for wall in lost[:MAX_TIMES]) + (" .." if len(lost) > MAX_TIMES else "")
+    times = listed(lost, "or")
     to_another_day = stopped // DAY_SECONDS != resumed // DAY_SECONDS
     jump = (
-        f"the clock jumps from {_clock(stopped)} to {f'{_date(resumed)} ' if to_another_day else ''}{_clock(resumed)}"
+        f"the clock jumps from {clock(stopped)} to {f'{date_of(resumed)} ' if to_another_day else ''}{clock(resumed)}"
     )
-    return f"{_date(lost[0])} there is no {times} in {trigger.timezone} ({jump})"
+    return f"{date_of(lost[0])} there is no {times} in {trigger.timezone} ({jump})"
 
 
-def _clock(wall: int) -> str:
+def listed(walls: list[int], word: str) -> str:
+    """The first few of some wall-clock times."""
+    return f" {word} ".join(clock(wall) for wall in walls[:MAX_TIMES]) + (" .." if len(walls) > MAX_TIMES else "")
+
+
+def clock(wall: int) -> str:
+    """The time of day of a wall-clock second."""
     hour, rest = divmod(wall % DAY_SECONDS, 3600)
     minute, second = divmod(rest, 60)
     return f"{hour:02}:{minute:02}" + (f":{second:02}" if second else "")
 
 
-def _date(wall: int) -> str:
+def date_of(wall: int) -> str:
+    """The day of a wall-clock second."""
     return f"{EPOCH + timedelta(seconds=wall):%Y-%m-%d}"

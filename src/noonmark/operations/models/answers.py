@@ -48,22 +48,6 @@ class Counters:
     skipped: int
 
 
-MarkState = Literal["planned", "queued", "running", "completed", "failed", "skipped"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastOutcome:
-    """What became of an occurrence, in short."""
-
-    occurrence_id: str
-    state: MarkState
-    """queued, running, completed, failed or skipped. A missed fire is failed."""
-    late_seconds: float | None
-    """How late it started; null if that was within a second of its due time, or it has not started."""
-    at_utc: datetime
-    """Its due time before any retry."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """Why a schedule is paused."""
@@ -183,8 +167,6 @@ class Schedule:
     """What is proposed for it, if it is proposed itself or this is the answer to a proposal."""
     forecast: Forecast | None = None
     """What it will cost this month, if it calls models and this is the answer to its creation or an edit."""
-    outcomes: list[LastOutcome] | None = None
-    """The last ones that were due, oldest first, in a list that asks for them."""
     document: Document = field(metadata={"is_whole": True})
     """The whole document, as JSON."""
 
@@ -350,6 +332,48 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockChange:
+    """A change of the clock in the zone of a trigger."""
+
+    at_utc: datetime
+    shift_seconds: int
+    """How far the clock jumps ahead; less than 0 where it goes back."""
+    text: str
+    is_affected: bool
+    """Whether a time of the trigger is jumped over or comes twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedFire:
+    """A fire that moves, is added or is removed."""
+
+    before_utc: datetime | None
+    """Null if it is added."""
+    after_utc: datetime | None
+    """Null if it is removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditImpact:
+    """What a change of a schedule would do; nothing is changed."""
+
+    changes: list[ChangedField]
+    revision_before: int
+    revision_after: int
+    """The same if nothing that runs is changed."""
+    before: list[datetime]
+    """The next fires as the schedule is."""
+    until_utc: datetime
+    """The fires up to here are compared: the next twelve of the rarer rule."""
+    kept: int
+    moved: int
+    added: int
+    removed: int
+    fires: list[ChangedFire]
+    """The first 100 that move, are added or are removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """The next fires of a trigger, with the trigger in words."""
 
@@ -358,6 +382,37 @@ class Preview:
     warnings: list[str]
     forecast: Forecast | None = None
     """What it will cost this month, if it calls models or has reported usage."""
+    clock_changes: list[ClockChange] = field(default_factory=list)
+    """The clock changes of the year to come, and what they do to its fires."""
+    impact: EditImpact | None = None
+    """With `changes`: what they would do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrontabSchedule:
+    """A line of a crontab as a schedule."""
+
+    line: int
+    schedule: dict[str, Any]
+    """The document to create it with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrontabNote:
+    """What is wrong with a line of a crontab, or differs here."""
+
+    line: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrontabSchedules:
+    """The schedules of a crontab; nothing is created."""
+
+    schedules: list[CrontabSchedule]
+    problems: list[CrontabNote]
+    """Lines that could not be read."""
+    notes: list[CrontabNote]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -734,6 +789,9 @@ class Workload:
     halts: list[Halt]
 
 
+MarkState = Literal["planned", "queued", "running", "completed", "failed", "skipped"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """An occurrence on a timeline, or a fire to come."""
@@ -816,46 +874,6 @@ class Timeline:
     rows: list[TimelineRow]
     next_cursor: str | None
     """The cursor of the next page of rows; null on the last one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendBucket:
-    """What a schedule did in a local hour, day, week or month; each mark counts once."""
-
-    from_utc: datetime
-    local_date: str
-    """The local date on which it begins; of an hour with its time."""
-    completed: int
-    """Completed, and started on time."""
-    late: int
-    """Completed, and started late."""
-    failed: int
-    skipped: int
-    running: int
-    queued: int
-    planned: int
-    """Due later, also fires to come that are not stored yet."""
-    duration_p50_seconds: float | None
-    """Of the completed runs that started in it; null if there were none."""
-    duration_p95_seconds: float | None
-    cost_usd: float | None
-    """What models cost; null if no price is known."""
-    input_tokens: int
-    output_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trends:
-    """What a schedule did in each local hour, day, week or month, in order."""
-
-    schedule_id: str
-    unit: Literal["hour", "day", "week", "month"]
-    timezone: str
-    from_utc: datetime
-    to_utc: datetime
-    """The end of the last bucket."""
-    now_utc: datetime
-    buckets: list[TrendBucket]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,6 @@ from noonmark.core.budgets.budget import BudgetScope, Period, WhenExhausted
 from noonmark.core.budgets.reported import MAX_CALLS, MAX_TOKENS, MAX_USD, dollars
 from noonmark.core.documents import named, one_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.local_spans import LocalUnit
-from noonmark.core.outcomes import MarkState
 from noonmark.core.reasons import Reason as OccurrenceReason
 from noonmark.core.triggers.zones import Zone, load_zone
 from noonmark.operations.models.fields import (
@@ -56,6 +54,7 @@ USUAL_REDRIVE, MAX_REDRIVE = 1_000, 10_000
 """How many occurrences one request runs again."""
 USUAL_SELECTED, MAX_SELECTED = 1_000, 10_000
 """How many schedules one request acts on."""
+MAX_CRONTAB = 65_536
 MAX_CHECKED = 100
 """How many schedules one request checks."""
 USUAL_ROWS, MAX_ROWS = 100_000, 10_000_000
@@ -143,12 +142,6 @@ class TimelineBy(StrEnum):
 
 TimelineByName = Annotated[
     TimelineBy, Kind(partial(one_of, allowed=named(TimelineBy)), {"type": "string", "enum": list(TimelineBy)})
-]
-UnitName = Annotated[
-    LocalUnit, Kind(partial(one_of, allowed=named(LocalUnit)), {"type": "string", "enum": list(LocalUnit)})
-]
-LastStates = Annotated[
-    list[MarkState], several({str(one): one for one in (MarkState.COMPLETED, MarkState.FAILED, MarkState.SKIPPED)})
 ]
 Dollars = Annotated[int, Kind(dollars, {"type": "number", "minimum": 0, "maximum": MAX_USD})]
 """Read as nano-dollars."""
@@ -323,14 +316,6 @@ class ScheduleFilters(Arguments):
     name: Name | None = None
     route: Name | None = None
     include_deleted: Boolean = False
-    next_after: Instant | None = None
-    """It is next due by its trigger at this instant or later."""
-    next_before: Instant | None = None
-    """It is next due by its trigger before this instant."""
-    last_phase: Phases | None = None
-    """Its last occurrence that ended did so in one of these phases."""
-    last_state: LastStates | None = None
-    """The same in one word: completed, failed or skipped."""
 
 
 class ScheduleSelection(Arguments):
@@ -390,8 +375,6 @@ class ScheduleQuery(ScheduleFilters):
     """The schedules to list."""
 
     workflow_id: Name | None = None
-    outcomes: Annotated[int, integer(0, MAX_OUTCOMES)] = 0
-    """How many of its last outcomes each schedule has."""
     newest_first: Boolean = False
     limit: PageSize = USUAL_PAGE
     offset: Offset = 0
@@ -424,6 +407,8 @@ class PreviewRequest(Arguments):
     trigger: Object | None = None
     target: Object | None = None
     """With a trigger: what it would start, to learn whether a live node serves it."""
+    changes: Object | None = None
+    """With a schedule: fields as in an update, to learn what they would change."""
     after: Instant | None = None
     count: Annotated[int, integer(1, MAX_PREVIEW)] = USUAL_PREVIEW
     key: Annotated[str, text(0)] = ""
@@ -435,6 +420,16 @@ class ScheduleCheck(Arguments):
 
     schedules: Annotated[list[dict[str, Any]], objects(MAX_CHECKED)]
     """Documents of schedules. One with the `schedule_id` of a schedule has the fields that would change."""
+
+
+class CrontabText(Arguments):
+    """A crontab to read."""
+
+    text: Annotated[str, text(1, MAX_CRONTAB, multiline=True)]
+    timezone: Annotated[str, text(1)] = "UTC"
+    """The zone of lines without a CRON_TZ above them."""
+    has_user: Boolean = False
+    """Whether a user stands before each command, as in /etc/crontab."""
 
 
 class OccurrenceQuery(OneSchedule):
@@ -1045,19 +1040,6 @@ class TimelineQuery(ScheduleFilters):
     limit: Annotated[int, integer(1, MAX_TIMELINES)] = USUAL_TIMELINES
     """How many rows a page has."""
     cursor: TimeIdCursor | None = None
-
-
-class TrendQuery(OneSchedule):
-    """The stretch of time, and how it is divided."""
-
-    from_: Instant | None = None
-    """Default: 30 units before `to`."""
-    to: Instant | None = None
-    """Default: now. The unit in which it lies is there as a whole."""
-    unit: UnitName = LocalUnit.DAY
-    """hour, day, week (from Monday on) or month."""
-    timezone: ZoneName | None = None
-    """An IANA name; default: that of the trigger, or else UTC."""
 
 
 class OverviewQuery(Arguments):

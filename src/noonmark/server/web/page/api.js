@@ -4,7 +4,7 @@
 export class ApiError extends Error {
   /**
    * @param {number} status 0 if the server did not answer
-   * @param {{code?: string, detail?: string, field?: string, request_id?: string}} problem
+   * @param {{code?: string, detail?: string, field?: string, request_id?: string, problems?: {field: string, detail: string}[]}} problem
    */
   constructor(status, problem) {
     super(problem.field ? `${problem.field}: ${problem.detail}` : problem.detail || `the server answered ${status}`);
@@ -13,6 +13,7 @@ export class ApiError extends Error {
     this.field = problem.field ?? "";
     this.detail = problem.detail ?? this.message;
     this.requestId = problem.request_id ?? "";
+    this.problems = problem.problems ?? [];
   }
 
   get isOffline() {

@@ -11,7 +11,7 @@ import { MINE, chooseZone, format, now, setClock, startCounting, zoneChoice, zon
  * something of these topics changed, until the view is left. `go` opens another route; `set` changes the query of this one.
  * @typedef {{params: string[], query: URLSearchParams, signal: AbortSignal, me: Me, may: (scope: string) => boolean, live: (topics: string[], act: () => void) => void, go: (hash: string) => void, set: (query: Record<string, any>) => void}} Context
  */
-/** @typedef {{title: string, body: any, actions?: any[], keys?: Record<string, () => void>}} View */
+/** `leave` is asked before another route is opened. @typedef {{title: string, body: any, actions?: any[], keys?: Record<string, () => void>, leave?: () => Promise<boolean>}} View */
 
 /** Routes: a pattern of the hash, the module in `views/`, and the entry of the navigation that it belongs to. */
 const ROUTES = /** @type {[RegExp, string, string][]} */ ([
@@ -47,6 +47,8 @@ let me = null;
 let left = new AbortController();
 /** @type {Record<string, () => void>} */
 let viewKeys = {};
+/** @type {() => Promise<boolean>} */
+let mayLeave = async () => true;
 let wantsGo = false;
 
 const main = h("main", { id: "main", tabindex: "-1" });
@@ -63,7 +65,10 @@ async function start() {
     if (offline.hidden) void refreshCounts();
   });
   document.addEventListener("zone-changed", () => open());
-  window.addEventListener("hashchange", () => open());
+  window.addEventListener("hashchange", async ({ oldURL }) => {
+    if (await mayLeave()) await open();
+    else history.replaceState(null, "", oldURL);
+  });
   document.addEventListener("keydown", onKey);
   await enter();
 }
@@ -204,6 +209,7 @@ async function open() {
   left.abort();
   const mine = (left = new AbortController());
   viewKeys = {};
+  mayLeave = async () => true;
   if (!route) return go("/now");
   const [pattern, name, at] = route;
   showNavigation(at);
@@ -225,6 +231,7 @@ async function open() {
     if (mine.signal.aborted) return;
     document.title = `${view.title} · Noonmark`;
     viewKeys = view.keys ?? {};
+    mayLeave = view.leave ?? mayLeave;
     replace(main, h("div.heading", null, h("h1", null, view.title), h("div.buttons", null, view.actions)), view.body);
   } catch (error) {
     if (mine.signal.aborted) return;

@@ -13,8 +13,8 @@ const STEPS = [[MINUTE, "t"], [5 * MINUTE, "t"], [15 * MINUTE, "t"], [HOUR, "t"]
 
 /**
  * A picture of rows over time. It draws itself again when its width changes.
- * @param {{rows: Row[], from: number, to: number, bucketSeconds: number, label: string, named?: boolean, zone?: string | null}} data
- * `zone`: that of the one schedule shown, if it is one
+ * @param {{rows: Row[], from: number, to: number, bucketSeconds: number, label: string, named?: boolean, zone?: string | null, edges?: {at: number, text: string}[]}} data
+ * `zone`: that of the one schedule shown, if it is one; `edges`: where its clock changes
  */
 export function axis(data) {
   const height = TOP + Math.max(1, data.rows.length) * ROW + BOTTOM;
@@ -38,11 +38,11 @@ export function axis(data) {
 }
 
 /**
- * @param {{rows: Row[], from: number, to: number, bucketSeconds: number, label: string, zone?: string | null}} data
+ * @param {{rows: Row[], from: number, to: number, bucketSeconds: number, label: string, zone?: string | null, edges?: {at: number, text: string}[]}} data
  * @param {number} width
  * @param {number} height
  */
-function drawing({ rows, from, to, bucketSeconds, label, zone }, width, height) {
+function drawing({ rows, from, to, bucketSeconds, label, zone, edges = [] }, width, height) {
   const inner = width - 2 * EDGE;
   /** @param {number} at */
   const place = (at) => EDGE + inner * Math.min(1, Math.max(0, (at - from) / (to - from)));
@@ -52,6 +52,7 @@ function drawing({ rows, from, to, bucketSeconds, label, zone }, width, height) 
     const x = place(at);
     return [svg("path.grid", { d: `M${x} ${TOP - 4}V${height - BOTTOM}` }), svg("text", { x: Math.min(Math.max(x, 20), width - 20), y: height - 6, "text-anchor": "middle" }, text)];
   });
+  for (const { at, text } of edges) if (from <= at && at <= to) parts.push([svg("g.edge", null, svg("path", { d: `M${place(at)} ${TOP - 4}V${height - BOTTOM}` }), svg("circle", { cx: place(at), cy: TOP - 6, r: 2.5 }), svg("title", null, text))]);
   rows.forEach((row, index) => {
     const y = TOP + index * ROW + ROW / 2;
     parts.push([svg("path.lane", { d: `M${EDGE} ${y}H${width - EDGE}` })]);
