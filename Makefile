@@ -70,7 +70,7 @@ check: lint ## Lint, then run the quick tests: in memory, without other processe
 
 soak: setup browser ## Kill, freeze, damage and fill real processes for longer: SOAK=8 times as long as in make test
 	@echo "==> soak: the long versions of the tests, $(or $(SOAK),8) times as long where they kill and freeze processes"
-	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) --force-reruns 0 -rP -m "" tests/processes tests/simulation tests/conformance/test_memory_model.py tests/conformance/test_sqlite_model.py tests/core tests/server/test_openapi.py tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/service/test_cluster.py tests/service/test_limits.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
+	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) --force-reruns 0 -rP -m "" tests/processes tests/simulation tests/conformance/test_memory_model.py tests/conformance/test_sqlite_model.py tests/core tests/server/test_openapi.py tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/service/test_cluster.py tests/service/test_limits.py tests/service/test_mcp_clients.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
 	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"
 	@$(BIN)/python -m pytest --force-reruns 0 -m soak --ignore tests/processes --ignore tests/simulation $(PYTEST_ARGS)
 

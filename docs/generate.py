@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.generating import calls, classes, commands, facts, http, rpc, rules
+from docs.generating import calls, classes, commands, facts, http, pictures, rpc, rules
 
 REFERENCE = Path(__file__).parent / "reference"
 PAGES = {
@@ -19,6 +19,8 @@ PAGES = {
     "reasons.md": rules.reasons_page,
     "lifecycles.md": rules.lifecycle_page,
     "embedded.md": classes.embedded_page,
+    "../images/mcp-agent.svg": pictures.agent_picture,
+    "../images/mcp-proposal.svg": pictures.proposal_picture,
 }
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ TITLES = {
     "stream": "The stream of changes",
     "health": "Health",
     "json-rpc": "JSON-RPC",
+    "mcp": "The Model Context Protocol",
     "cron service": "The cron service's launcher",
     "tasks": "The task routes",
 }

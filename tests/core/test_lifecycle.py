@@ -148,6 +148,7 @@ def test_the_diagram_of_a_schedule():
     assert diagram(SCHEDULE_TRANSITIONS) == (
         "stateDiagram-v2\n"
         "    [*] --> active\n"
+        "    [*] --> proposed\n"
         "    active --> paused\n"
         "    active --> completed\n"
         "    active --> deleted\n"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark import Scheduler
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import (
     Conflict,
@@ -15,8 +16,11 @@ from noonmark.core.errors import (
     RevisionConflict,
 )
 from noonmark.core.instants import DAY_SECONDS
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.lineage import AgentLimits
 from noonmark.operations.service import Caller, CallingSession
+from noonmark.operations.table import perform
+from tests.embedded.waiting import eventually
 from tests.operations.harness import EVERY_MINUTE, LOCAL, REPORT, Harness
 
 AGENT = replace(
@@ -30,6 +34,7 @@ AGENT = replace(
 )
 ADA = replace(AGENT, key_id="nm_live_ada111", scopes=frozenset({Scope.READ, Scope.WRITE}), is_agent=False)
 BOB = replace(ADA, key_id="nm_live_bob111", name="bob", owner=replace(ADA.owner, user="bob"))
+DAILY = {"type": "cron", "expression": "0 9 * * *"}
 ASKED = {"schedule_id": "asked", "trigger": EVERY_MINUTE, "target": REPORT}
 
 
@@ -321,3 +326,24 @@ def test_an_approved_schedule_says_what_its_sessions_may_do(harness, proposer):
     )
     approved = harness("schedule/approve", BOB, schedule_id="job")
     assert (approved["lineage"]["depth"], approved["lineage"]["scopes"]) == (0, ["propose", "read"])
+
+
+def test_a_running_node_ends_what_nobody_has_decided():
+    scheduler = Scheduler()
+    try:
+        service = replace(scheduler._service(), agent_limits=AgentLimits(proposal_lifetime=1))
+        perform(service, LOCAL, "schedule/create", {**ASKED, "schedule_id": "job", "trigger": DAILY})
+        perform(service, AGENT, "schedule/create", {**ASKED, "trigger": DAILY})
+        perform(service, AGENT, "schedule/delete", {"schedule_id": "job"})
+        kept = replace(service, agent_limits=AgentLimits())
+        perform(kept, AGENT, "schedule/create", {**ASKED, "schedule_id": "kept", "target": {**REPORT, "args": [1]}})
+        scheduler.start()
+        eventually(
+            lambda: service.store.proposal("default", "job") is service.store.proposal("default", "asked") is None
+        )
+        assert service.store.find("default", "asked", deleted=True).schedule.phase is SchedulePhase.DELETED
+        assert service.store.find("default", "job").schedule.phase is SchedulePhase.ACTIVE
+        entries = perform(service, LOCAL, "audit/list", {"schedule_id": "asked"})["entries"]
+        assert (entries[0]["operation"], entries[0]["reason"]) == ("schedule/deny", "the proposal to create expired")
+    finally:
+        scheduler.close()

@@ -35,7 +35,7 @@ exclude-operation-id = ["schedule_create", "schedule_list", "selection_pause", "
 phases.coverage.enabled = false
 """
 """One of each kind: a large document, parameters, a selection, an event. `make soak` covers every operation."""
-THEIR_OWN = {"/mcp", "/openapi.json", "/", "/ui", "/ui/{path:path}"}
+THEIR_OWN = {"/openapi.json", "/", "/ui", "/ui/{path:path}"}
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,6 +48,15 @@ def print_answer(document: Mapping[str, object], sentence: str, *, as_json: bool
         print_json(document)
     else:
         print_line(sentence)
+
+
+def proposed_sentence(document: Mapping[str, Any]) -> str | None:
+    """What a request has become that waits for somebody's approval; None if it was carried out."""
+    proposal = document.get("proposal")
+    if proposal is None:
+        return None
+    decided = f"`noonmark schedule approve {proposal['schedule_id']}`, by {proposal['expires_at_utc'][:10]}"
+    return f"Proposed to {proposal['action']} {display_name(document)}; a person decides: {decided}."
 
 
 def print_errors(messages: Iterable[object]) -> None:

@@ -175,9 +175,12 @@ def _step(what: str, table: Mapping[P, frozenset[P]], phase: P, to: P) -> P:
 
 
 def diagram(table: Mapping[P, frozenset[P]]) -> str:
-    """A Mermaid state diagram of one of the tables: it starts in the first phase, and ends where no way leads on."""
-    order = list(table)
-    lines = ["stateDiagram-v2", f"    [*] --> {order[0]}"]
+    """A Mermaid state diagram of one of the tables.
+
+    It starts in the first phase, and in those to which no way leads; it ends where no way leads on.
+    """
+    order, reached = list(table), frozenset[P]().union(*table.values())
+    lines = ["stateDiagram-v2", *(f"    [*] --> {one}" for one in order if one == order[0] or one not in reached)]
     for phase, leaves_to in table.items():
         lines += [f"    {phase} --> {to}" for to in sorted(leaves_to, key=order.index)]
         lines += [] if leaves_to else [f"    {phase} --> [*]"]

@@ -16,6 +16,7 @@ from noonmark.operations.table import OPERATIONS, Body
 from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
 from noonmark.server import bundles, jsonrpc, pings, uploads
 from noonmark.server.dialects import cron_service, models, tasks
+from noonmark.server.mcp import endpoint as mcp
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import ParameterType
 from noonmark.server.routes import OUTPUT, ROUTES
@@ -160,6 +161,14 @@ class RpcCall:
 
 class RpcResponse:
     """The response to a JSON-RPC 2.0 call, or to each call of a batch."""
+
+
+class McpMessage:
+    """A message of the Model Context Protocol: a request or a notification in JSON-RPC 2.0."""
+
+
+class McpAnswer:
+    """The answer to a message of the Model Context Protocol, also where it is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +426,17 @@ _RPC_ROUTES = [
         bodies=(RpcCall,),
         examples={"a list": {"jsonrpc": "2.0", "id": 1, "method": "schedule/list", "params": {"limit": 10}}},
     ),
+    DocumentedRoute(
+        method="POST",
+        path=mcp.PATH,
+        name="mcp",
+        summary="Speak the Model Context Protocol over streamable HTTP: the tools and the skill for agents.",
+        tag="mcp",
+        answer=McpAnswer,
+        bodies=(McpMessage,),
+        is_body_required=True,
+        examples={"the tools": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
+    ),
 ]
 
 
@@ -538,6 +558,15 @@ def _operation(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, An
     responses: dict[str, Any] = {str(route.status): answer}
     if route.path == "/rpc":
         responses["204"] = {"description": "The body had only notifications."}
+    if route.path == mcp.PATH:
+        # The library of the protocol refuses by messages of its own.
+        either = {**answer, "content": {**answer["content"], PROBLEM: {"schema": registry.reference(Problem)}}}
+        responses |= {
+            "202": {"description": "The body was a notification."},
+            "400": either,
+            "404": either,
+            "406": either,
+        }
     for status in ERROR_STATUSES:
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Refused{status}"})
     if route.path == "/health/ready":

@@ -32,7 +32,16 @@ from noonmark.cli.options import (
     Texts,
     TriggerOptions,
 )
-from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json, print_line, print_warning
+from noonmark.cli.output import (
+    EXIT_FAILED,
+    display_name,
+    one_line,
+    print_answer,
+    print_json,
+    print_line,
+    print_warning,
+    proposed_sentence,
+)
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, push_or_find, read_pages
 from noonmark.core.documents import present
@@ -231,7 +240,7 @@ def _show_schedule(connection: Connection, document: dict[str, Any], verb: str, 
         return
     from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - not for --json
 
-    show_schedule(document, f"{verb} {display_name(document)}.")
+    show_schedule(document, proposed_sentence(document) or f"{verb} {display_name(document)}.")
     if note is not None:
         print_line(note)
 
@@ -426,8 +435,9 @@ def _change_phase(connection: Connection, operation: str, arguments: dict[str, A
     with connect(connection) as remote:
         document = remote.call(operation, arguments)
     until = (document.get("paused") or {}).get("until_utc")
-    sentence = "" if until is None else f" It resumes by itself at {until}."
-    print_answer(document, f"{verb} {display_name(document)}.{sentence}", as_json=connection.as_json)
+    ends = "" if until is None else f" It resumes by itself at {until}."
+    sentence = proposed_sentence(document) or f"{verb} {display_name(document)}.{ends}"
+    print_answer(document, sentence, as_json=connection.as_json)
 
 
 def delete(
@@ -471,7 +481,7 @@ def delete_schedule(
         arguments = present(schedule_id=schedule_id, reason=reason, stop_running=stop_running or None)
         deleted = remote.call("schedule/delete", arguments)
     sentence = f"Deleted {display_name(deleted)}; its history is kept.{_runs_after_delete(deleted)}"
-    print_answer(deleted, sentence, as_json=connection.as_json)
+    print_answer(deleted, proposed_sentence(deleted) or sentence, as_json=connection.as_json)
     return 0
 
 

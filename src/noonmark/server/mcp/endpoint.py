@@ -15,6 +15,7 @@ from anyio import CapacityLimiter
 from starlette.responses import Response
 
 from noonmark.clocks import SystemClock
+from noonmark.core.errors import InvalidRequest
 from noonmark.extras import require
 from noonmark.server.requests import read_body
 from noonmark.server.uploads import StreamHandler
@@ -40,6 +41,8 @@ def handlers() -> dict[tuple[str, str], StreamHandler]:
 async def _respond(request: Request, api_request: ApiRequest, settings: HttpSettings) -> Response:
     require("mcp", PATH)
     body = await read_body(request, settings)
+    if not body:
+        raise InvalidRequest("there is no message; send one in JSON-RPC 2.0", field="body")
     request.scope["state"][_REQUEST] = replace(api_request, caller=replace(api_request.caller, source="mcp"))
     return _McpResponse(body, settings.max_body)
 
