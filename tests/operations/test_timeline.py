@@ -173,3 +173,88 @@ def test_what_needs_a_look_comes_in_the_order_of_its_cost():
     assert harness("overview", timezone="Asia/Tokyo")["day_from_utc"].endswith("T15:00:00Z")
     with pytest.raises(InvalidRequest):
         harness("overview", timezone="Nowhere/City")
+
+
+def test_a_list_has_the_last_outcomes_and_filters_by_them():
+    harness = Harness()
+    harness.answers = ["done", ValueError("no"), "done"]
+    for schedule_id in ("good", "quiet"):
+        create(harness, schedule_id, trigger={"type": "event", "event_type": "seen"})
+    create(harness, "later")
+    for _ in range(3):
+        harness("schedule/run", schedule_id="good")
+        harness.pass_by(1)
+    harness.answers = [ValueError("no")]
+    harness("schedule/run", schedule_id="quiet")
+    harness.pass_by(1)
+    listed = {one["schedule_id"]: one["outcomes"] for one in harness("schedule/list", outcomes=30)["schedules"]}
+    assert {name: [one["state"] for one in outcomes] for name, outcomes in listed.items()} == {
+        "good": ["completed", "failed", "completed"],
+        "quiet": ["failed"],
+        "later": [],
+    }
+    [last] = harness("schedule/list", outcomes=1, text="good")["schedules"][0]["outcomes"]
+    assert last == listed["good"][-1]
+    assert set(last) == {"occurrence_id", "state", "late_seconds", "at_utc"}
+    assert "outcomes" not in harness("schedule/list")["schedules"][0]
+
+    def found(**filters: object) -> list[str]:
+        names = [one["schedule_id"] for one in harness("schedule/list", **filters)["schedules"]]
+        assert harness("schedule/count", **filters) == {"count": len(names)}
+        assert {row["schedule_id"] for row in harness("timeline", **filters)["rows"]} == set(names)
+        return names
+
+    now = harness.service.store.clock()
+    assert found(last_state="completed") == ["good"]
+    assert found(last_state="failed,completed") == ["good", "quiet"]
+    assert found(last_phase="failed") == ["quiet"]
+    assert found(next_before=to_text(now + 2 * HOUR)) == ["later"]
+    assert found(next_after=to_text(now + 2 * HOUR)) == []
+    for wrong in ({"outcomes": 31}, {"last_state": "planned"}, {"next_before": "soon"}):
+        with pytest.raises(InvalidRequest):
+            harness("schedule/list", **wrong)
+
+
+def test_trends_by_local_days_of_23_and_25_hours():
+    harness = Harness()
+    cron = {"type": "cron", "expression": "0 * * * *", "timezone": "Europe/Stockholm"}
+    create(harness, "hourly", trigger=cron)
+    spring = {"from": "2026-03-28T12:00:00Z", "to": "2026-03-30T12:00:00Z"}
+    answer = harness("schedule/trends", schedule_id="hourly", **spring)
+    assert answer["timezone"] == "Europe/Stockholm"
+    days = {one["local_date"]: (one["from_utc"], one["planned"]) for one in answer["buckets"]}
+    assert days == {
+        "2026-03-28": ("2026-03-27T23:00:00Z", 24),
+        "2026-03-29": ("2026-03-28T23:00:00Z", 23),
+        "2026-03-30": ("2026-03-29T22:00:00Z", 24),
+    }
+    autumn = {"from": "2026-10-24T12:00:00Z", "to": "2026-10-25T12:00:00Z"}
+    answer = harness("schedule/trends", schedule_id="hourly", **autumn)
+    assert [one["planned"] for one in answer["buckets"]] == [24, 25]
+    hours = harness("schedule/trends", schedule_id="hourly", unit="hour", **autumn)["buckets"]
+    assert [one["planned"] for one in hours] == [1] * len(hours)
+    assert [one["local_date"] for one in hours].count("2026-10-25T02:00") == 2
+    utc = harness("schedule/trends", schedule_id="hourly", timezone="UTC", **autumn)["buckets"]
+    assert [one["planned"] for one in utc] == [24, 24]
+
+
+def test_trends_of_what_has_happened():
+    harness = Harness()
+    create(harness, "minutely", trigger=MINUTELY, overlap_policy="skip")
+    for _ in range(5):
+        harness.pass_by(60)
+    today = harness("schedule/trends", schedule_id="minutely")["buckets"][-1]
+    assert (today["local_date"], today["completed"], today["failed"]) == ("2026-03-01", 5, 0)
+    assert (today["duration_p50_seconds"], today["cost_usd"], today["input_tokens"]) == (0, 0, 0)
+    assert today["planned"] == 12 * 60 - 6
+    assert len(harness("schedule/trends", schedule_id="minutely", unit="week")["buckets"]) == 31
+    for wrong, field in (
+        ({"unit": "hour", "from": "2025-01-01T00:00:00Z"}, "unit"),
+        ({"from": "2026-03-02T00:00:00Z"}, "to"),
+        ({"timezone": "Mars"}, "timezone"),
+    ):
+        with pytest.raises(InvalidRequest) as error:
+            harness("schedule/trends", schedule_id="minutely", **wrong)
+        assert error.value.field == field
+    with pytest.raises(NotFound):
+        harness("schedule/trends", OWN, schedule_id="minutely")

@@ -6,19 +6,32 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.cli.terminal import PATIENCE
+from tests.embedded.waiting import SOON, eventually
 from tests.web.chromium import flags
 
 DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
-REPORT_VIOLATIONS = """
+WATCH = """
+    globalThis.pendingRequests = 0;
+    const plainFetch = globalThis.fetch;
+    globalThis.fetch = async (...words) => {
+        pendingRequests += 1;
+        try {
+            const answer = await plainFetch(...words);
+            const text = answer.text.bind(answer);
+            answer.text = async () => { pendingRequests += 1; try { return await text(); } finally { done(); } };
+            return answer;
+        } finally { done(); }
+    };
+    // Whoever waited for the answer draws first.
+    const done = () => setTimeout(() => { pendingRequests -= 1; });
     addEventListener("securitypolicyviolation", (event) => console.error(
         `policy violation: ${event.violatedDirective} by ${event.blockedURI} ${event.sample}`));
     addEventListener("unhandledrejection", (event) => console.error(`unhandled rejection: ${event.reason}`));
 """
 VIEW = "main > .heading > h1"
 """What every view has as soon as it shows something."""
-VERY_LONG = 1_000 * PATIENCE
+VERY_LONG = 1_000 * SOON
 """Milliseconds that only a failure takes."""
 
 
@@ -41,7 +54,7 @@ class Visit:
     def __init__(self, browser, url, **options):
         self.context = browser.new_context(**{"viewport": DESKTOP, "reduced_motion": "reduce"} | options)
         self.context.set_default_timeout(VERY_LONG)
-        self.context.add_init_script(REPORT_VIOLATIONS)
+        self.context.add_init_script(WATCH)
         self.url, self._complaints, self._forgiven = url, [], []
         self.page = self.context.new_page()
         self.page.on("console", self._hear)
@@ -68,10 +81,20 @@ class Visit:
 
     def open(self, route=""):
         """Show a view, and wait until it has its data."""
+        self.page.goto("about:blank")  # else a route would only replace the view that is shown
         self.page.goto(f"{self.url}/ui{route}")
         self.page.locator(f"{VIEW}, [role=alert]").first.wait_for()
         assert self.page.locator(VIEW).is_visible(), self.page.locator("[role=alert]").first.inner_text()
+        self.settle()
         return self.page
+
+    def settle(self):
+        """Wait until the page has read what it reads by itself."""
+        eventually(lambda: self.page.evaluate("pendingRequests === 0"))
+
+    def text(self):
+        """What the view shows."""
+        return self.page.locator("main").inner_text()
 
     def close(self):
         """Close the tab. Raises if the page has complained."""
@@ -99,10 +122,12 @@ def axe_source():
     return (Path(find_spec("axe_playwright_python").origin).parent / "axe.min.js").read_text()
 
 
-def violations(page):
-    """What axe finds wrong with a page, a line for each element."""
-    page.evaluate(axe_source())
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+def violations(page, *rules):
+    """What axe finds wrong with a page, a line for each element; by some rules, or by all."""
+    if not page.evaluate("'axe' in globalThis"):
+        page.evaluate(axe_source())
+    options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
+    found = page.evaluate("options => axe.run(options)", options)["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {node['html'][:200]} at {node['target']}: {node['failureSummary']}"
         for rule in found

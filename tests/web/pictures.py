@@ -10,12 +10,13 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from noonmark.server.web.files import FOLDER
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.web import seed
 from tests.web.browsing import DESKTOP, PHONE, browsing, visiting
 from tests.web.chromium import MISSING, find
-from tests.web.views import routes
+from tests.web.views import VIEWS
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 THEMES = ("light", "dark")
@@ -41,22 +42,26 @@ QUALITY = 88
 def take(browser, server, folder, chosen):
     """Write these pictures of a seeded server."""
     folder.mkdir(parents=True, exist_ok=True)
-    places = routes(server.ids)
     for view, theme, screen in chosen:
         options = {
             "viewport": SCREENS[screen],
             "color_scheme": theme,
             "timezone_id": "Europe/Stockholm",
             "locale": "en-GB",
-            "device_scale_factor": 2 if screen == "phone" else 1,
+            "is_mobile": screen == "phone",
         }
         with visiting(browser, server.url, **options) as visit:
-            page = visit.open(places[view])
+            page = visit.open(VIEWS[view].at(server.ids))
             page.evaluate("document.fonts.ready.then(() => true)")
             session = visit.context.new_cdp_session(page)
-            picture = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
+            clip = {"x": 0, "y": 0, **SCREENS[screen], "scale": 2 if screen == "phone" else 1}
+            asked = {"format": "webp", "quality": QUALITY, "clip": clip}
+            picture = session.send("Page.captureScreenshot", asked)
             path = folder / f"{view}-{theme}{'-phone' if screen == 'phone' else ''}.webp"
             path.write_bytes(base64.b64decode(picture["data"]))
+            for complaint in visit.complaints:
+                print(complaint, file=sys.stderr)
+            visit.forgive("")
             print(f"{path} {path.stat().st_size // 1_000} kB", flush=True)
 
 
@@ -74,7 +79,13 @@ def main():
         server.ids = seed.write_present(server.ask)
         eventually(lambda: server.get("/health").status == 200)
         browser = stack.enter_context(browsing(executable))
-        all_of_them = [(view, theme, screen) for view in routes(server.ids) for theme in THEMES for screen in SCREENS]
+        all_of_them = [
+            (name, theme, screen)
+            for name, view in VIEWS.items()
+            if (FOLDER / "views" / f"{view.module}.js").exists()
+            for theme in THEMES
+            for screen in SCREENS
+        ]
         take(browser, server, Path(sys.argv[1]) if every else IMAGES, all_of_them if every else SHOWN)
 
 

@@ -141,7 +141,7 @@ def _declare_recent(scheduler, clock):
         sync,
         name="sync-orders",
         function_name="sync",
-        trigger=IntervalTrigger(hour / 2, start_at=start),
+        trigger=IntervalTrigger(hour, start_at=start),
         labels={"team": "shop"},
         misfire="catch_up_one",
     )
@@ -155,7 +155,7 @@ def _declare_recent(scheduler, clock):
         concurrency=Concurrency(key="index", limit=1),
     )
     loaded = scheduler.schedule(
-        quick, name="load-prices", function_name="quick", trigger=IntervalTrigger(2 * hour, start_at=start)
+        quick, name="load-prices", function_name="quick", trigger=IntervalTrigger(4 * hour, start_at=start)
     )
     scheduler.schedule_with_deps(quick, [loaded], name="check-prices", function_name="quick", labels={"team": "shop"})
     scheduler.schedule(
@@ -169,7 +169,7 @@ def _declare_recent(scheduler, clock):
         quick,
         name="vacuum",
         function_name="quick",
-        trigger=CronTrigger("20 */2 * * *", timezone="Asia/Tokyo"),
+        trigger=CronTrigger("20 */4 * * *", timezone="Asia/Tokyo"),
         labels={"team": "data"},
     )
 
@@ -184,7 +184,7 @@ def write_present(ask):
 
     now = SystemClock().now()
     tomorrow = (now + timedelta(days=1)).replace(hour=10, minute=0, second=0, microsecond=0)
-    hourly = {"type": "interval", "every_seconds": 3_600}
+    rare = {"type": "interval", "every_seconds": 6 * 3_600}
     for document in (
         {
             "schedule_id": "move-database",
@@ -221,20 +221,20 @@ def write_present(ask):
         {
             "schedule_id": "check-inventory",
             "name": "check-inventory",
-            "trigger": {**hourly, "start_at_utc": f"{now - timedelta(minutes=50):%Y-%m-%dT%H:%M:%SZ}"},
+            "trigger": {**rare, "start_at_utc": f"{now - timedelta(minutes=50):%Y-%m-%dT%H:%M:%SZ}"},
             "target": {"target_kind": "function", "function": "fail"},
             "labels": {"team": "shop"},
         },
         {
             "schedule_id": "announce",
             "name": "announce",
-            "trigger": {**hourly, "start_at_utc": f"{now + timedelta(minutes=25):%Y-%m-%dT%H:%M:%SZ}"},
-            "target": {"target_kind": "event", "event_type": "hour.struck"},
+            "trigger": {**rare, "start_at_utc": f"{now + timedelta(minutes=25):%Y-%m-%dT%H:%M:%SZ}"},
+            "target": {"target_kind": "event", "event_type": "bell.rung"},
         },
         {
             "schedule_id": "heartbeat",
             "name": "heartbeat",
-            "trigger": {"type": "interval", "every_seconds": 300},
+            "trigger": {"type": "interval", "every_seconds": 43_200},
             "target": {"target_kind": "ping"},
         },
     ):
@@ -254,7 +254,7 @@ def write_present(ask):
     for one in ends:
         eventually(lambda one=one: do("GET", f"/occurrences/{one}")["phase"] in FINAL)
     return {
-        "schedules": named,
+        "nightly": named["nightly-report"],
         "running": running,
         "queued": queued,
         "failed": ends[0],

@@ -1,27 +1,44 @@
-"""The views of the page, with something to show in each, and words that only that view has."""
+"""The views of the page on a seeded server: the route of each, and words that it shows of the data."""
+
+from typing import NamedTuple
 
 
-def routes(ids):
-    """The route of each view, for a server that was seeded."""
-    nightly = ids["schedules"]["nightly-report"]
-    return {
-        "now": "#/now",
-        "calendar": "#/calendar",
-        "schedules": "#/schedules",
-        "schedule": f"#/schedules/{nightly}",
-        "edit": f"#/schedules/{nightly}/edit",
-        "new": "#/new",
-        "occurrence": f"#/occurrences/{ids['failed']}",
-        "failures": "#/failures",
-        "events": "#/events",
-        "workflows": "#/workflows",
-        "workflow": "#/workflows/publish-sales",
-        "workflow_run": f"#/workflow-runs/{ids['workflow_run']}",
-        "sessions": "#/sessions",
-        "session": f"#/sessions/{ids['session']}",
-        "usage": "#/usage",
-        "approvals": "#/approvals",
-        "nodes": "#/nodes",
-        "audit": "#/audit",
-        "keys": "#/keys",
-    }
+class View(NamedTuple):
+    """A view: the module of the page, its route with names for ids, its heading, and what it shows."""
+
+    module: str
+    route: str
+    heading: str
+    words: tuple[str, ...]
+
+    def at(self, ids):
+        """The route on a server that was seeded."""
+        return self.route.format(**ids)
+
+
+VIEWS = {
+    "now": View("now", "#/now", "Now", ("Around now", "rebuild-index", "check-inventory", "failed in the last day")),
+    "calendar": View("calendar", "#/calendar", "Calendar", ("Week",)),
+    "schedules": View("schedules", "#/schedules", "Schedules", ("nightly-report", "Europe/Stockholm", "team=data")),
+    "schedule": View("schedule", "#/schedules/{nightly}", "nightly-report", ("Past and future", "Europe/Stockholm")),
+    "edit": View("edit", "#/schedules/{nightly}/edit", "nightly-report", ()),
+    "new": View("edit", "#/new", "New schedule", ()),
+    "occurrence": View(
+        "occurrence",
+        "#/occurrences/{failed}",
+        "check-inventory",
+        ("inventory.example: connection refused", "Decisions"),
+    ),
+    "failures": View("failures", "#/failures", "Failures", ("inventory.example: connection refused",)),
+    "events": View("events", "#/events", "Events", ("order.placed", "build.finished")),
+    "workflows": View("workflows", "#/workflows", "Workflows", ("publish-sales",)),
+    "workflow": View("workflow", "#/workflows/publish-sales", "Publish the sales of a day", ("sign-off",)),
+    "workflow_run": View("workflow_run", "#/workflow-runs/{workflow_run}", "publish-sales", ("sign-off", "total")),
+    "sessions": View("sessions", "#/sessions", "Sessions", ("test",)),
+    "session": View("session", "#/sessions/{session}", "", ("What happened since yesterday?",)),
+    "usage": View("usage", "#/usage", "Usage", ("local",)),
+    "approvals": View("approvals", "#/approvals", "Approvals", ("Publish the sales of Monday?",)),
+    "nodes": View("nodes", "#/nodes", "Nodes", ("leads",)),
+    "audit": View("audit", "#/audit", "Audit", ("schedule/create",)),
+    "keys": View("keys", "#/keys", "Keys", ()),
+}

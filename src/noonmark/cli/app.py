@@ -37,7 +37,7 @@ COMMANDS = {
     "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
-    "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
+    "backup": ("store:backup", "Write a consistent copy of a SQLite store.", "[OPTIONS] FILE"),
     "restore": ("store:restore", "Replace a SQLite store with a backup.", "[OPTIONS] FILE"),
     "doctor": ("store:doctor", "Check a store and its nodes, and say what to do.", "[OPTIONS]"),
     "login": ("key:login", "Store your key of a server.", "[OPTIONS]"),
@@ -71,6 +71,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "preview": ("schedule:preview", "Show the next fires of a schedule."),
             "backfill": ("run:backfill", "Run past fires of a schedule."),
             "explain": ("run:explain", "Explain why something ran or did not run."),
+            "trends": ("timeline:trends", "Show the outcomes, durations and cost of a schedule by day."),
             "occurrences": ("run:list_occurrences", "List the occurrences of a schedule, with reasons."),
             "runs": ("run:list_runs", "List the runs of a schedule, with results."),
             "proposals": (
@@ -180,7 +181,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
     "upload": (
-        "Upload files to a server; each upload emits an event.",
+        "Upload files; each upload emits an event.",
         {
             "add": ("upload:add", "Upload a file; noonmark upload FILE does the same."),
             "list": ("upload:list_uploads", "List uploads."),

@@ -56,6 +56,7 @@ from noonmark.operations.models.answers import (
     Session,
     Timeline,
     ToolDefinition,
+    Trends,
     Upload,
     UsageForecast,
     UsageSummary,
@@ -139,6 +140,10 @@ class Filters(TriggerFilters, total=False):
     """Filters of schedules; a schedule must match all of them."""
 
     kind: str | Iterable[str]
+    next_after: datetime | str
+    next_before: datetime | str
+    last_phase: str | Iterable[str]
+    last_state: str | Iterable[str]
 
 
 class Selection(TypedDict, total=False):
@@ -242,12 +247,14 @@ def get(schedule_id: str, *, include_deleted: bool | None = None) -> Request[Sch
 def list_schedules(
     *,
     workflow_id: str | None = None,
+    outcomes: int | None = None,
     newest_first: bool | None = None,
     page_size: int | None = None,
     **filters: Unpack[Filters],
 ) -> Listing[Schedule]:
     """List the schedules that match every filter, in the order of their creation or newest first."""
-    arguments = to_arguments(**filters, workflow_id=workflow_id, newest_first=newest_first, limit=page_size)
+    which = to_arguments(workflow_id=workflow_id, outcomes=outcomes, newest_first=newest_first, limit=page_size)
+    arguments = to_arguments(**filters, **which)
     return _listing("schedule/list", "schedules", Schedule, arguments)
 
 
@@ -1149,6 +1156,22 @@ def timeline(  # noqa: PLR0913 - as the operation
     which = to_arguments(by=by, schedule_id=schedule_id, max_marks=max_marks, buckets=buckets, limit=limit)
     arguments = to_arguments(to=last, cursor=cursor, **which, **filters, **{"from": first})
     return rest_request("timeline", _one(Timeline), arguments)
+
+
+def trends(
+    schedule_id: str,
+    first: datetime | str | None = None,
+    last: datetime | str | None = None,
+    *,
+    unit: str | None = None,
+    timezone: str | None = None,
+) -> Request[Trends]:
+    """Get what a schedule did in each local hour, day, week or month: outcomes, durations, cost and tokens.
+
+    From `first` on and before `last`: by default the last 30 of them.
+    """
+    arguments = to_arguments(schedule_id=schedule_id, to=last, unit=unit, timezone=timezone, **{"from": first})
+    return rest_request("schedule/trends", _one(Trends), arguments)
 
 
 def overview(*, timezone: str | None = None) -> Request[Overview]:

@@ -6,6 +6,7 @@ due time that the occurrence had before any retry. It is late if it first starte
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.system_events import is_late
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
@@ -96,6 +97,17 @@ def late_by(first_due: Micros, began: Micros | None) -> Micros | None:
     return began - first_due if began is not None and is_late(first_due, began) else None
 
 
+LATE = "late"
+"""What completed and started late counts as."""
+COUNTED = ("completed", LATE, "failed", "skipped", "running", "queued", "planned")
+"""What marks are counted as."""
+
+
+def counted_as(state: MarkState, *, is_late: bool | None) -> str:
+    """What a mark is counted as."""
+    return LATE if is_late and state is MarkState.COMPLETED else str(state)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """An occurrence on a timeline, or a fire that is not stored yet."""
@@ -166,33 +178,31 @@ def future_marks(horizon: Horizon, *, since: Micros, until: Micros, now: Micros,
     return marks
 
 
-def future_counts(
-    horizon: Horizon, *, since: Micros, until: Micros, width: Micros, now: Micros
-) -> dict[tuple[int, MarkState], int]:
-    """How many fires that are not stored are in each bucket, by its number from `since` and by state.
+def future_counts(horizon: Horizon, edges: Sequence[Micros], *, now: Micros) -> dict[tuple[int, MarkState], int]:
+    """How many fires that are not stored are in each bucket, by its number and by state.
 
-    They are counted, not enumerated, by their nominal times.
+    Buckets begin at the edges, and the last edge ends the last one. Fires are counted, not enumerated, by their nominal
+    times.
     """
     trigger, after, left = timed_trigger(horizon.schedule), _stored_until(horizon), horizon.runs_left
     counts: dict[tuple[int, MarkState], int] = {}
     if trigger is None or after is None:
         return counts
     if left is not None:
-        left = max(0, left - trigger.count_micros(after, max(after, since - 1)))
-    start = max(after + 1, since)
-    while start < until and left != 0:
-        bucket = (start - since) // width
+        left = max(0, left - trigger.count_micros(after, max(after, edges[0] - 1)))
+    start = max(after + 1, edges[0])
+    bucket = bisect_right(edges, start) - 1
+    while bucket < len(edges) - 1 and left != 0:
         state = MarkState.PLANNED if start > now else MarkState.QUEUED
-        end = min(since + (bucket + 1) * width, until)
-        if state is MarkState.QUEUED:  # a bucket in which now lies has two parts
-            end = min(end, now + 1)
+        # A bucket in which now lies has two parts.
+        end = min(edges[bucket + 1], now + 1) if state is MarkState.QUEUED else edges[bucket + 1]
         count = trigger.count_micros(start - 1, end - 1)
         if left is not None:
             count = min(count, left)
             left -= count
         if count:
             counts[bucket, state] = count
-        start = end
+        start, bucket = end, bucket + (end == edges[bucket + 1])
     return counts
 
 

@@ -16,6 +16,7 @@ from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyR
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.outcomes import ENDED
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.proposals import ProposedAction
@@ -32,13 +33,14 @@ from noonmark.operations.models.arguments import (
     Cancellation,
     ExpectedSchedule,
     ScheduleFields,
+    ScheduleFilters,
     ScheduleQuery,
 )
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.pings import url_of
 from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
-from noonmark.operations.serializers import read_page, schedule_document
+from noonmark.operations.serializers import outcome_document, read_page, schedule_document
 from noonmark.operations.service import schedule_quotas
 from noonmark.operations.target_policy import check_declaration, schedule_warnings, with_bundle_needs
 from noonmark.operations.usage import schedule_forecast
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
         PauseRequest,
         ScheduleAction,
         ScheduleCheck,
-        ScheduleFilters,
         ScheduleLookup,
         TriggerQuery,
     )
@@ -84,6 +85,7 @@ READ_ONLY = frozenset(
         "forecast",
         "lineage",
         "proposal",
+        "outcomes",
     }
 )
 """Fields of a schedule document that callers cannot set."""
@@ -528,14 +530,15 @@ def _proposed(service: Service, caller: Caller, selection: ScheduleFilter) -> It
     after: tuple[Micros, str] | None = None
     while True:
         page = service.store.proposals(caller.owner.tenant, USUAL_PAGE, after=after, user=selection.user)
-        yield from (one for one in page if one.action is ProposedAction.CREATE and fits(one.schedule(), selection))
+        yield from (one for one in page if one.action is ProposedAction.CREATE and fits(_as_stored(one), selection))
         if len(page) < USUAL_PAGE:
             return
         after = (page[-1].proposed, page[-1].schedule_id)
 
 
-def fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+def fits(stored: StoredSchedule, wanted: ScheduleFilter) -> bool:
     """Whether a schedule matches a filter; event types and fingerprints are not asked."""
+    schedule = stored.schedule
     declared = schedule.declaration
     kind = "" if declared.trigger is None else declared.trigger.type
     texts = (schedule.schedule_id, declared.name or "", declared.description)
@@ -547,6 +550,8 @@ def fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:
         and (not wanted.kinds or kind in wanted.kinds)
         and all(declared.labels.get(name) == value for name, value in wanted.labels.items())
         and (not wanted.text or any(lowered(wanted.text) in lowered(one) for one in texts))
+        and (not wanted.last_phases or stored.counters.last_phase in wanted.last_phases)
+        and wanted.is_next(stored.next_own)
     )
 
 
@@ -604,7 +609,7 @@ def _page(
     deleted: bool,
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The documents of a page, and the cursor of the next one."""
-    workflow = arguments.workflow_id if isinstance(arguments, ScheduleQuery) else None
+    workflow, count = (arguments.workflow_id, arguments.outcomes) if isinstance(arguments, ScheduleQuery) else (None, 0)
     now, skipped, offset = service.store.clock(), 0, arguments.offset
     start = None if arguments.cursor is None else arguments.cursor[0]
 
@@ -631,7 +636,14 @@ def _page(
         return schedules
 
     def serialize(page: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
-        return [schedule_document(stored, now=now) for stored in page]
+        documents = [schedule_document(stored, now=now) for stored in page]
+        if not count:
+            return documents
+        marks = service.store.last_marks([stored.schedule.uid for stored in page], count, now=now)
+        return [
+            document | {"outcomes": [outcome_document(mark) for mark in marks.get(stored.schedule.uid, ())]}
+            for document, stored in zip(documents, page, strict=True)
+        ]
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return entries, None if end is None else write_cursor(end.schedule.uid)
@@ -656,6 +668,14 @@ def schedule_filter(caller: Caller, arguments: ScheduleFilters | TriggerQuery) -
         name=arguments.name,
         target=arguments.route,
     )
+    if isinstance(arguments, ScheduleFilters):
+        ended_as = {phase for phase, state in ENDED.items() if state in (arguments.last_state or ())}
+        selection = replace(
+            selection,
+            next_since=arguments.next_after,
+            next_until=arguments.next_before,
+            last_phases=frozenset({*(arguments.last_phase or ()), *ended_as}),
+        )
     return selection, arguments.include_deleted or phases == [SchedulePhase.DELETED]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noonmark.core.api_key import Scope
 from noonmark.core.ids import is_hidden, shown_name, visible_id
-from noonmark.core.instants import SECOND, to_text
+from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.interruption import PINGED, real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import backfill_pause
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from noonmark.core.api_key import ApiKey
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.outcomes import Mark
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.secret import Secret
@@ -147,6 +148,16 @@ def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
         "updated_at_utc": text(schedule.updated),
         "deleted_at_utc": text(schedule.deleted),
         **({} if schedule.lineage is None else {"lineage": schedule.lineage.to_document()}),
+    }
+
+
+def outcome_document(mark: Mark) -> dict[str, Any]:
+    """An outcome in a list of schedules."""
+    return {
+        "occurrence_id": mark.occurrence_id,
+        "state": str(mark.state),
+        "late_seconds": None if mark.late is None else micros_to_seconds(mark.late),
+        "at_utc": to_text(mark.at),
     }
 
 

@@ -622,6 +622,9 @@ _ROWS = (
     ),
     Operation("schedule/runs", "history.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
     Operation(
+        "schedule/trends", "timeline.get_trends", READ, f"GET {_SCHEDULE}/trends", takes.TrendQuery, answers.Trends
+    ),
+    Operation(
         "schedule/explain",
         "explain.explain_schedule",
         READ,

@@ -6,12 +6,15 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.ids import is_hidden, shown_name, visible_id
-from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, SECOND, micros_to_seconds, to_text
+from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND, micros_to_seconds, to_text
 from noonmark.core.lifecycle import FAILURES, SchedulePhase
-from noonmark.core.outcomes import MarkState, future_counts, future_marks
+from noonmark.core.local_spans import LocalUnit, span_edges, span_name
+from noonmark.core.outcomes import COUNTED, counted_as, future_counts, future_marks
 from noonmark.core.reasons import reason_sentence
+from noonmark.core.triggers.zones import load_zone
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.arguments import TimelineBy
 from noonmark.operations.models.fields import write_cursor
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.outcomes import Mark
     from noonmark.core.schedule import Schedule
-    from noonmark.operations.models.arguments import TimelineQuery
+    from noonmark.operations.models.arguments import TimelineQuery, TrendQuery
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import Horizons, ScheduleFilter, StoredSchedule
     from noonmark.ports.store import Store
@@ -39,9 +42,16 @@ ACTIVE_LISTED = 50
 """How many occurrences of each kind decide which rows come first."""
 MAX_PROJECTED = 4_000
 """How many fires that are not stored, or buckets of them, one request computes."""
+USUAL_UNITS, MAX_TREND = 30, 1_000
+UNITS: Mapping[LocalUnit, Micros] = {
+    LocalUnit.HOUR: 3_600 * SECOND,
+    LocalUnit.DAY: DAY_SECONDS * SECOND,
+    LocalUnit.WEEK: 7 * DAY_SECONDS * SECOND,
+    LocalUnit.MONTH: 30 * DAY_SECONDS * SECOND,
+}
+"""How long each is, about."""
 MAX_HORIZONS = 300
 """For how many schedules it does so."""
-COUNTED = ("completed", "late", "failed", "skipped", "running", "queued", "planned")
 
 
 def get_timeline(service: Service, caller: Caller, arguments: TimelineQuery) -> dict[str, Any]:
@@ -65,6 +75,52 @@ def get_timeline(service: Service, caller: Caller, arguments: TimelineQuery) -> 
     }
 
 
+def get_trends(service: Service, caller: Caller, arguments: TrendQuery) -> dict[str, Any]:
+    """Get what a schedule did in each local hour, day, week or month: outcomes, durations, cost and tokens."""
+    store, now = service.store, service.store.clock()
+    stored = schedule_edits.find_for(caller, store, arguments.schedule_id, deleted=True)
+    uid, unit = stored.schedule.uid, arguments.unit
+    zone = arguments.timezone or load_zone(_row(stored.schedule)["timezone"] or "UTC")
+    until = now + 1 if arguments.to is None else arguments.to
+    since = until - USUAL_UNITS * UNITS[unit] if arguments.from_ is None else arguments.from_
+    if until <= since:
+        raise InvalidRequest(f"must be later than {text(since)}, where the trends begin", field="to")
+    edges = span_edges(zone, unit, max(since, MIN_INSTANT), min(until, MAX_INSTANT), MAX_TREND)
+    if edges is None:
+        raise InvalidRequest(f"is too short: there are more than {MAX_TREND:,} of them", field="unit")
+    points = store.trend(uid, edges, now=now)
+    ahead: Counter[tuple[int, str]] = Counter()
+    if edges[-1] > now:
+        scope = MarkScope(tenant=caller.owner.tenant, uids=(uid,))
+        for horizon in store.horizons(scope, until=edges[-1], limit=1).horizons:
+            ahead.update({(n, str(state)): k for (n, state), k in future_counts(horizon, edges, now=now).items()})
+    return {
+        "schedule_id": stored.schedule.schedule_id,
+        "unit": str(unit),
+        "timezone": zone.name,
+        "from_utc": to_text(edges[0]),
+        "to_utc": to_text(edges[-1]),
+        "now_utc": to_text(now),
+        "buckets": [
+            {
+                "from_utc": to_text(edges[number]),
+                "local_date": span_name(zone, unit, edges[number]),
+                **{name: point.counts.get(name, 0) + ahead[number, name] for name in COUNTED},
+                "duration_p50_seconds": _seconds(point.duration_p50),
+                "duration_p95_seconds": _seconds(point.duration_p95),
+                "cost_usd": None if point.unpriced_calls and not point.cost else to_dollars(point.cost),
+                "input_tokens": point.input_tokens,
+                "output_tokens": point.output_tokens,
+            }
+            for number, point in enumerate(points)
+        ],
+    }
+
+
+def _seconds(micros: Micros | None) -> float | None:
+    return None if micros is None else micros_to_seconds(micros)
+
+
 def _span(arguments: TimelineQuery, now: Micros) -> Span:
     since = now - AROUND if arguments.from_ is None else arguments.from_
     until = min(max(now, since) + AROUND, MAX_INSTANT) if arguments.to is None else arguments.to
@@ -85,7 +141,7 @@ def _by_schedule(
     scope = MarkScope(tenant=caller.owner.tenant, uids=uids)
     counts: defaultdict[str | None, Counter[tuple[int, str]]] = defaultdict(Counter)
     for one in store.count_marks(scope, span, width) if uids else ():
-        counts[one.uid][one.bucket, _column(one.state, is_late=one.is_late)] += one.count
+        counts[one.uid][one.bucket, counted_as(one.state, is_late=one.is_late)] += one.count
     projection = _Projection(_horizons(store, scope, span) if uids else None, span, width)
     few = tuple(uid for uid in uids if counts[uid].total() + projection.count([uid]) <= arguments.max_marks)
     shown: dict[str, list[Mark]] = {uid: projection.marks([uid]) for uid in few}
@@ -118,7 +174,7 @@ def _all(
         scope = MarkScope(tenant=tenant, uids=(found.schedule.uid,))
     counts: Counter[tuple[int, str]] = Counter()
     for one in store.count_marks(scope, span, width):
-        counts[one.bucket, _column(one.state, is_late=one.is_late)] += one.count
+        counts[one.bucket, counted_as(one.state, is_late=one.is_late)] += one.count
     projection = _Projection(_horizons(store, scope, span), span, width)
     marks = buckets = None
     if counts.total() + projection.count() <= most:
@@ -157,9 +213,8 @@ class _Projection:
 
     def count(self, uids: Iterable[str] | None = None) -> int:
         """How many fires schedules have, by default all of them."""
-        span = self._span
-        length = max(1, span.until - span.since)
-        return sum(sum(self._counts_of(uid, length).values()) for uid in uids or self._horizons)
+        edges = (self._span.since, self._span.until)
+        return sum(sum(self._counts_of(uid, edges).values()) for uid in uids or self._horizons)
 
     def marks(self, uids: Iterable[str] | None = None) -> list[Mark]:
         """The fires of schedules, by default of all of them."""
@@ -173,22 +228,18 @@ class _Projection:
 
     def counts(self, uids: Iterable[str] | None = None) -> Counter[tuple[int, str]]:
         """The numbers of fires in buckets."""
+        span = self._span
+        edges = (*range(span.since, span.until, self._width), span.until)
         counts: Counter[tuple[int, str]] = Counter()
         for uid in uids or self._horizons:
-            counts.update(self._counts_of(uid, self._width))
+            counts.update(self._counts_of(uid, edges))
         return counts
 
-    def _counts_of(self, uid: str, width: Micros) -> dict[tuple[int, str], int]:
+    def _counts_of(self, uid: str, edges: Sequence[Micros]) -> dict[tuple[int, str], int]:
         if (horizon := self._horizons.get(uid)) is None:
             return {}
-        span = self._span
-        found = future_counts(horizon, since=span.since, until=span.until, width=width, now=span.now)
+        found = future_counts(horizon, edges, now=self._span.now)
         return {(bucket, str(state)): count for (bucket, state), count in found.items()}
-
-
-def _column(state: MarkState, *, is_late: bool | None) -> str:
-    """The column of a bucket that a mark counts in."""
-    return "late" if is_late and state is MarkState.COMPLETED else str(state)
 
 
 def _row(schedule: Schedule) -> dict[str, Any]:
@@ -221,7 +272,7 @@ def mark_document(mark: Mark, schedule: Schedule | None) -> dict[str, Any]:
         "started_at_utc": text(mark.began),
         "ended_at_utc": text(mark.ended),
         "state": str(mark.state),
-        "late_seconds": None if mark.late is None else micros_to_seconds(mark.late),
+        "late_seconds": _seconds(mark.late),
         "reason": None if mark.reason is None else str(mark.reason),
         "why": None if mark.reason is None else reason_sentence(mark.reason, mark.detail),
         "origin": mark.origin,
@@ -276,7 +327,7 @@ def _first(service: Service, caller: Caller, selection: ScheduleFilter, now: Mic
     uids = dict.fromkeys([*overdue, *(row.uid for row in failed), *(uid for group in others for uid in group)])
     known = store.find_uids(uids)
     listed = [known[uid] for uid in uids if uid in known]
-    return [stored for stored in listed if _is_listed(stored.schedule) and fits(stored.schedule, selection)]
+    return [stored for stored in listed if _is_listed(stored.schedule) and fits(stored, selection)]
 
 
 def _is_listed(schedule: Schedule) -> bool:

@@ -111,6 +111,25 @@ class ScheduleFilter:
     """It subscribes to events of this type; a deleted schedule subscribes to none."""
     fingerprint: str | None = None
     """An agent made it, and this is the fingerprint of its lineage."""
+    next_since: Micros | None = None
+    """It is next due by its trigger at this instant or later, as far as that is stored."""
+    next_until: Micros | None = None
+    """It is next due by its trigger before this instant."""
+    last_phases: frozenset[Phase] = frozenset()
+    """Its last occurrence that ended did so in one of these."""
+
+    @property
+    def asks_next(self) -> bool:
+        """Whether it matters when a schedule is next due."""
+        return self.next_since is not None or self.next_until is not None
+
+    def is_next(self, due: Micros | None) -> bool:
+        """Whether a schedule that is next due then is wanted."""
+        if due is None:
+            return not self.asks_next
+        return (self.next_since is None or due >= self.next_since) and (
+            self.next_until is None or due < self.next_until
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +204,22 @@ class MarkCount:
     is_late: bool | None
     """Whether they started late; None if they have not started."""
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint:
+    """What a schedule did in a stretch of time."""
+
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """How many marks were due in it, by what `core.outcomes.counted_as` says."""
+    duration_p50: Micros | None = None
+    """Of the completed runs that started in it."""
+    duration_p95: Micros | None = None
+    cost: int = 0
+    """Of the settled calls of models in it whose price is known, in nano-dollars."""
+    unpriced_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

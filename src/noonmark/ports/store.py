@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         Span,
         StoredSchedule,
         StoreTraits,
+        TrendPoint,
         Workload,
     )
 
@@ -180,6 +181,12 @@ class Reads(Protocol):
 
         Where schedules are named, each of them has its own numbers. In no particular order.
         """
+
+    def last_marks(self, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
+        """The last marks of each schedule that were due by now, in order, by uid; up to a limit for each."""
+
+    def trend(self, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:
+        """What a schedule did in each of the stretches of time between edges, which are in order."""
 
     def lateness(self, scope: MarkScope, span: Span, percent: int) -> Micros | None:
         """The percentile of how long after their due times the marks of a span started; None if none has started."""

@@ -245,7 +245,7 @@ def _show_schedule(connection: Connection, document: dict[str, Any], verb: str, 
         print_line(note)
 
 
-def list_schedules(
+def list_schedules(  # noqa: PLR0913 - one argument per option
     *,
     kind: Annotated[
         str | None,
@@ -256,11 +256,24 @@ def list_schedules(
     text: Annotated[
         str | None, Parameter(show_default=False, help="With this text in the name, description or id.")
     ] = None,
+    last: Annotated[
+        str | None, Parameter(show_default=False, help="Whose last occurrence completed, failed or skipped.")
+    ] = None,
+    next_before: Annotated[
+        str | None, Parameter(show_default=False, help="Next due before this instant, or this long from now: 2h.")
+    ] = None,
+    outcomes: Annotated[int, Parameter(help="Show the marks of so many last outcomes, up to 30.")] = 0,
     limit: OldestLimit = 100,
     connection: Connection = Connection(),
 ) -> None:
     """List schedules."""
-    arguments = schedule_filter(status, label) | present(kind=kind, text=text)
+    arguments = schedule_filter(status, label) | present(
+        kind=kind,
+        text=text,
+        last_state=last,
+        next_before=parse_future(next_before, "--next-before"),
+        outcomes=outcomes or None,
+    )
     show_schedule_list(connection, "schedule/list", arguments, "schedules", limit=limit)
 
 

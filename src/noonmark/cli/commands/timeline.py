@@ -8,7 +8,7 @@ from typing import Annotated
 from noonmark.cli.commands.schedule import schedule_filter
 from noonmark.cli.inputs import parse_future, parse_past
 from noonmark.cli.local_zone import local_zone
-from noonmark.cli.options import Connection, Text, Texts
+from noonmark.cli.options import Connection, ScheduleId, Text, Texts
 from noonmark.cli.output import print_json
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
@@ -62,6 +62,34 @@ def timeline(  # noqa: PLR0913 - one argument per option
     from noonmark.cli.render.timeline import show_timeline  # noqa: PLC0415 - not for --json
 
     show_timeline(answer, labels=LABELS)
+
+
+def trends(
+    schedule_id: ScheduleId,
+    /,
+    *,
+    since: Annotated[Text, Parameter(help="From this instant on, or back from now: 90d; default: 30 units.")] = None,
+    until: Annotated[Text, Parameter(help="Before this instant, or back from now; default: now.")] = None,
+    unit: Annotated[str, Parameter(help="hour, day, week or month.")] = "day",
+    timezone: Annotated[Text, Parameter(help="A time zone; default: that of the trigger, or else UTC.")] = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Show the outcomes of a schedule in each local hour, day, week or month, with durations and cost."""
+    arguments = present(
+        schedule_id=schedule_id,
+        to=parse_past(until, "--until"),
+        unit=unit,
+        timezone=timezone,
+        **{"from": parse_past(since, "--since")},
+    )
+    with connect(connection) as remote:
+        answer = remote.call("schedule/trends", arguments)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.timeline import show_trends  # noqa: PLC0415 - not for --json
+
+    show_trends(answer)
 
 
 def overview(

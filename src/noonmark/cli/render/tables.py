@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line, shorten
 from noonmark.cli.render.console import Table, Text, open_console
+from noonmark.cli.render.marks import outcome_marks
 from noonmark.cli.render.times import duration_text, local_times
 from noonmark.core.ids import shown_name
 
@@ -41,7 +42,8 @@ STYLES = {
 
 def show_schedules(schedules: Sequence[dict[str, Any]], more: str) -> None:
     times = local_times()
-    titles = ["Schedule", "Name", "Phase", "When", times.titles("Next run")[0], "From now", "Last outcome"]
+    titles = ["Schedule", "Name", "Phase", "When", times.titles("Next run")[0], "From now"]
+    titles.append("Last outcomes" if any("outcomes" in one for one in schedules) else "Last outcome")
     rows = [
         [
             schedule["schedule_id"],
@@ -50,7 +52,7 @@ def show_schedules(schedules: Sequence[dict[str, Any]], more: str) -> None:
             trigger_summary(schedule),
             times.local(schedule["next_run_at"]),
             times.relative(schedule["next_run_at"]),
-            schedule["last_phase"] or "-",
+            outcome_marks(schedule["outcomes"]) or "-" if "outcomes" in schedule else schedule["last_phase"] or "-",
         ]
         for schedule in schedules
     ]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line
 from noonmark.cli.render.console import Text, fold, open_console, text_width
-from noonmark.cli.render.tables import dollars
+from noonmark.cli.render.marks import MARKS, outcome_bar
+from noonmark.cli.render.tables import dollars, show_table
 from noonmark.cli.render.times import duration_text, local_times
 from noonmark.core.instants import SECOND, parse_instant, to_text
 
@@ -16,16 +17,6 @@ if TYPE_CHECKING:
     from noonmark.cli.render.console import Console
     from noonmark.cli.render.times import Times
 
-MARKS = {
-    "failed": ("✕", "bold red"),
-    "running": ("▶", "blue"),
-    "late": ("▲", "yellow"),
-    "queued": ("◌", "yellow"),
-    "completed": ("■", "green"),
-    "skipped": ("\N{EN DASH}", "dim"),
-    "planned": ("○", "dim"),
-}
-"""The mark of each state. What comes first is shown where a cell has several."""
 NOW = Text("│", "bold yellow")
 LABEL_ALL = "all schedules"
 CLOCK = 5
@@ -84,6 +75,25 @@ def _padded(name: str, width: int) -> str:
     while text_width(line) > width:
         line = line[:-2] + "…"
     return " " * (width - text_width(line)) + line
+
+
+def show_trends(answer: Mapping[str, Any]) -> None:
+    """Show a row for each stretch of time in which something happened."""
+    counted = ("completed", "late", "failed", "skipped", "running", "queued", "planned")
+    rows = [
+        [
+            bucket["local_date"],
+            outcome_bar({state: bucket[state] for state in counted}),
+            *(f"{bucket[state]:,}" if bucket[state] else "-" for state in counted[:4]),
+            "-" if bucket["duration_p50_seconds"] is None else duration_text(bucket["duration_p50_seconds"]),
+            "-" if bucket["duration_p95_seconds"] is None else duration_text(bucket["duration_p95_seconds"]),
+            "-" if not bucket["cost_usd"] else dollars(bucket["cost_usd"]),
+        ]
+        for bucket in answer["buckets"]
+        if any(bucket[state] for state in counted)
+    ]
+    titles = [answer["unit"].capitalize(), "", "On time", "Late", "Failed", "Skipped", "p50", "p95", "Cost"]
+    show_table(titles, rows, f"By {answer['unit']} in {answer['timezone']}")
 
 
 def show_overview(answer: Mapping[str, Any]) -> None:

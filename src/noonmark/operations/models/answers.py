@@ -48,6 +48,22 @@ class Counters:
     skipped: int
 
 
+MarkState = Literal["planned", "queued", "running", "completed", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastOutcome:
+    """What became of an occurrence, in short."""
+
+    occurrence_id: str
+    state: MarkState
+    """queued, running, completed, failed or skipped. A missed fire is failed."""
+    late_seconds: float | None
+    """How late it started; null if that was within a second of its due time, or it has not started."""
+    at_utc: datetime
+    """Its due time before any retry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """Why a schedule is paused."""
@@ -167,6 +183,8 @@ class Schedule:
     """What is proposed for it, if it is proposed itself or this is the answer to a proposal."""
     forecast: Forecast | None = None
     """What it will cost this month, if it calls models and this is the answer to its creation or an edit."""
+    outcomes: list[LastOutcome] | None = None
+    """The last ones that were due, oldest first, in a list that asks for them."""
     document: Document = field(metadata={"is_whole": True})
     """The whole document, as JSON."""
 
@@ -789,9 +807,6 @@ class Workload:
     halts: list[Halt]
 
 
-MarkState = Literal["planned", "queued", "running", "completed", "failed", "skipped"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """An occurrence on a timeline, or a fire to come."""
@@ -874,6 +889,46 @@ class Timeline:
     rows: list[TimelineRow]
     next_cursor: str | None
     """The cursor of the next page of rows; null on the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendBucket:
+    """What a schedule did in a local hour, day, week or month; each mark counts once."""
+
+    from_utc: datetime
+    local_date: str
+    """The local date on which it begins; of an hour with its time."""
+    completed: int
+    """Completed, and started on time."""
+    late: int
+    """Completed, and started late."""
+    failed: int
+    skipped: int
+    running: int
+    queued: int
+    planned: int
+    """Due later, also fires to come that are not stored yet."""
+    duration_p50_seconds: float | None
+    """Of the completed runs that started in it; null if there were none."""
+    duration_p95_seconds: float | None
+    cost_usd: float | None
+    """What models cost; null if no price is known."""
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trends:
+    """What a schedule did in each local hour, day, week or month, in order."""
+
+    schedule_id: str
+    unit: Literal["hour", "day", "week", "month"]
+    timezone: str
+    from_utc: datetime
+    to_utc: datetime
+    """The end of the last bucket."""
+    now_utc: datetime
+    buckets: list[TrendBucket]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

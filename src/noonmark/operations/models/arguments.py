@@ -12,6 +12,8 @@ from noonmark.core.budgets.budget import BudgetScope, Period, WhenExhausted
 from noonmark.core.budgets.reported import MAX_CALLS, MAX_TOKENS, MAX_USD, dollars
 from noonmark.core.documents import named, one_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.local_spans import LocalUnit
+from noonmark.core.outcomes import MarkState
 from noonmark.core.reasons import Reason as OccurrenceReason
 from noonmark.core.triggers.zones import Zone, load_zone
 from noonmark.operations.models.fields import (
@@ -142,6 +144,12 @@ class TimelineBy(StrEnum):
 
 TimelineByName = Annotated[
     TimelineBy, Kind(partial(one_of, allowed=named(TimelineBy)), {"type": "string", "enum": list(TimelineBy)})
+]
+UnitName = Annotated[
+    LocalUnit, Kind(partial(one_of, allowed=named(LocalUnit)), {"type": "string", "enum": list(LocalUnit)})
+]
+LastStates = Annotated[
+    list[MarkState], several({str(one): one for one in (MarkState.COMPLETED, MarkState.FAILED, MarkState.SKIPPED)})
 ]
 Dollars = Annotated[int, Kind(dollars, {"type": "number", "minimum": 0, "maximum": MAX_USD})]
 """Read as nano-dollars."""
@@ -316,6 +324,14 @@ class ScheduleFilters(Arguments):
     name: Name | None = None
     route: Name | None = None
     include_deleted: Boolean = False
+    next_after: Instant | None = None
+    """It is next due by its trigger at this instant or later."""
+    next_before: Instant | None = None
+    """It is next due by its trigger before this instant."""
+    last_phase: Phases | None = None
+    """Its last occurrence that ended did so in one of these phases."""
+    last_state: LastStates | None = None
+    """The same in one word: completed, failed or skipped."""
 
 
 class ScheduleSelection(Arguments):
@@ -375,6 +391,8 @@ class ScheduleQuery(ScheduleFilters):
     """The schedules to list."""
 
     workflow_id: Name | None = None
+    outcomes: Annotated[int, integer(0, MAX_OUTCOMES)] = 0
+    """How many of its last outcomes each schedule has."""
     newest_first: Boolean = False
     limit: PageSize = USUAL_PAGE
     offset: Offset = 0
@@ -1040,6 +1058,19 @@ class TimelineQuery(ScheduleFilters):
     limit: Annotated[int, integer(1, MAX_TIMELINES)] = USUAL_TIMELINES
     """How many rows a page has."""
     cursor: TimeIdCursor | None = None
+
+
+class TrendQuery(OneSchedule):
+    """The stretch of time, and how it is divided."""
+
+    from_: Instant | None = None
+    """Default: 30 units before `to`."""
+    to: Instant | None = None
+    """Default: now. The unit in which it lies is there as a whole."""
+    unit: UnitName = LocalUnit.DAY
+    """hour, day, week (from Monday on) or month."""
+    timezone: ZoneName | None = None
+    """An IANA name; default: that of the trigger, or else UTC."""
 
 
 class OverviewQuery(Arguments):

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from noonmark.core.budgets.forecast import percentile
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.ids import Origin, carries_steps
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.outcomes import Horizon, Mark, mark_state
-from noonmark.ports.records import Horizons, MarkCount
+from noonmark.core.outcomes import Horizon, Mark, counted_as, mark_state
+from noonmark.core.run import Outcome
+from noonmark.ports.budgets import UsageBy
+from noonmark.ports.records import Horizons, MarkCount, TrendPoint
 from noonmark.stores.memory.schedule_lists import ANY, is_wanted
 from noonmark.stores.rules.records import PHASES, REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import MarkScope, Span
@@ -45,10 +50,55 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
     ]
 
 
+def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
+    """The last marks of each schedule."""
+    found = {}
+    for uid in uids:
+        if uid in uow.entries:
+            marks = [mark for row in uow.entries[uid].rows if row.first_due <= now and (mark := _mark(uow, row, now))]
+            found[uid] = nlargest(limit, marks, key=lambda mark: (mark.at, mark.occurrence_id or ""))[::-1]
+    return found
+
+
+def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:
+    """What a schedule did between edges."""
+    entry, points = uow.entries.get(uid), []
+    for since, until in pairwise(edges):
+        if entry is None:
+            points.append(TrendPoint())
+            continue
+        marks = [_mark(uow, row, now) for row in entry.rows if since <= row.first_due < until]
+        took = sorted(
+            run.ended - run.started
+            for row in entry.rows
+            for run in uow.runs.get(row.key, ())
+            if since <= run.started < until and run.ended is not None and run.outcome is Outcome.COMPLETED
+        )
+        owner, schedule_id = entry.schedule.owner, entry.schedule.schedule_id
+        groups = uow.budgets.usage(
+            owner.tenant, UsageBy.SCHEDULE, since=since, until=until, limit=1, user=None, schedule_id=schedule_id
+        )
+        usage = groups[0].usage if groups else Usage()
+        points.append(
+            TrendPoint(
+                counts=Counter(
+                    counted_as(mark.state, is_late=mark.late is not None) for mark in marks if mark is not None
+                ),
+                duration_p50=percentile(took, 50) if took else None,
+                duration_p95=percentile(took, 95) if took else None,
+                cost=usage.cost or 0,
+                unpriced_calls=groups[0].unpriced_calls if groups else 0,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+            )
+        )
+    return points
+
+
 def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Micros | None:
     """The percentile of how late marks started."""
     late = sorted(max(0, mark.began - mark.at) for mark in _marks(uow, scope, span) if mark.began is not None)
-    return late[max(0, -(-len(late) * percent // 100) - 1)] if late else None
+    return percentile(late, percent) if late else None
 
 
 def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:
@@ -56,7 +106,7 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
     wanted = scope.wanted or ANY
     if scope.uids is None:
         listed = (uow.entries[uid] for _, _, uid in uow.listed.get(scope.tenant, []))
-        entries = [entry for entry in listed if is_wanted(entry.schedule, wanted)]
+        entries = [entry for entry in listed if is_wanted(entry, wanted)]
     else:
         entries = [uow.entries[uid] for uid in scope.uids if uid in uow.entries]
     to_plan = sorted(
@@ -89,23 +139,28 @@ def _marks(uow: UnitOfWork, scope: MarkScope, span: Span) -> Iterator[Mark]:
     for row in _rows(uow, scope):
         is_in_span = span.since <= row.first_due < span.until
         is_still_open = span.is_open and row.ended is None and row.first_due < span.since
-        if (is_in_span or is_still_open) and (state := mark_state(row, span.now)) is not None:
-            starts = [run.started for run in uow.runs.get(row.key, ())]
-            yield Mark(
-                uid=uow.state_of(row).uid,
-                occurrence_id=row.id,
-                origin=Origin(row.origin),
-                phase=PHASES[row.phase],
-                state=state,
-                at=row.first_due,
-                due=row.due,
-                began=min(starts, default=row.started),
-                ended=row.ended,
-                reason=REASONS[row.reason] or REASONS[row.waiting_for],
-                detail=row.detail,
-                missed_count=row.missed_count,
-                missed_last=row.missed_last,
-            )
+        if (is_in_span or is_still_open) and (mark := _mark(uow, row, span.now)) is not None:
+            yield mark
+
+
+def _mark(uow: UnitOfWork, row: Row, now: Micros) -> Mark | None:
+    if (state := mark_state(row, now)) is None:
+        return None
+    return Mark(
+        uid=uow.state_of(row).uid,
+        occurrence_id=row.id,
+        origin=Origin(row.origin),
+        phase=PHASES[row.phase],
+        state=state,
+        at=row.first_due,
+        due=row.due,
+        began=min((run.started for run in uow.runs.get(row.key, ())), default=row.started),
+        ended=row.ended,
+        reason=REASONS[row.reason] or REASONS[row.waiting_for],
+        detail=row.detail,
+        missed_count=row.missed_count,
+        missed_last=row.missed_last,
+    )
 
 
 def _rows(uow: UnitOfWork, scope: MarkScope) -> Iterator[Row]:
@@ -118,5 +173,5 @@ def _rows(uow: UnitOfWork, scope: MarkScope) -> Iterator[Row]:
     for entry in uow.entries.values():
         schedule = entry.current_schedule()
         is_own = schedule.owner.tenant == scope.tenant and not carries_steps(schedule.schedule_id)
-        if is_own and is_wanted(schedule, wanted):
+        if is_own and is_wanted(entry, wanted):
             yield from entry.rows

@@ -6,15 +6,18 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import ScheduleFilter, lowered
 from noonmark.stores.memory.records import listed_at
 
 if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import StoredSchedule
+    from noonmark.stores.memory.records import ScheduleEntry
     from noonmark.stores.memory.unit_of_work import UnitOfWork
+    from noonmark.stores.rules.records import Row
 
 ANY = ScheduleFilter()
 
@@ -40,18 +43,19 @@ def page(  # noqa: PLR0913 - as the verb has it
         places = range(bisect_left(listed, place)) if newest_first else places[bisect_right(listed, place) :]
     ordered = reversed(places) if newest_first else places
     entries = (uow.entries[listed[index][2]] for index in ordered)
-    selected = (entry for entry in entries if is_wanted(entry.schedule, wanted))
+    selected = (entry for entry in entries if is_wanted(entry, wanted))
     return [entry.to_stored(uow.now()) for entry in islice(selected, limit)]
 
 
 def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter, *, deleted: bool) -> int:
     """How many there are."""
     listed = (uow.deleted if deleted else uow.listed).get(tenant, [])
-    return sum(is_wanted(uow.entries[uid].schedule, wanted) for _, _, uid in listed)
+    return sum(is_wanted(uow.entries[uid], wanted) for _, _, uid in listed)
 
 
-def is_wanted(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+def is_wanted(entry: ScheduleEntry, wanted: ScheduleFilter) -> bool:
     """Whether a schedule matches a filter."""
+    schedule = entry.schedule
     declared = schedule.declaration
     kind = "" if declared.trigger is None else declared.trigger.type
     named = (
@@ -67,7 +71,20 @@ def is_wanted(schedule: Schedule, wanted: ScheduleFilter) -> bool:
         and all(declared.labels.get(name) == value for name, value in wanted.labels.items())
         and (wanted.event_type is None or _hears(schedule, wanted.event_type))
         and (not wanted.text or _has_text(schedule, lowered(wanted.text)))
+        and (not wanted.last_phases or entry.state.last_phase in wanted.last_phases)
+        and (not wanted.asks_next or wanted.is_next(_next(entry)))
     )
+
+
+def _next(entry: ScheduleEntry) -> Micros | None:
+    """When a schedule is next due by its trigger; of rows that wait, that is not known."""
+    rows = (row for row in entry.live.values() if row.is_own)
+    return min((row.due for row in rows if _is_ahead(row)), default=None)
+
+
+def _is_ahead(row: Row) -> bool:
+    is_ready = row.phase == Phase.PENDING and not row.held and row.ready is not None and row.waiting_for is None
+    return row.phase == Phase.CLAIMED or is_ready
 
 
 def _hears(schedule: Schedule, event_type: str) -> bool:

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         Shares,
         Span,
         StoredSchedule,
+        TrendPoint,
         Workload,
     )
     from noonmark.ports.sessions import Turn
@@ -452,6 +453,14 @@ class MemoryStore:
     @atomic
     def count_marks(self, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
         return marks.count(self._uow, scope, span, width)
+
+    @atomic
+    def last_marks(self, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
+        return marks.last(self._uow, uids, limit, now=now)
+
+    @atomic
+    def trend(self, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:
+        return marks.trend(self._uow, uid, edges, now=now)
 
     @atomic
     def lateness(self, scope: MarkScope, span: Span, percent: int) -> Micros | None:

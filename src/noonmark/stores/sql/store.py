@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         Shares,
         Span,
         StoredSchedule,
+        TrendPoint,
         Workload,
     )
     from noonmark.ports.sessions import Turn
@@ -433,6 +434,12 @@ class SqlStore(ABC):
 
     def count_marks(self, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
         return self._read(lambda uow: marks.count(uow, scope, span, width))
+
+    def last_marks(self, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
+        return self._read(lambda uow: marks.last(uow, uids, limit, now=now))
+
+    def trend(self, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:
+        return self._read(lambda uow: marks.trend(uow, uid, edges, now=now))
 
     def lateness(self, scope: MarkScope, span: Span, percent: int) -> Micros | None:
         return self._read(lambda uow: marks.lateness(uow, scope, span, percent))

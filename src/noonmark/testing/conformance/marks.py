@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
+from noonmark.core.budgets.spend import Usage
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.ports.records import MarkScope, ScheduleFilter, Span
+from noonmark.ports.budgets import UsageRecord
+from noonmark.ports.records import MarkScope, ScheduleFilter, Span, TrendPoint
 from noonmark.testing.conformance.bench import case
 from noonmark.testing.factories import MINUTE, NOW
 
@@ -198,3 +202,83 @@ def schedules_are_counted_by_phase(bench: Bench) -> None:
         "uid-3": SchedulePhase.PAUSED,
     }
     assert found["uid-1"] == bench.store.find_uid("uid-1")
+
+
+@case
+def the_last_marks_of_each_schedule(bench: Bench) -> None:
+    schedule, _ = _all_states(bench)
+    due = [mark for mark in _marks(bench) if mark.at <= bench.now]
+    own, other = ([mark for mark in due if mark.uid == uid] for uid in ("uid-1", "uid-2"))
+    for limit in (1, 3, 30):
+        found = bench.store.last_marks(["uid-1", "uid-2", "unknown"], limit, now=bench.now)
+        assert found == {"uid-1": own[-limit:], "uid-2": other[-limit:]}
+    assert bench.store.last_marks([], 3, now=bench.now) == {}
+    assert bench.store.last_marks([schedule.uid], 3, now=NOW - 1) == {schedule.uid: []}
+
+
+@case
+def trends_are_counted_between_edges(bench: Bench) -> None:
+    schedule = bench.create_quiet("uid-1")
+    # Edges at uneven distances, as where a clock changes.
+    edges = [NOW, NOW + MINUTE, NOW + 3 * MINUTE, NOW + 4 * MINUTE, NOW + 10 * MINUTE]
+    tokens = 0
+    for n, seconds in enumerate((1, 2, 3, 4, 100)):
+        bench.clock.now = max(bench.now, NOW + n * 30 * SECOND)
+        occurrence = bench.run(schedule, f"k{n}", n * 30 * SECOND)
+        begun = bench.now
+        bench.advance(seconds * SECOND)
+        run = bench.settlement(occurrence).run
+        usage = Usage(model="m", input_tokens=10 + n, output_tokens=n, model_calls=1, cost=1_000 + n)
+        tokens += usage.input_tokens
+        record = UsageRecord(
+            call_id=f"c{n}", tenant="acme", user="ada", usage=usage, schedule_id=schedule.schedule_id, at=begun
+        )
+        assert bench.store.record_usage([record]) == [True]
+        assert bench.settle(occurrence, run=replace(run, started=begun))
+    bench.clock.now = NOW + 4 * MINUTE - 1
+    failed = bench.run(schedule, "f", 4 * MINUTE - 1)
+    run = replace(bench.settlement(failed).run, outcome=Outcome.FAILED)
+    assert bench.settle(failed, phase=Phase.FAILED, reason=Reason.FAILED, run=run)
+    bench.add(schedule, "later", 9 * MINUTE)
+    points = bench.store.trend("uid-1", edges, now=bench.now)
+    assert [dict(point.counts) for point in points] == [
+        {"completed": 2},
+        {"completed": 3},
+        {"failed": 1},
+        {"planned": 1},
+    ]
+    assert [(point.duration_p50, point.duration_p95) for point in points] == [
+        (SECOND, 2 * SECOND),
+        (4 * SECOND, 100 * SECOND),
+        (None, None),
+        (None, None),
+    ]
+    assert [point.cost for point in points] == [2_001, 3_009, 0, 0]
+    assert sum(point.input_tokens for point in points) == tokens
+    assert [point.output_tokens for point in points] == [1, 9, 0, 0]
+    assert bench.store.trend("unknown", edges, now=bench.now) == [TrendPoint()] * 4
+
+
+@case
+def schedules_are_found_by_their_next_fire_and_their_last_end(bench: Bench) -> None:
+    minutely, hourly = (
+        bench.create(f"uid-{seconds}", trigger=IntervalTrigger(seconds, start_at=from_micros(NOW + seconds * SECOND)))
+        for seconds in (60, 3_600)
+    )
+    failed, quiet = bench.create_quiet("uid-f"), bench.create_quiet("uid-q")
+    assert bench.fail(bench.run(failed, "k"))
+    assert bench.settle(bench.run(quiet, "k"))
+
+    def found(**wanted: Any) -> set[str]:  # noqa: ANN401 - the fields of a filter
+        chosen = ScheduleFilter(**wanted)
+        listed = bench.store.schedules("acme", limit=10, wanted=chosen)
+        assert bench.store.count_schedules("acme", chosen) == len(listed)
+        return {stored.schedule.uid for stored in listed}
+
+    assert found(next_until=NOW + 120 * SECOND) == {minutely.uid}
+    assert found(next_until=NOW + 60 * SECOND) == set()
+    assert found(next_since=NOW + 60 * SECOND) == {minutely.uid, hourly.uid}
+    assert found(next_since=NOW + 61 * SECOND, next_until=NOW + 7_200 * SECOND) == {hourly.uid}
+    assert found(last_phases=frozenset({Phase.FAILED})) == {failed.uid}
+    assert found(last_phases=frozenset({Phase.FAILED, Phase.COMPLETED})) == {failed.uid, quiet.uid}
+    assert found(last_phases=frozenset({Phase.FAILED}), next_since=NOW) == set()

@@ -5,19 +5,25 @@ The state of a mark is decided by `core.outcomes`; `_STATE` is the same rule in 
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from noonmark.core.budgets.forecast import percentile
 from noonmark.core.ids import Origin
 from noonmark.core.lifecycle import FAILURES, SchedulePhase
 from noonmark.core.occurrence import CONTINUED
-from noonmark.core.outcomes import Horizon, Mark, MarkState, mark_state
+from noonmark.core.outcomes import Horizon, Mark, MarkState, counted_as, mark_state
 from noonmark.core.system_events import LATE
-from noonmark.ports.records import Horizons, MarkCount
+from noonmark.ports.records import Horizons, MarkCount, TrendPoint
 from noonmark.stores.rules.records import PHASES, REASONS, Unreadable
 from noonmark.stores.sql.reads.schedules import IS_VISIBLE, SHOWS_RUNS, conditions
+from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.schema.tables import listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.core.instants import Micros
     from noonmark.ports.records import MarkScope, Span
     from noonmark.stores.sql.session import Values
@@ -30,6 +36,7 @@ MAX_READ = 1_000
 """How many schedules one call reads at most to find how far their fires are stored."""
 _KEYS = "SELECT schedule, uid FROM schedule_states WHERE uid IN EACH(text)"
 _BEGAN = "coalesce((SELECT min(r.started) FROM runs AS r WHERE r.occurrence = o.key), o.started)"
+_IS_LATE = f"CASE WHEN {_BEGAN} IS NULL THEN NULL WHEN {_BEGAN} - o.first_due > {LATE} THEN 1 ELSE 0 END"
 _IN_SPAN = "o.first_due >= ? AND o.first_due < ? AND o.phase <> 'superseded'"
 _STILL_OPEN = "o.ended IS NULL AND o.first_due < ?"
 _OF_SCHEDULES = "o.schedule IN EACH(bigint)"
@@ -42,7 +49,7 @@ _STATE = f"""
         WHEN o.phase IN ({listed(sorted(FAILURES))}) THEN 'failed'
         WHEN o.phase IN ('skipped', 'cancelled') THEN 'skipped'
         WHEN o.phase IN ('dispatching', 'awaiting_completion') OR o.reason = 'suspended' THEN 'running'
-        WHEN o.due > ? AND o.waiting_for IS NULL AND o.attempt = 0 AND o.losses = 0
+        WHEN o.due > CAST(? AS bigint) AND o.waiting_for IS NULL AND o.attempt = 0 AND o.losses = 0
             AND (o.reason IS NULL OR o.reason NOT IN ({listed(sorted(CONTINUED))})) THEN 'planned'
         ELSE 'queued' END
 """
@@ -115,12 +122,12 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
         text = f"""
             SELECT {whose}, bucket, state, is_late, count(*) FROM (
                 SELECT o.schedule AS schedule,
-                    (CASE WHEN o.first_due < ? THEN ? ELSE o.first_due END - ?) / ? AS bucket, {_STATE} AS state,
-                    CASE WHEN {_BEGAN} IS NULL THEN NULL WHEN {_BEGAN} - o.first_due > {LATE} THEN 1 ELSE 0 END
-                    AS is_late
+                    (CASE WHEN o.first_due < CAST(? AS bigint) THEN CAST(? AS bigint) ELSE o.first_due END
+                        - CAST(? AS bigint)) / CAST(? AS bigint) AS bucket, {_STATE} AS state,
+                    {_IS_LATE} AS is_late
                 FROM {part}
             ) AS counted GROUP BY {"" if scope.uids is None else "schedule, "}bucket, state, is_late
-        """.replace("?", "CAST(? AS bigint)", 5)  # noqa: S608 - our own text
+        """  # noqa: S608 - our own text
         counts += uow.session.query(text, span.since, span.since, span.since, width, span.now, *values)
     uids = {state.schedule: state.uid for state in uow.states_of({row[0] for row in counts if row[0] is not None})}
     return [
@@ -135,6 +142,92 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
     ]
 
 
+# Up to the time of the last one that is wanted; others may have the same time.
+_LAST = f"""
+    SELECT {_COLUMNS}, {_BEGAN} FROM EACH(bigint) AS j
+    CROSS JOIN occurrences AS o ON o.schedule = j.value AND o.phase <> 'superseded' AND o.first_due <= ?
+    AND o.first_due >= coalesce((
+        SELECT l.first_due FROM occurrences AS l
+        WHERE l.schedule = j.value AND l.phase <> 'superseded' AND l.first_due <= ?
+        ORDER BY l.first_due DESC LIMIT 1 OFFSET ?
+    ), -{FURTHEST})
+"""  # noqa: S608 - our own text
+
+
+def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
+    """The last marks of each schedule."""
+    keys: dict[int, str] = dict(uow.session.query(_KEYS, list(uids)))
+    found: dict[str, list[Mark]] = {uid: [] for uid in keys.values()}
+    if limit:
+        rows = [_Row(*values) for values in uow.session.query(_LAST, list(keys), now, now, limit - 1)]
+        for row in sorted(rows, key=lambda row: (row.first_due, row.id)):
+            if (mark := _mark(row, keys[row.schedule], now)) is not None:
+                found[keys[row.schedule]].append(mark)
+    return {uid: marks[-limit:] for uid, marks in found.items()}
+
+
+_TREND = f"""
+    SELECT j.c2, state, is_late, count(*) FROM (
+        SELECT j.c2, {_STATE} AS state, {_IS_LATE} AS is_late FROM ROWS(bigint, bigint, bigint) AS j
+        CROSS JOIN occurrences AS o
+        ON o.schedule = ? AND o.first_due >= j.c0 AND o.first_due < j.c1 AND o.phase <> 'superseded'
+    ) AS j GROUP BY j.c2, state, is_late
+"""  # noqa: S608 - our own text
+_DURATIONS = """
+    SELECT bucket, max(CASE WHEN place = (number * 50 + 99) / 100 THEN took END),
+        max(CASE WHEN place = (number * 95 + 99) / 100 THEN took END)
+    FROM (
+        SELECT j.c2 AS bucket, r.ended - r.started AS took,
+            row_number() OVER (PARTITION BY j.c2 ORDER BY r.ended - r.started) AS place,
+            count(*) OVER (PARTITION BY j.c2) AS number
+        FROM ROWS(bigint, bigint, bigint) AS j
+        CROSS JOIN runs AS r ON r.schedule = ? AND r.started >= j.c0 AND r.started < j.c1
+        AND r.ended IS NOT NULL AND r.outcome = 'completed'
+    ) AS timed GROUP BY bucket
+"""
+_SPENT = """
+    SELECT j.c2, CAST(coalesce(sum(cost), 0) AS bigint), count(*) - count(cost),
+        CAST(coalesce(sum(input_tokens), 0) AS bigint), CAST(coalesce(sum(output_tokens), 0) AS bigint)
+    FROM ROWS(bigint, bigint, bigint) AS j
+    CROSS JOIN model_calls AS c ON c.tenant = ? AND c.schedule_id = ? AND c.called >= j.c0 AND c.called < j.c1
+    AND c.is_settled = 1 GROUP BY j.c2
+"""
+_IDENTITY = """
+    SELECT schedules.key, tenant, schedule_id FROM schedule_states
+    CROSS JOIN schedules ON schedules.key = schedule WHERE uid = ?
+"""
+
+
+def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:
+    """What a schedule did between edges."""
+    spans = [(start, end, number) for number, (start, end) in enumerate(pairwise(edges))]
+    named = uow.session.query(_IDENTITY, uid)
+    if not named or not spans:
+        return [TrendPoint() for _ in spans]
+    [(key, tenant, schedule_id)] = named
+    counts: list[Counter[str]] = [Counter() for _ in spans]
+    for number, state, is_late, count in uow.session.query(_TREND, now, spans, key):
+        counts[number][counted_as(MarkState(state), is_late=bool(is_late))] += count
+    durations = {number: (p50, p95) for number, p50, p95 in uow.session.query(_DURATIONS, spans, key)}
+    spent = {number: values for number, *values in uow.session.query(_SPENT, spans, tenant, schedule_id)}
+    points = []
+    for number, counted in enumerate(counts):
+        p50, p95 = durations.get(number, (None, None))
+        cost, unpriced, read, written = spent.get(number, (0, 0, 0, 0))
+        points.append(
+            TrendPoint(
+                counts=dict(counted),
+                duration_p50=p50,
+                duration_p95=p95,
+                cost=cost,
+                unpriced_calls=unpriced,
+                input_tokens=read,
+                output_tokens=written,
+            )
+        )
+    return points
+
+
 def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Micros | None:
     """The percentile of how late marks started."""
     late: list[int] = []
@@ -142,7 +235,7 @@ def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Mic
         rows = uow.session.query(f"SELECT {_BEGAN} - o.first_due FROM {part}", *values)  # noqa: S608 - our own text
         late += [max(0, one) for (one,) in rows if type(one) is int]
     late.sort()
-    return late[max(0, -(-len(late) * percent // 100) - 1)] if late else None
+    return percentile(late, percent) if late else None
 
 
 def _parts(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[Part]:

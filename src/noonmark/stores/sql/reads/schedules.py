@@ -134,6 +134,13 @@ _POSITION = """
     SELECT created, schedule_id FROM schedule_states CROSS JOIN schedules ON key = schedule WHERE uid = ? AND tenant = ?
 """
 _IN_PHASE = "(SELECT phase FROM schedule_states WHERE schedule = schedules.key) IN EACH(text)"
+_LAST_PHASE = "(SELECT last_phase FROM schedule_states WHERE schedule = schedules.key) IN EACH(text)"
+# Of rows that wait, it is not known when they start.
+_IS_NEXT = """coalesce((
+    SELECT min(due) FROM occurrences WHERE occurrences.schedule = schedules.key AND ended IS NULL
+    AND (origin = 'trigger' OR substr(origin, 1, 6) = 'event:')
+    AND (phase = 'claimed' OR phase = 'pending' AND held = 0 AND ready IS NOT NULL AND waiting_for IS NULL)
+) BETWEEN ? AND CAST(? AS bigint) - 1, FALSE)"""
 _HAS_LABELS = "NOT EXISTS (SELECT 1 FROM EACH(text) AS j WHERE coalesce(replace(labels, j.value, '') = labels, TRUE))"
 _HEARS = "key IN (SELECT schedule FROM event_listeners WHERE tenant = ? AND event_type = ?)"
 _HAS_TEXT = " OR ".join(
@@ -226,6 +233,12 @@ def conditions(tenant: str, wanted: ScheduleFilter | None) -> list[Choice] | Non
         chosen.append((_HEARS, (tenant, wanted.event_type)))
     if lines:
         chosen.append((_HAS_LABELS, (lines,)))
+    if wanted.last_phases:
+        chosen.append((_LAST_PHASE, (sorted(wanted.last_phases),)))
+    if wanted.asks_next:
+        since = -FURTHEST if wanted.next_since is None else wanted.next_since
+        until = FURTHEST if wanted.next_until is None else wanted.next_until
+        chosen.append((_IS_NEXT, (since, until)))
     if wanted.text:
         chosen.append((f"({_HAS_TEXT})", (lowered(wanted.text),) * 3))
     return chosen

@@ -27,7 +27,7 @@ export default async function view({ signal, may, live }) {
 
   /** @param {any} one */
   async function lift(one) {
-    const done = await ask(`Lift the halt of ${scope(one)}?`, h("p", null, "It starts again from now on."), { confirm: "Lift", command: "noonmark unhalt", act: () => send("POST", "/halts/lift", Object.keys(one.labels).length ? { labels: one.labels } : {}) });
+    const done = await ask(`Lift the halt of ${scope(one)}?`, h("p", null, "It starts again from now on."), { confirm: "Lift", command: `noonmark unhalt ${one.halt_id}`, act: () => send("POST", "/halts/lift", { halt_id: one.halt_id }) });
     if (done) { notify("Lifted."); await read(); }
   }
 

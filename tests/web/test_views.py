@@ -1,0 +1,28 @@
+"""Every view in a real browser: it shows its data, axe finds no violation in either theme, and it fits a phone."""
+
+import pytest
+
+from noonmark.server.web.files import FOLDER
+from tests.web.browsing import DESKTOP, PHONE, violations
+from tests.web.views import VIEWS
+
+WAITING = {"schedules", "schedule"}
+SHOWN = [
+    name for name, view in VIEWS.items() if (FOLDER / "views" / f"{view.module}.js").exists() and name not in WAITING
+]
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_view_shows_its_data_to_everybody(visit, server, name):
+    view = VIEWS[name]
+    visit.page.emulate_media(color_scheme="light")
+    visit.page.set_viewport_size(DESKTOP)
+    page = visit.open(view.at(server.ids))
+    assert view.heading in page.locator("main h1").inner_text()
+    text = visit.text()
+    assert [word for word in view.words if word not in text] == []
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, "color-contrast") == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
