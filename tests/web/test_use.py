@@ -19,15 +19,13 @@ def heading(page, name):
     page.get_by_role("heading", name=name, level=1, exact=True).wait_for()
 
 
-@pytest.mark.skip(reason="the list of schedules has no outcomes yet")
 def test_the_keyboard_reaches_everything(visit, server):
     page = visit.open("#/now")
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keys of this page").wait_for()
     page.keyboard.press("Escape")
     page.get_by_role("dialog").wait_for(state="detached")
-    page.keyboard.press("g")
-    page.keyboard.press("s")
+    page.keyboard.type("gs")
     heading(page, "Schedules")
     page.keyboard.press("/")
     page.keyboard.type("prices")
@@ -46,8 +44,7 @@ def test_the_keyboard_reaches_everything(visit, server):
     page.get_by_text("paused: by key").wait_for()
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Past and future").wait_for()
-    page.keyboard.press("g")
-    page.keyboard.press("c")
+    page.keyboard.type("gc")
     heading(page, "Calendar")
 
 

@@ -6,10 +6,7 @@ from noonmark.server.web.files import FOLDER
 from tests.web.browsing import DESKTOP, PHONE, violations
 from tests.web.views import VIEWS
 
-WAITING = {"schedules", "schedule"}
-SHOWN = [
-    name for name, view in VIEWS.items() if (FOLDER / "views" / f"{view.module}.js").exists() and name not in WAITING
-]
+SHOWN = [name for name, view in VIEWS.items() if (FOLDER / "views" / f"{view.module}.js").exists()]
 
 
 @pytest.mark.parametrize("name", SHOWN)
