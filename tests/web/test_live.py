@@ -13,23 +13,25 @@ FLAGS = ("--function", "fail=work:fail")
 NEVER = {"type": "cron", "expression": "0 0 1 1 *", "timezone": "UTC"}
 FAST_HINTS = """
     // Hints come when the test says so, and views read at once.
-    globalThis.EventSource = class extends EventTarget {
-        static CLOSED = 2;
-        constructor() { super(); globalThis.stream = this; this.readyState = 1; }
-        close() {}
+    const fetched = globalThis.fetch, encoder = new TextEncoder();
+    globalThis.fetch = (url, ...rest) => {
+        if (!String(url).endsWith("/stream")) return fetched(url, ...rest);
+        const body = new ReadableStream({start: (stream) => (globalThis.stream = stream)});
+        globalThis.hint = (data) => stream.enqueue(encoder.encode(`event: change\\ndata: ${data}\\n\\n`));
+        return Promise.resolve(new Response(body));
     };
     const later = globalThis.setTimeout;
     globalThis.setTimeout = (act, wait, ...words) => later(act, wait === 300 ? 0 : wait, ...words);
 """
 UPDATE = """
     async (count) => {
-        const hint = JSON.stringify({counter: 1, topics: ["schedules", "occurrences", "runs", "nodes"]});
+        const data = JSON.stringify({counter: 1, topics: ["schedules", "occurrences", "runs", "nodes"]});
         let drawn = 0;
         const watch = new MutationObserver(() => (drawn += 1));
         watch.observe(document.querySelector("main"), {childList: true, subtree: true});
         for (let number = 0; number < count; number += 1) {
             const before = drawn;
-            stream.dispatchEvent(new MessageEvent("change", {data: hint}));
+            hint(data);
             while (drawn === before || pendingRequests) await new Promise(requestAnimationFrame);
         }
         watch.disconnect();

@@ -24,6 +24,16 @@ export class ApiError extends Error {
 /** Where the API begins: beside the page, also behind a proxy that serves Noonmark below a path. */
 export const ROOT = new URL(".", location.href).pathname.replace(/\/$/, "");
 
+/** The tenant that a key of every tenant acts for, in this window; empty: its own. */
+export function tenant() {
+  return sessionStorage.getItem("noonmark.tenant") ?? "";
+}
+
+/** Headers that every request has. @returns {Record<string, string>} */
+export function usualHeaders() {
+  return tenant() ? { "Noonmark-Tenant": tenant() } : {};
+}
+
 /**
  * Read: `get("/schedules", {limit: 50})`. A value that is null or empty is left out; a list repeats its name.
  * @param {string} path
@@ -73,7 +83,7 @@ export function queryText(query) {
  */
 async function call(method, url, body, signal) {
   /** @type {Record<string, string>} */
-  const headers = { Accept: "application/json" };
+  const headers = { Accept: "application/json", ...usualHeaders() };
   if (method !== "GET") headers["Noonmark-Page"] = "1";
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;

@@ -2,7 +2,7 @@
 import { ApiError, get, queryText, send } from "./api.js";
 import { h, replace, svg } from "./dom.js";
 import * as live from "./live.js";
-import { button, failure, field, loading, sentence } from "./parts.js";
+import { ask, button, failure, field, loading, sentence } from "./parts.js";
 import { MINE, chooseZone, format, now, setClock, startCounting, zoneChoice, zoneFor } from "./times.js";
 
 /** @typedef {{tenant: string, user: string, scopes: string[], all_tenants: boolean, key_id: string | null, agent: boolean}} Me */
@@ -88,7 +88,7 @@ async function enter() {
     h("div.app", null, navigation, h("div.page", null, header(), offline, main)),
     h("div", { id: "notices" }));
   showNavigation("");
-  live.connect();
+  void live.connect();
   live.subscribe(["occurrences", "approvals", "schedules"], refreshCounts, new AbortController().signal);
   void refreshCounts();
   if (!location.hash.startsWith("#/")) history.replaceState(null, "", "#/now");
@@ -168,12 +168,19 @@ function showNavigation(at = place) {
     h("div.places", null, shown.map(([route, text]) => h("a", { href: `#/${route}`, "aria-current": route === at ? "page" : null }, text,
       numbers[route] ? h(`span.${route === "schedules" ? "count" : "alarm"}`, null, numbers[route].toLocaleString("en")) : null))),
     h("div.who", null, h("span", { title: `tenant ${me?.tenant}` }, me?.user === "local" && !me?.key_id ? "No key is set" : `${me?.user} · ${me?.tenant}`),
-      button("Keys of this page (?)", help), me?.key_id && button("Sign out", () => leave(false)), me?.key_id && button("Sign out everywhere", () => leave(true))));
+      me?.all_tenants && me.key_id && button("Another tenant", () => void changeTenant()), button("Keys of this page (?)", help), me?.key_id && button("Sign out", () => leave(false)), me?.key_id && button("Sign out everywhere", () => leave(true))));
+}
+
+/** A key of every tenant acts for one of them at a time. */
+async function changeTenant() {
+  const done = await ask("Act for which tenant?", field("Tenant", h("input", { name: "tenant", value: me?.tenant ?? "", maxlength: 63 }), "Empty: that of your key."), { confirm: "Change", act: async ({ tenant }) => { sessionStorage.setItem("noonmark.tenant", tenant.trim()); return true; } });
+  if (done) location.reload();
 }
 
 /** @param {boolean} everywhere */
 async function leave(everywhere) {
   await send("DELETE", everywhere ? "/ui/session?everywhere=true" : "/ui/session").catch(() => null);
+  sessionStorage.removeItem("noonmark.tenant");
   location.hash = "#/now";
   location.reload();
 }

@@ -1,5 +1,5 @@
 // Live updates: the stream says what changed, never how; a view that shows it reads again.
-import { ROOT } from "./api.js";
+import { ROOT, usualHeaders } from "./api.js";
 
 /** @typedef {{topics: Set<string>, act: (hint: {schedule_ids: string[]}) => void, isDue: boolean}} Subscriber */
 
@@ -8,33 +8,61 @@ const COLLECT = 300;
 
 /** @type {Set<Subscriber>} */
 const subscribers = new Set();
-/** @type {EventSource | null} */
-let source = null;
-let wait = 1000;
+/** The stream is silent no longer than this: a comment comes every 15 seconds. */
+const SILENCE = 40_000;
 let isOnline = true;
+let closed = new AbortController();
 
-/** Open the stream, and open it again for as long as the page is there. */
-export function connect() {
-  source?.close();
-  source = new EventSource(`${ROOT}/stream`);
-  source.addEventListener("open", () => {
-    wait = 1000;
-    if (!isOnline) tell(null); // what changed while we were away is unknown
-    setOnline(true);
-  });
-  source.addEventListener("change", (event) => tell(JSON.parse(/** @type {MessageEvent} */ (event).data)));
-  source.addEventListener("reset", () => tell(null));
-  source.addEventListener("error", () => {
+/** Read the stream, and read it again for as long as the page is there. It is no EventSource, which sends no headers. */
+export async function connect() {
+  closed.abort();
+  const mine = (closed = new AbortController()).signal;
+  let last = "", wait = 1000;
+  while (!mine.aborted) {
+    const dead = new AbortController();
+    const stop = () => dead.abort();
+    mine.addEventListener("abort", stop, { once: true });
+    let timer = setTimeout(stop, SILENCE);
+    try {
+      const answer = await fetch(`${ROOT}/stream`, { headers: { Accept: "text/event-stream", ...usualHeaders(), ...(last && { "Last-Event-ID": last }) }, signal: dead.signal, credentials: "same-origin" });
+      if (answer.status === 401) return void document.dispatchEvent(new Event("signed-out"));
+      if (!answer.ok || !answer.body) throw new Error(`the stream answered ${answer.status}`);
+      wait = 1000;
+      if (!isOnline) tell(null); // what changed while we were away is unknown
+      setOnline(true);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = ""; ;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        clearTimeout(timer);
+        timer = setTimeout(stop, SILENCE);
+        const messages = (text + value).split("\n\n");
+        text = messages.pop() ?? "";
+        for (const message of messages) last = receive(message) || last;
+      }
+    } catch {
+      // It is tried again below, whatever went wrong.
+    } finally {
+      clearTimeout(timer);
+      mine.removeEventListener("abort", stop);
+    }
+    if (mine.aborted) return;
     setOnline(false);
-    if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
-    setTimeout(connect, wait);
+    await new Promise((resolve) => setTimeout(resolve, wait));
     wait = Math.min(wait * 2, 15_000);
-  });
+  }
 }
 
 export function disconnect() {
-  source?.close();
-  source = null;
+  closed.abort();
+}
+
+/** Act on one message of the stream; returns its id. @param {string} message */
+function receive(message) {
+  const fields = new Map(message.split("\n").map((line) => { const at = line.indexOf(":"); return [line.slice(0, at), line.slice(at + 1).trim()]; }));
+  if (fields.get("event") === "reset") tell(null);
+  if (fields.get("event") === "change") tell(JSON.parse(fields.get("data") ?? "null"));
+  return fields.get("id") ?? "";
 }
 
 /**
