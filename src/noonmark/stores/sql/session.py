@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from noonmark.core.instants import Micros
 
@@ -66,3 +66,8 @@ class Session(Protocol):
 def varying_places(columns: Sequence[Values]) -> tuple[int, ...]:
     """The places of the columns that are not the same in all rows, and of the first, which is the key."""
     return tuple(place for place, column in enumerate(columns) if place == 0 or column.count(column[0]) != len(column))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Words, as SQL looks one up among them."""
+    return ", ".join(f"'{name}'" for name in names)

@@ -19,7 +19,7 @@ from noonmark.ports.records import Horizons, MarkCount, TrendPoint
 from noonmark.stores.rules.records import PHASES, REASONS, Unreadable
 from noonmark.stores.sql.reads.schedules import IS_VISIBLE, SHOWS_RUNS, conditions
 from noonmark.stores.sql.row_checks import FURTHEST
-from noonmark.stores.sql.schema.tables import listed
+from noonmark.stores.sql.session import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,6 @@ cost follows what is due. Booleans are 0 and 1, instants are microseconds since 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -29,20 +27,12 @@ from sqlalchemy import Text as AnyText
 
 from noonmark.core.lifecycle import FAILURES, LIVE, STORED_PHASES, Phase
 from noonmark.core.workflows.run import StepPhase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+from noonmark.stores.sql.session import listed
 
 Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
 """Text that is compared byte by byte, in whichever language the database was made for."""
 KEY = BigInteger().with_variant(Integer, "sqlite")
 """An integer primary key that SQLite takes for its row number."""
-
-
-def listed(names: Iterable[str]) -> str:
-    """Words, as SQL looks one up among them."""
-    return ", ".join(f"'{name}'" for name in names)
 
 
 def index(name: str, table: Table, columns: str, where: str | None = None, *, unique: bool = False) -> None:
