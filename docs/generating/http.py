@@ -46,6 +46,7 @@ TITLES = {
     "audit": "The audit log",
     "worker": "The worker",
     "stream": "The stream of changes",
+    "page": "The web page",
     "health": "Health",
     "json-rpc": "JSON-RPC",
     "mcp": "The Model Context Protocol",
@@ -53,7 +54,7 @@ TITLES = {
     "tasks": "The task routes",
 }
 UNBOUNDED = 2**31 - 1
-HEADERS = {"Idempotency-Key", "If-Match"}
+HEADERS = {"Idempotency-Key", "If-Match", "Last-Event-ID"}
 """They are told of once, for all routes that take them."""
 
 
@@ -103,7 +104,9 @@ Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, 
   server makes one up. Its log lines carry it.
 - From the first [key](../guides/keys-and-tenants.md) on, every call needs one: `Authorization: Bearer KEY`. Without a
   good one it is 401, without the scope that a route needs 403, and what another tenant has is 404. A key of tenant `*`
-  acts for the tenant that the header `Noonmark-Tenant` names. On a server without any key, no route needs one.
+  acts for the tenant that the header `Noonmark-Tenant` names. On a server without any key, no route needs one. The
+  cookie of the [web page](../guides/web-page.md#sign-in) is as good as its key, if there is no `Authorization`;
+  whatever changes something with it also needs `Noonmark-Page: 1` and an `Origin`.
 - `Host` must be a loopback address or name, or one of the `allowed_hosts`, and `Origin`, if a browser sends it, the
   same. Everything else is 403, on every route; and so is whatever would change something and comes, by its
   `Sec-Fetch-Site`, from a page of another site, or of another port of this machine.
@@ -135,11 +138,18 @@ def _route(method: str, path: str, one: dict[str, Any]) -> str:
             for title, example in content.get("examples", {}).items()
         ]
     status, answer = next(iter(one["responses"].items()))
-    [(media, told)] = answer["content"].items()
-    other = "text" if media == "text/plain" else "the file"
-    shape = _kind(told["schema"]) if media == "application/json" else other
-    lines.append(f"Answer: {status}, {shape}.\n")
+    lines.append(f"Answer: {status}, {_shape(answer)}.\n")
     return "\n".join(lines)
+
+
+def _shape(answer: dict[str, Any]) -> str:
+    """What an answer contains."""
+    if "content" not in answer:
+        return "without content"
+    [(media, told)] = answer["content"].items()
+    if media == "application/json":
+        return _kind(told["schema"])
+    return {"text/plain": "text", "text/event-stream": "server-sent events"}.get(media, "the file")
 
 
 def _parameter(part: dict[str, Any]) -> str:

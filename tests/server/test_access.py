@@ -29,7 +29,7 @@ from tests.server.parity import CARRIES, CHANGES, LOOKS, PAST, PINGED, SEALED, U
 
 TASK = {"target_kind": "task", "query": "what is new"}
 EVENT = {"type": "event", "event_type": "seen"}
-PUBLIC = {"/health", "/health/live", "/health/ready", "/ping/{token}", "/ping/{token}/{action}"}
+PUBLIC = {"/health", "/health/live", "/health/ready", "/ping/{token}", "/ping/{token}/{action}", "/ui/session"}
 GUESS = "nm_live_000000_" + "0" * 43
 
 

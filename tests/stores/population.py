@@ -18,6 +18,7 @@ from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lineage import Lineage
 from noonmark.core.occurrence import Overrides
+from noonmark.core.page_session import PageSession
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
@@ -185,7 +186,9 @@ def talk(store, occurrence, now):
 
 
 def spend(store):
-    """Leave budgets, a call of each kind, a breaker, and a halt of another tenant."""
+    """Leave budgets, a call of each kind, a breaker, a halt of another tenant, and somebody who has signed in."""
+    signed_in = PageSession(digest="d1", key_id="nm_live_ab12cd", created=1, used=2)
+    store.add_page_session(signed_in, most=1, used_since=0, created_since=0)
     halt = Halt(halt_id="h1", tenant="elsewhere", at=1, by="ada", reason="a loop", labels={"team": "blue"})
     assert store.set_halt(halt, most=1) == 0
     for tenant in TENANTS:

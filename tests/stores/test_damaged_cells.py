@@ -68,6 +68,7 @@ NOBODYS = {
     "api_keys", "rate_buckets", "dependency_graphs", "bundles", "bundle_chunks", "workflows", "workflow_runs",
     "workflow_steps", "step_waits", "approvals", "sessions", "session_messages", "mobs",
     "budgets", "budget_counters", "model_calls", "breakers", "halts", "proposals",
+    "page_sessions",
 }  # fmt: skip
 """These belong to no schedule: every one must go on."""
 TABLES = [table for table in metadata.tables if table not in LEFT_OUT]

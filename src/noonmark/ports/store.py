@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.budgets import BudgetStore
 from noonmark.ports.bundles import BundleStore
+from noonmark.ports.page_sessions import PageSessionStore
 from noonmark.ports.proposals import ProposalStore
 from noonmark.ports.sessions import SessionStore
 from noonmark.ports.workflows import WorkflowStore
@@ -423,6 +424,7 @@ class Store(
     ApiKeyStore,
     BudgetStore,
     HaltStore,
+    PageSessionStore,
     BundleStore,
     ProposalStore,
     WorkflowStore,

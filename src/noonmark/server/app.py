@@ -33,6 +33,7 @@ from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_
 from noonmark.server.uploads import StreamHandler
 from noonmark.server.web import files
 from noonmark.server.web.changes import ChangeHub
+from noonmark.server.web.sign_in import SignIn
 from noonmark.server.web.stream import ChangeStream
 
 if TYPE_CHECKING:
@@ -77,7 +78,14 @@ def create_app(  # noqa: PLR0913 - each is a part of the application
         service = replace(service, key_cache=KeyCache(service.store, SystemClock().monotonic))
     assert service.key_cache is not None  # noqa: S101 - see above
     sees_own_only = settings.visibility == "owner"
-    authenticator = Authenticator(service, service.key_cache, sees_own_only=sees_own_only, tokens=tokens, rates=rates)
+    authenticator = Authenticator(
+        service,
+        service.key_cache,
+        sees_own_only=sees_own_only,
+        tokens=tokens,
+        rates=rates,
+        has_page=settings.has_page,
+    )
     api: dict[tuple[str, str], Handler | StreamHandler] = {
         **routes.handlers(),
         **cron_service.handlers(),
@@ -98,6 +106,7 @@ def create_app(  # noqa: PLR0913 - each is a part of the application
             *endpoints(public, blocking, None),
             *endpoints(health_routes.handlers(health), CapacityLimiter(HEALTH_THREADS), None),
             *endpoints(health_routes.nonblocking_handlers(health), None, None),
+            *(endpoints(SignIn(authenticator).handlers(), None, None) if settings.has_page else ()),
             *(files.routes() if settings.has_page else ()),
         ],
         middleware=[Middleware(RequestGuard, settings=settings, fresh_id=service.fresh_id)],

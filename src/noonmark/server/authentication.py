@@ -1,4 +1,4 @@
-"""Authentication: who makes a request, by the key or the token in its Authorization header.
+"""Authentication: who makes a request, by the key or the token in its Authorization header, or by a cookie of the page.
 
 Without any key in the store, and without keys for tokens, every caller is the local administrator: then the server
 listens on loopback only. From the first key on, every call needs one; health checks and pings do not, and a receiver
@@ -11,7 +11,7 @@ import json
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from anyio import CapacityLimiter, to_thread
 
@@ -20,12 +20,14 @@ from noonmark.core.api_key import (
     ApiKey,
     KeyStatus,
     Scope,
+    digest_of,
     expand_scopes,
     key_id_of,
     tenant_name,
     verify_key,
 )
 from noonmark.core.errors import InvalidRequest, NotAllowed, StoreUnavailable, Unauthenticated
+from noonmark.core.page_session import LONGEST, is_token
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import check_token, token_keys
 from noonmark.operations.service import LOCAL, Caller
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
     from noonmark.server.rate_limits import RateLimits
 
 SOURCE = "rest"
+COOKIE = "noonmark_session"
+PAGE_HEADER = "noonmark-page"
+"""The page sends it with every change. A page of another site cannot, without a preflight that is refused."""
+SAFE_METHODS = frozenset({"GET", "HEAD"})
 TENANT_HEADER = "noonmark-tenant"
 """Names the tenant that a key of tenant `*` acts for."""
 MAX_CREDENTIAL = 16_384
@@ -70,26 +76,48 @@ class Authenticator:
         sees_own_only: bool = False,
         tokens: Tokens | None = None,
         rates: RateLimits | None = None,
+        has_page: bool = True,
     ) -> None:
-        """With `sees_own_only`, a user who is not an administrator sees the own schedules, not all of the tenant."""
+        """With `sees_own_only`, a user who is not an administrator sees the own schedules, not all of the tenant.
+
+        Without a page, no cookie counts.
+        """
         self._service, self._keys, self._tokens = service, keys, tokens
-        self._sees_own_only, self._rates = sees_own_only, rates
+        self._sees_own_only, self._rates, self._has_page = sees_own_only, rates, has_page
 
     async def authenticate(self, request: Request) -> Caller:
         """The caller of a request; 401 if the request has no valid key."""
         rates = self._rates
         if rates is not None:
             await rates.check_address(request)
-        caller = await self._find_caller(request)
+        caller = await self._find_caller(request, self._credential(request))
         if rates is not None:
             await rates.check_key(request, caller)
         if self._keys.is_write_due:
             await to_thread.run_sync(self._keys.write, limiter=_UNLIMITED)
         return self._for_tenant(caller, request.headers.getlist(TENANT_HEADER))
 
-    async def _find_caller(self, request: Request) -> Caller:
-        """Find the caller; an address that sends many invalid keys is slowed down, but not its valid keys."""
-        credential, rates = _credential(request), self._rates
+    async def sign_in(self, request: Request, key: str) -> Caller:
+        """The caller that a key stands for, which somebody has typed; 401 if it is not valid."""
+        if self._rates is not None:
+            await self._rates.check_address(request)
+        # A token would outlive what its issuer says; and what is no key must not be tried as one.
+        return await self._find_caller(request, key if key_id_of(key) is not None else "")
+
+    def _credential(self, request: Request) -> str | PageToken | None:
+        """What the request shows: its Authorization header, or else the cookie of the page."""
+        given = _credential(request)
+        if given is None and self._has_page and (token := page_token(request)) is not None:
+            check_page(request)
+            return token
+        return given
+
+    async def _find_caller(self, request: Request, credential: str | PageToken | None) -> Caller:
+        """Find the caller; an address that sends many invalid keys is slowed down, but not its valid keys.
+
+        A cookie that has ended is no attempt to guess one.
+        """
+        rates = None if isinstance(credential, PageToken) else self._rates
         try:
             caller = self._find_cached(credential)
             if caller is None:
@@ -104,7 +132,7 @@ class Authenticator:
 
     def revalidator(self, request: Request) -> Callable[[], bool]:
         """What says whether the key of a request is still good. While the store does not answer, it is."""
-        credential = _credential(request)
+        credential = self._credential(request)
 
         def is_allowed() -> bool:
             try:
@@ -126,6 +154,7 @@ class Authenticator:
         if (
             request.method != "POST"
             or "authorization" in request.headers
+            or (self._has_page and page_token(request) is not None)
             or _CALLBACK.fullmatch(request.scope["path"]) is None
         ):
             return False
@@ -137,19 +166,23 @@ class Authenticator:
         """The receiver that reports the end of its work; 401 unless it has the token of the delivery."""
         return await to_thread.run_sync(self._find_receiver, request.scope["path"], body, limiter=_UNLIMITED)
 
-    def _find_cached(self, credential: str | None) -> Caller | None:
+    def _find_cached(self, credential: str | PageToken | None) -> Caller | None:
         """The caller, if that needs no store."""
         if not self._keys.is_known():
             return None
         if self._is_open():
             return LOCAL
-        key_id = None if credential is None else key_id_of(credential)
+        if not isinstance(credential, str):
+            return None
+        key_id = key_id_of(credential)
         key = None if key_id is None else self._keys.cached(key_id)
-        return None if credential is None or key is None else self._check_key(credential, key)
+        return None if key is None else self._check_key(credential, key)
 
-    def _find(self, credential: str | None) -> Caller:
+    def _find(self, credential: str | PageToken | None) -> Caller:
         if self._is_open():
             return LOCAL
+        if isinstance(credential, PageToken):
+            return self._find_signed_in(credential)
         if credential is None:
             raise unauthenticated("this server needs a key: send it as `Authorization: Bearer KEY`")
         key_id = key_id_of(credential)
@@ -162,11 +195,27 @@ class Authenticator:
         except Unauthenticated as error:
             raise unauthenticated(error.message, is_given=True) from None
 
+    def _find_signed_in(self, token: PageToken) -> Caller:
+        store, now = self._service.store, self._keys.now()
+        session = store.find_page_session(token.digest)
+        if session is None or now >= session.expires:
+            raise unauthenticated("you are no longer signed in")
+        caller = self._caller_of(self._keys.find(session.key_id))
+        if session.is_use_due(now):
+            store.use_page_session(session.digest, now)
+        return replace(caller, expires=_earlier(caller.expires, session.created + LONGEST))
+
     def _is_open(self) -> bool:
         return self._tokens is None and not self._keys.has_keys()
 
     def _check_key(self, credential: str, key: ApiKey | None) -> Caller:
-        if not verify_key(credential, key) or key is None:
+        if not verify_key(credential, key):
+            _refuse()
+        return self._caller_of(key)
+
+    def _caller_of(self, key: ApiKey | None) -> Caller:
+        """The caller of a key, if the key is good."""
+        if key is None:
             _refuse()
         now = self._keys.now()
         if (status := key.status(now)) is not KeyStatus.ACTIVE:
@@ -235,6 +284,35 @@ def unauthenticated(message: str, *, is_given: bool = False) -> HttpError:
 
 def _refuse() -> NoReturn:
     raise unauthenticated("the key is not known to this server", is_given=True)
+
+
+class PageToken(NamedTuple):
+    """The cookie of somebody who has signed in to the page."""
+
+    digest: str
+
+
+def page_token(request: Request) -> PageToken | None:
+    """The cookie of the page in a request; None if there is none that could be one."""
+    token = request.cookies.get(COOKIE, "")
+    return PageToken(digest_of(token)) if is_token(token) else None
+
+
+def check_page(request: Request) -> None:
+    """Refuse a change that the page did not ask for: other sites can make a browser send a cookie, but not this.
+
+    The guard has checked that the origin, if there is one, is this server.
+    """
+    if request.method in SAFE_METHODS:
+        return
+    if request.headers.getlist(PAGE_HEADER) != ["1"]:
+        raise NotAllowed("a change with the cookie of the page needs the header `Noonmark-Page: 1`")
+    if not request.headers.getlist("origin"):
+        raise NotAllowed("a change with the cookie of the page needs an Origin header, as browsers send it")
+
+
+def _earlier(one: Micros | None, other: Micros) -> Micros:
+    return other if one is None else min(one, other)
 
 
 def _credential(request: Request) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
@@ -20,7 +21,7 @@ from noonmark.server.mcp import endpoint as mcp
 from noonmark.server.problems import PROBLEM
 from noonmark.server.requests import ParameterType
 from noonmark.server.routes import OUTPUT, ROUTES
-from noonmark.server.web import stream
+from noonmark.server.web import sign_in, stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -234,6 +235,7 @@ def documented_routes() -> list[DocumentedRoute]:
         *_PING_ROUTES,
         *_HEALTH_ROUTES,
         *_STREAM_ROUTES,
+        *_PAGE_ROUTES,
         *_RPC_ROUTES,
         *_task_routes(),
     ]
@@ -402,6 +404,36 @@ _STREAM_ROUTES = [
         media=stream.MEDIA_TYPE,
         headers=("Last-Event-ID",),
         scope=Scope.READ,
+    ),
+]
+_PAGE_ROUTES = [
+    DocumentedRoute(
+        method="POST",
+        path=sign_in.PATH,
+        name="page_sign_in",
+        summary="Sign in to the web page with an API key: the answer sets a cookie, which is good for the whole API.",
+        tag="page",
+        answer=answers.Identity,
+        is_body_required=True,
+        content={
+            "application/json": {
+                "type": "object",
+                "required": ["key"],
+                "additionalProperties": False,
+                "properties": {"key": {"type": "string", "minLength": 1, "maxLength": sign_in.MAX_KEY}},
+            }
+        },
+        is_public=True,
+    ),
+    DocumentedRoute(
+        method="DELETE",
+        path=sign_in.PATH,
+        name="page_sign_out",
+        summary="Sign out of the web page: here, or with `everywhere` all who have signed in with the key.",
+        tag="page",
+        status=204,
+        query=sign_in.PARAMETERS,
+        is_public=True,
     ),
 ]
 _RPC_ROUTES = [
@@ -586,6 +618,8 @@ def _operation(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, An
 
 
 def _answer(route: DocumentedRoute, registry: SchemaRegistry) -> dict[str, Any]:
+    if route.status == HTTPStatus.NO_CONTENT:
+        return {"description": route.summary}
     if route.answer is None:
         return {"description": route.summary, "content": {route.media: {"schema": {"type": "string"}}}}
     headers = {"X-Request-Id": _header("The id under which the server logs the request.")}

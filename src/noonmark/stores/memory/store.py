@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.outcomes import Mark
+    from noonmark.core.page_session import PageSession
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.proposals import Proposal
@@ -825,6 +826,26 @@ class MemoryStore:
     @atomic
     def lift_halt(self, tenant: str, halt_id: str, *, note: AuditEntry | None = None) -> Halt | None:
         return self._noted(tenant, self._uow.delete_halt(tenant, halt_id), note)
+
+    @atomic
+    def add_page_session(self, session: PageSession, *, most: int, used_since: Micros, created_since: Micros) -> None:
+        self._uow.page_sessions.add(session, most=most, used_since=used_since, created_since=created_since)
+
+    @atomic
+    def find_page_session(self, digest: str) -> PageSession | None:
+        return self._uow.page_sessions.find(digest)
+
+    @atomic
+    def use_page_session(self, digest: str, used: Micros) -> None:
+        self._uow.page_sessions.use(digest, used)
+
+    @atomic
+    def delete_page_session(self, digest: str) -> None:
+        self._uow.page_sessions.delete(digest)
+
+    @atomic
+    def delete_page_sessions(self, key_id: str) -> int:
+        return self._uow.page_sessions.delete_all(key_id)
 
     @atomic
     def halts(self, tenant: str | None = None) -> list[Halt]:

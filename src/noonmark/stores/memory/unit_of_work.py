@@ -26,6 +26,7 @@ from noonmark.stores.memory.bundles import Bundles
 from noonmark.stores.memory.due_index import DueIndex, WaitQueues
 from noonmark.stores.memory.events import EventLog
 from noonmark.stores.memory.nodes import NodeRegister
+from noonmark.stores.memory.page_sessions import PageSessions
 from noonmark.stores.memory.proposals import ProposalRecords
 from noonmark.stores.memory.records import ScheduleEntry, listed_at
 from noonmark.stores.memory.sessions import SessionRecords
@@ -148,6 +149,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.all_halts: list[Halt] = []
         """Those of all tenants, oldest first."""
         self.api_keys = ApiKeys()
+        self.page_sessions = PageSessions()
         self.bundles = Bundles(partial(bundle_users, self))
         self._followers: defaultdict[Identity, set[int]] = defaultdict(set)
         """The schedules that depend on a schedule."""

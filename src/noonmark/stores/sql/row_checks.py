@@ -250,6 +250,7 @@ _WRITTEN = {
         whole_id:text?
     """,
     "halts": "tenant:text halt_id:text halted:instant caller:text reason:text? labels:object? lineage:text?",
+    "page_sessions": "digest:text key_id:text created:instant used:instant",
     "breakers": "tenant:text username:text failures:count since:instant",
     "proposals": """
         tenant:text schedule_id:text proposal_id:text action:proposed_action uid:text name:text? username:text

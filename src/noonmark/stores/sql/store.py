@@ -28,6 +28,7 @@ from noonmark.stores.sql import (
     clock_repair,
     fast_path,
     nodes,
+    page_sessions,
     secret_store,
 )
 from noonmark.stores.sql import events as stored_events
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.outcomes import Mark
+    from noonmark.core.page_session import PageSession
     from noonmark.core.planner import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.proposals import Proposal
@@ -830,6 +832,25 @@ class SqlStore(ABC):
 
     def lift_halt(self, tenant: str, halt_id: str, *, note: AuditEntry | None = None) -> Halt | None:
         return self._write_locked({tenant}, lambda uow: _noted(uow, tenant, uow.delete_halt(tenant, halt_id), note))
+
+    def add_page_session(self, session: PageSession, *, most: int, used_since: Micros, created_since: Micros) -> None:
+        self._write_unlocked(
+            lambda uow: page_sessions.add(
+                uow.session, session, most=most, used_since=used_since, created_since=created_since
+            )
+        )
+
+    def find_page_session(self, digest: str) -> PageSession | None:
+        return self._autocommit(lambda uow: page_sessions.find(uow.session, digest))
+
+    def use_page_session(self, digest: str, used: Micros) -> None:
+        self._write_unlocked(lambda uow: page_sessions.use(uow.session, digest, used))
+
+    def delete_page_session(self, digest: str) -> None:
+        self._write_unlocked(lambda uow: page_sessions.delete(uow.session, digest))
+
+    def delete_page_sessions(self, key_id: str) -> int:
+        return self._write_unlocked(lambda uow: page_sessions.delete_all(uow.session, key_id))
 
     def halts(self, tenant: str | None = None) -> list[Halt]:
         return self._autocommit(lambda uow: stored_halts.read(uow.session, uow.report, tenant))

@@ -224,6 +224,15 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_age ON notes (noted);
 CREATE INDEX notes_in_order ON notes (tenant, "key");
 CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, "key");
+CREATE TABLE page_sessions (
+    digest TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    created BIGINT NOT NULL,
+    used BIGINT NOT NULL,
+    PRIMARY KEY (digest)
+)
+ WITHOUT ROWID;
+CREATE INDEX page_sessions_of_key ON page_sessions (key_id, used);
 CREATE TABLE proposals (
     tenant TEXT NOT NULL,
     schedule_id TEXT NOT NULL,

@@ -46,6 +46,7 @@ PRIMARY = {
     "model_calls": ("tenant", "call_id"),
     "breakers": ("tenant", "username"),
     "halts": ("tenant", "halt_id"),
+    "page_sessions": ("digest",),
     "proposals": ("tenant", "schedule_id"),
     "rate_buckets": ("name",),
     "nodes": ("name",),

@@ -709,6 +709,18 @@ breakers = Table(
     sqlite_with_rowid=False,
 )
 
+# Who has signed in to the web page.
+page_sessions = Table(
+    "page_sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("key_id", Text, nullable=False),
+    instant("created", required=True),
+    instant("used", required=True),
+    sqlite_with_rowid=False,
+)
+index("page_sessions_of_key", page_sessions, "key_id, used")
+
 # What is stopped. Admission reads it in the transaction of every start, so it is usually empty, and always small.
 halts = Table(
     "halts",
