@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from multiprocessing.synchronize import Event
 
-from noonmark import CronTrigger, IntervalTrigger, JobStatus, Scheduler
+from noonmark import CronTrigger, IntervalTrigger, JobStatus, Queue, Scheduler
 
 FIRES = 20
 ALL = {"type": "catch_up_all", "limit": FIRES}
@@ -23,7 +23,7 @@ def declare(scheduler: Scheduler) -> list[str]:
     ten_a_second = IntervalTrigger(0.1)
     nightly = CronTrigger("0 3 * * *", timezone="Europe/Stockholm")
     return [
-        scheduler.schedule(sample, name="sample", trigger=ten_a_second, max_runs=FIRES, overlap="queue", misfire=ALL),
+        scheduler.schedule(sample, "sample", ten_a_second, max_runs=FIRES, overlap=Queue(limit=1_000), misfire=ALL),
         scheduler.schedule(sample, name="nightly", trigger=nightly),
     ]
 

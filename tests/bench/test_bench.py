@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import cron, first_fire
+from bench.__main__ import main
 from bench.contestants import CONTESTANTS, CRONSIM, NEW_YORK, NOONMARK, Contestant
 from bench.counting import COUNTS, POLICIES
 from bench.history import tables as history
@@ -121,10 +122,12 @@ def test_a_suite_can_be_named():
     assert len(printed) == 4
 
 
-def test_an_unknown_suite_is_refused_with_the_known_ones():
-    refused = run("--quick", "lunch")
-    assert refused.returncode == 2
-    assert f"there is no suite 'lunch'; choose from {', '.join(SUITES)}" in refused.stderr
+def test_an_unknown_suite_is_refused_with_the_known_ones(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench", "--quick", "lunch"])
+    with pytest.raises(SystemExit) as refused:
+        main()
+    assert refused.value.code == 2
+    assert f"there is no suite 'lunch'; choose from {', '.join(SUITES)}" in capsys.readouterr().err
 
 
 def test_the_length_of_a_history_can_be_shown(monkeypatch):

@@ -24,9 +24,12 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 
 def by_fork_server(command, environment):
     """The same command without the time that imports take, unless it depends on how the interpreter starts."""
-    if command[: len(NOONMARK)] != NOONMARK or any(name.startswith("PYTHON") for name in environment):
+    if any(name.startswith("PYTHON") for name in environment):
         return command
-    return forked.command(*command[len(NOONMARK) :])
+    if command[: len(NOONMARK)] == NOONMARK:
+        return forked.command(*command[len(NOONMARK) :])
+    is_script = command[0] == sys.executable and command[1].endswith(".py")
+    return forked.script(*command[1:]) if is_script else command
 
 
 def in_pipe(*command, stdin=b"", **environment):

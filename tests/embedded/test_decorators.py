@@ -2,7 +2,6 @@
 
 import functools
 import subprocess
-import sys
 import textwrap
 from datetime import UTC, datetime, time, timedelta
 
@@ -21,6 +20,7 @@ from noonmark import (
 )
 from tests.embedded.conftest import START, ByHand
 from tests.embedded.waiting import SOON, ended
+from tests.servers import forked
 
 
 def tick():
@@ -284,7 +284,7 @@ class TestRestarts:
             program = textwrap.dedent(PROGRAM.format(seconds=seconds, extra=extra))
             (tmp_path / "program.py").write_text(program, encoding="utf-8")
             done = subprocess.run(
-                [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=SOON, check=False
+                forked.script("program.py"), cwd=tmp_path, capture_output=True, text=True, timeout=SOON, check=False
             )
             assert (done.returncode, done.stderr) == (0, "")
             return [line.split() for line in done.stdout.splitlines()]
@@ -327,10 +327,13 @@ class TestTwins:
     def test_a_script_that_is_also_imported_is_told_that_it_has_two_jobs(self, tmp_path):
         (tmp_path / "app.py").write_text(textwrap.dedent(self.PROGRAM), encoding="utf-8")
 
-        def run(*arguments):
-            command = [sys.executable, *arguments]
-            return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stderr
+        (tmp_path / "importer.py").write_text("import app", encoding="utf-8")
+
+        def run(name):
+            return subprocess.run(
+                forked.script(name), cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+            ).stderr
 
         assert run("app.py") == run("app.py") == ""
-        assert "app:tick and __main__:tick are two schedules of one function" in run("-c", "import app")
+        assert "app:tick and __main__:tick are two schedules of one function" in run("importer.py")
         assert "__main__:tick and app:tick are two schedules of one function" in run("app.py")

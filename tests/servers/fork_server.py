@@ -1,8 +1,8 @@
 """Starts programs that use Noonmark by a fork of a process that has imported it: each is spared the half second.
 
 `python fork_server.py SOCKET` is run by `tests.servers.forked`. One connection is one program: the request names the
-module, its arguments, folder and environment, and carries its three standard streams. The answers are its process id,
-and, at its end, its exit code. When the other side hangs up, the program is killed.
+module or script, its arguments, folder and environment, and carries its three standard streams. The answers are its
+process id, and, at its end, its exit code. When the other side hangs up, the program is killed.
 """
 
 import atexit
@@ -20,6 +20,7 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 IMPORTED = (
     *("noonmark.cli.app", "noonmark.server.host", "noonmark.embedded.scheduler", "noonmark.embedded.async_scheduler"),
@@ -126,11 +127,14 @@ def _stream(number, errors=None):
     return open(number, "w", errors=errors, buffering=1 if is_at_once else -1)  # noqa: PTH123
 
 
-def run(module):
-    """Run a module as the program. What it leaves behind is not torn down: that would copy each page of the server."""
+def run(program):
+    """Run a module, or a script. What it leaves behind is not torn down: that would copy each page of the server."""
     code = 0
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if program.endswith(".py"):
+            run_script(program)
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         if not isinstance(ended.code, int | None):
             raise
@@ -142,6 +146,14 @@ def run(module):
     os._exit(code)
 
 
+def run_script(path):
+    """Run a file as Python does: it stays the main module until the last thread and exit handler has ended."""
+    sys.path[0] = str(Path(path).resolve().parent)
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    main.__file__ = path
+    exec(compile(Path(path).read_bytes(), path, "exec"), vars(main))  # noqa: S102 - the program of a test
+
+
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of this file
     for name in IMPORTED:
@@ -149,6 +161,6 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     asked = ForkServer(sys.argv[1]).run()
-    sys.argv = [asked["module"], *asked["arguments"]]
+    sys.argv = [asked["program"], *asked["arguments"]]
     become(asked["folder"], asked["environment"], asked["is_session"])
-    run(asked["module"])
+    run(asked["program"])

@@ -45,14 +45,23 @@ def fork_server():
 
 def command(*arguments):
     """A command line that runs `noonmark` with these arguments by the fork server."""
-    program = Path(__file__).with_name("forked_command.py")
-    return [sys.executable, "-I", "-S", str(program), fork_server(), *arguments]
+    return _command("noonmark", *arguments)
+
+
+def script(path, *arguments):
+    """A command line that runs a script as `python` does, by the fork server; a path is relative to its folder."""
+    return _command(str(path), *map(str, arguments))
+
+
+def _command(program, *arguments):
+    shell = Path(__file__).with_name("forked_command.py")
+    return [sys.executable, "-I", "-S", str(shell), fork_server(), program, *arguments]
 
 
 def start_forked(module, *arguments, cwd, env, stdout, stderr, start_new_session=False):
     """As `subprocess.Popen` with `python -m module ..` and no input."""
     request = {
-        "module": module,
+        "program": module,
         "arguments": arguments,
         "folder": str(cwd),
         "environment": dict(env),

@@ -1,4 +1,6 @@
-"""`noonmark` at a shell, by the fork server: `python -I -S forked_command.py SOCKET ARGUMENT..`, with few imports.
+"""A program at a shell, by the fork server: `python -I -S forked_command.py SOCKET PROGRAM ARGUMENT..`.
+
+The program is a module or the path of a script, as for `python -m` and `python`. This process imports little.
 
 Signals go on to the program. If this process is killed, the fork server kills the program.
 """
@@ -16,8 +18,8 @@ def main():
     connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET)
     connection.connect(sys.argv[1])
     request = {
-        "module": "noonmark",
-        "arguments": sys.argv[2:],
+        "program": sys.argv[2],
+        "arguments": sys.argv[3:],
         "folder": os.getcwd(),  # noqa: PTH109 - a path takes as long to import as all the rest
         "environment": dict(os.environ),
         "is_session": False,

@@ -19,6 +19,7 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
+from tests.servers import forked
 
 CREATE_MANY = """
 import json, sys
@@ -87,8 +88,10 @@ def test_what_was_created_is_there_after_the_process_was_killed(path):
 
 
 def test_eight_processes_share_a_file(path):
-    command = [sys.executable, "-c", CREATE_MANY, path]
-    running = [subprocess.Popen([*command, f"node-{n}"], stdout=subprocess.PIPE, text=True) for n in range(8)]
+    program = path.with_name("create_many.py")
+    program.write_text(CREATE_MANY, encoding="utf-8")
+    commands = [forked.script(program, path, f"node-{n}") for n in range(8)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
     claimed = [one for process in running for one in json.loads(process.communicate()[0])]
     assert all(process.returncode == 0 for process in running)
     assert len(claimed) == len(set(claimed))
