@@ -104,6 +104,25 @@ def test_users_who_see_their_own_see_no_sessions_of_others(harness):
         harness("session/send", caller=replace(LOCAL, scopes={Scope.READ}), session_id="hers", prompt="hi")
 
 
+def test_an_agent_passes_on_no_more_than_it_may_do(harness):
+    """To sessions and mobs that it creates, and to sessions that it talks to."""
+    agent = replace(ADA, is_agent=True, key_id="nm_live_agent1", scopes=frozenset({Scope.READ, Scope.WRITE}))
+    harness("session/create", caller=agent, session_id="narrow", model="test", enable_schedule=True)
+    harness("mob/create", caller=agent, mob_id="crew", members=[WRITER])
+    for session_id in ("narrow", "mob:crew:writer"):
+        assert harness.service.store.session("default", session_id).scopes == agent.scopes
+    harness("session/create", caller=ADA, session_id="hers", model="test", enable_schedule=True)
+    harness("session/create", caller=ADA, session_id="plain", model="test")
+    assert harness.service.store.session("default", "hers").scopes is None
+    for scopes, beyond in (({Scope.RUN, Scope.PROPOSE}, "read, write"), ({Scope.READ, Scope.RUN}, "write")):
+        sender = replace(agent, scopes=frozenset(scopes))
+        with pytest.raises(NotAllowed, match=f"may do more than your key, {beyond};"):
+            harness("session/send", caller=sender, session_id="hers", prompt="hi")
+        harness("session/send", caller=sender, session_id="plain", prompt="hi")
+    harness("session/send", caller=replace(agent, scopes=ADA.scopes), session_id="hers", prompt="hi")
+    harness("session/send", caller=replace(ADA, scopes=frozenset({Scope.RUN})), session_id="hers", prompt="hi")
+
+
 def test_a_message_is_a_turn_of_its_own(harness):
     harness("session/create", session_id="desk", model="test")
     sent = harness("session/send", session_id="desk", prompt="hi", key="k")

@@ -1,6 +1,7 @@
 """Many MCP clients at once, over HTTP, against a server process: each is served, and none does anything twice."""
 
 import asyncio
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -25,6 +26,12 @@ GROWTH = 200
 
 def megabytes(process):
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096 / 2**20
+
+
+def processor_time(process):
+    """Milliseconds of processor time that a process has used."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return 1_000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def ask(client, name, arguments):
@@ -63,9 +70,10 @@ def test_many_clients_at_once(tmp_path):
             return await asyncio.gather(*(one_client(server.url, key, number) for number in range(CLIENTS)))
 
         asyncio.run(one_client(server.url, key, "first"))  # the library is loaded with the first request
-        before, began = megabytes(server.process), CLOCK.monotonic()
+        before, used, began = megabytes(server.process), processor_time(server.process), CLOCK.monotonic()
         took = [seconds for one in asyncio.run(everyone()) for seconds in one]
         passed, growth = (CLOCK.monotonic() - began) / SECOND, megabytes(server.process) - before
+        cost = (processor_time(server.process) - used) / len(took)
         authorized = {"Authorization": f"Bearer {key}"}
         count = server.ask("GET", "/schedules/count", **authorized).json["count"]
         events = server.ask("GET", "/events?limit=1000", **authorized).json["events"]
@@ -73,7 +81,7 @@ def test_many_clients_at_once(tmp_path):
     cuts = statistics.quantiles(took, n=100)
     sys.stdout.write(
         f"{CLIENTS} MCP clients at once: {len(took)} calls, {len(took) / passed:.0f} a second, p50 {cuts[49]:.2f} s,"
-        f" p99 {cuts[98]:.2f} s, memory +{growth:.0f} MiB\n"
+        f" p99 {cuts[98]:.2f} s, {cost:.0f} ms of the server's processor each, memory +{growth:.0f} MiB\n"
     )
     assert (len(took), count) == (4 * CLIENTS * ROUNDS, (CLIENTS + 1) * ROUNDS)
     ours = [one["event_type"] for one in events if one["event_type"].startswith("of.")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.mobs import parse_session
 from noonmark.core.agents.session import Session, SessionState, turn_key
+from noonmark.core.api_key import session_scopes
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotAllowed, NotFound, QuotaExceeded
 from noonmark.core.json_values import identifier, text_of
@@ -155,6 +156,7 @@ def add_turn(
     session = find_session(service, caller, session_id)
     if session.state is SessionState.ARCHIVED:
         raise Conflict("it is archived, and takes no messages", field="session_id")
+    _check_scopes(caller, session)
     schedule = _carrier(service, caller, session)
     behind, key = cause_of_run(service, caller, schedule.schedule_id, key)
     target = SessionTarget(type=SessionType.EXACT, session_id=session_id, action=action)
@@ -175,6 +177,18 @@ def add_turn(
     elif known.overrides is None or known.overrides.target != target:
         raise KeyReused("this key came with another message before", field="key")
     return known, schedule
+
+
+def _check_scopes(caller: Caller, session: Session) -> None:
+    """Refuse a message by which an agent or a proposer would have a session do what it may not do itself."""
+    if caller.granted is None or not session.spec.enable_schedule:
+        return
+    if beyond := sorted(session_scopes(session.scopes) - caller.granted):
+        raise NotAllowed(
+            f"the tools of this session may do more than your key, {', '.join(beyond)}; a person can talk to it, or"
+            " create a session without enable_schedule",
+            field="session_id",
+        )
 
 
 def _carrier(service: Service, caller: Caller, session: Session) -> Schedule:
