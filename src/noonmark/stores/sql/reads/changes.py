@@ -23,8 +23,8 @@ _OF_OCCURRENCES = """
     WHERE {time} >= ? AND {condition} GROUP BY tenant, username, schedule_id ORDER BY latest DESC LIMIT ?
 """
 _EVENTS = """
-    SELECT 'events', tenant, NULL, NULL, max(emitted) AS latest FROM events
-    WHERE emitted >= ? GROUP BY tenant ORDER BY latest DESC LIMIT ?
+    SELECT 'events', tenant, NULL, NULL, max(emitted)
+    FROM (SELECT tenant, emitted FROM events WHERE emitted >= ? ORDER BY emitted DESC LIMIT ?) AS newest GROUP BY tenant
 """
 _MESSAGES = """
     SELECT 'sessions', tenant, username, schedule_id, max(session_messages.created) AS latest
@@ -39,7 +39,7 @@ _APPROVALS = """
     SELECT 'approvals', tenant, NULL, NULL, max(requested) AS latest FROM approvals
     WHERE state = 'pending' AND requested >= ? GROUP BY tenant ORDER BY latest DESC LIMIT ?
 """
-_QUERIES = (
+QUERIES = (
     _BY_OPERATION,
     _OF_OCCURRENCES.format(topic="occurrences", time="started", condition="lease_end IS NOT NULL"),
     _OF_OCCURRENCES.format(topic="runs", time="ended", condition="ended IS NOT NULL"),
@@ -52,7 +52,7 @@ _QUERIES = (
 
 def recent(session: Session, since: Micros, limit: int) -> list[StoredChange]:
     """What was written since a time: at most `limit` changes of each kind, the newest. Damaged rows are left out."""
-    rows = [row for query in _QUERIES for row in session.query(query, since, limit)]
+    rows = [row for query in QUERIES for row in session.query(query, since, limit)]
     return [
         StoredChange(kind=kind, tenant=tenant, user=user, schedule_id=schedule_id, at=at)
         for kind, tenant, user, schedule_id, at in rows
