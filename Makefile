@@ -103,7 +103,7 @@ format: setup ## Repair what ruff can repair, then format
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-demo: $(RUNTIME) ## Run a handful of interesting schedules, shown live; DEMO_SECONDS=30 ends it by itself
+demo: $(RUNTIME) ## Run a handful of interesting schedules, shown live, also in a browser; DEMO_SECONDS=30 ends it by itself
 	@echo "==> demo: schedules in .demo/jobs.db; remove .demo to begin anew"
 	@$(BIN)/python $(DEMO)
 

@@ -15,10 +15,12 @@ from rich.live import Live
 
 from examples.demo.board import board, plain, summary
 from examples.demo.jobs import STORE, scheduler, story
+from examples.demo.page import WebPage
 
 if TYPE_CHECKING:
     from examples.demo.story import Line
 
+PAGE = "The same in a browser:"
 REDRAW = 0.2
 """Seconds between two drawings."""
 
@@ -38,12 +40,13 @@ def main() -> None:
     if begun:
         since = max(begun).astimezone()
         console.print(f"The jobs were last run at {since:%H:%M:%S}; what was missed since then is told below.")
-    over = threading.Event()
+    over, page = threading.Event(), WebPage(STORE)
     try:
-        with scheduler:
+        with scheduler, page:
             if console.is_terminal:
-                _draw(console, headline, over, seconds)
+                _draw(console, headline, page, over, seconds)
             else:
+                page.on_address = _print_address
                 over.wait(None if seconds == float("inf") else seconds)
     except KeyboardInterrupt:
         pass
@@ -53,12 +56,17 @@ def main() -> None:
     console.print("Start it again: it goes on where it was, and says what it missed.")
 
 
-def _draw(console: Console, headline: str, over: threading.Event, seconds: float) -> None:
+def _draw(console: Console, headline: str, page: WebPage, over: threading.Event, seconds: float) -> None:
     started = datetime.now(UTC)
     with Live(console=console, auto_refresh=False) as live:
         while (now := datetime.now(UTC)) and (now - started).total_seconds() < seconds:
-            live.update(board(scheduler.list_jobs(), story, now, headline, console.height), refresh=True)
+            headlines = (headline, f"{PAGE} {page.address or 'it starts'}")
+            live.update(board(scheduler.list_jobs(), story, now, headlines, console.height), refresh=True)
             over.wait(REDRAW)
+
+
+def _print_address(address: str) -> None:
+    print(f"{PAGE} {address}", flush=True)
 
 
 def _print(names: dict[str, str], line: Line) -> None:

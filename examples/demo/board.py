@@ -12,6 +12,7 @@ from examples.demo.story import BUCKETS
 from noonmark import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from examples.demo.story import Line, Story
@@ -29,11 +30,11 @@ COLOURS = {
 WIDTH = 40
 
 
-def board(jobs: list[Job], story: Story, now: datetime, headline: str, height: int) -> Group:
+def board(jobs: list[Job], story: Story, now: datetime, headlines: Sequence[str], height: int) -> Group:
     """Everything at a glance, in 80 columns and so many lines."""
-    above = len(jobs) + len(BUCKETS) + 6
+    above = len(headlines) + len(jobs) + len(BUCKETS) + 5
     return Group(
-        Text(headline, style="bold", no_wrap=True, overflow="ellipsis"),
+        *(Text(one, style="bold", no_wrap=True, overflow="ellipsis") for one in headlines),
         _jobs(jobs, story, now),
         Text("how late starts were", style="bold"),
         _histogram(story),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 
+import httpx2
 import pytest
 
 from tests.cli.terminal import ENVIRONMENT, ROOT, in_pipe, in_terminal
@@ -77,7 +78,11 @@ def test_in_a_pipe_it_prints_what_happens_and_why(start):
         *(rf"^[0-9:.]+ {job} +completed +The target did the work" for job in JOBS),
         r" flaky +retrying +The attempt failed",
         r" report +skipped +An earlier occurrence was still in flight",
+        r"^The same in a browser: http\S+/ui$",
     )
+    address = re.search(r"http\S+/ui", demo.shown)[0]
+    assert "<title>Noonmark</title>" in httpx2.get(address).text
+    assert httpx2.get(address.replace("/ui", "/schedules/count")).json()["count"] == len(JOBS)
     assert demo.end(signal.SIGINT) == (0, "")
     assert "10 jobs in sqlite:///" in demo.shown
     assert re.search(r"^  tick: \d+ completed(, \d+ \w+)*$", demo.shown, re.MULTILINE)
@@ -92,10 +97,13 @@ def test_it_ends_when_its_time_is_up(folder):
 def test_killed_and_started_again_it_goes_on_and_says_what_it_missed(start):
     first = start()
     first.until(r" tick +completed")
+    first.until(r"^The same in a browser: http\S+/ui$")
     first.end(signal.SIGKILL)
     # Ticks of the next two seconds were planned already, each by itself. Those after them are one gap.
     threading.Event().wait(6)
     again = start()
+    with pytest.raises(httpx2.ConnectError):  # its server went with it
+        httpx2.get(re.search(r"http\S+/ui", first.shown)[0])
     again.until(r" tick +misfired +\d+ fires? missed", r" tick +completed")
     assert again.end(signal.SIGINT) == (0, "")
     assert "10 jobs in sqlite:///" in again.shown
@@ -107,5 +115,13 @@ def test_in_a_terminal_it_draws_a_board(tmp_path, monkeypatch):
     monkeypatch.setitem(ENVIRONMENT, "DEMO_SECONDS", "2")
     code, shown = in_terminal(*COMMAND)
     assert code == 0, shown
-    for words in ("next in", "how late starts were", "what happened", "Every second", "order_placed", "What became"):
+    for words in (
+        "next in",
+        "how late starts were",
+        "what happened",
+        "in a browser",
+        "Every second",
+        "order_placed",
+        "What became",
+    ):
         assert words in shown
