@@ -21,8 +21,10 @@ VIEWS = {
     "calendar": View("calendar", "#/calendar", "Calendar", ("Week",)),
     "schedules": View("schedules", "#/schedules", "Schedules", ("nightly-report", "Europe/Stockholm", "team=data")),
     "schedule": View("schedule", "#/schedules/{nightly}", "nightly-report", ("Past and future", "Europe/Stockholm")),
-    "edit": View("edit", "#/schedules/{nightly}/edit", "nightly-report", ()),
-    "new": View("edit", "#/new", "New schedule", ()),
+    "edit": View(
+        "edit", "#/schedules/{nightly}/edit", "nightly-report", ("At 02:30, Europe/Stockholm time.", "Policies")
+    ),
+    "new": View("edit", "#/new", "New schedule", ("At 09:00, Monday through Friday", "Paste a line of a crontab")),
     "occurrence": View(
         "occurrence",
         "#/occurrences/{failed}",

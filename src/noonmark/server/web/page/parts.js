@@ -109,7 +109,7 @@ export function ask(title, body, { confirm = "OK", kind = "primary", command, ac
  * @param {string} text
  */
 export function commandLine(text) {
-  return h("div.command", null, h("code", null, text), copyButton(text));
+  return h("div.command", null, h("code", { tabindex: "0" }, text), copyButton(text));
 }
 
 /** @param {string} text */
