@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import httpx2
 
-from tests.embedded.waiting import SOON
+from noonmark.core.instants import SECOND
+from tests.embedded.waiting import CLOCK, SOON
 
 
 class Event(NamedTuple):
@@ -38,7 +39,9 @@ class Stream:
 
     def next(self):
         """The next event, however many comments come before it; None if the stream ends."""
+        deadline = CLOCK.monotonic() + int(SOON * SECOND)
         while (fields := self.block()) is not None:
+            assert CLOCK.monotonic() < deadline, "nothing but comments"
             self.comments += "" in fields
             self.last = fields.get("id", self.last)
             if "event" in fields:

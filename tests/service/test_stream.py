@@ -6,6 +6,7 @@ from tests.cli.terminal import PATIENCE
 from tests.server.event_stream import streaming
 from tests.service.server import serving
 
+WAITS = {"target_kind": "command", "argv": ["sh", "-c", "echo begun; exec sleep 3600"]}
 EMITS = {"target_kind": "event", "event_type": "done"}
 
 
@@ -24,3 +25,18 @@ def test_it_tells_what_the_driver_does_and_ends_with_the_server(tmp_path):
         while events.next() is not None:
             pass
         assert server.process.wait(PATIENCE) == 0
+
+
+def test_it_tells_of_new_output_of_a_run_that_goes_on(tmp_path):
+    with serving(tmp_path, "--allow-commands", "sh") as server, streaming(server.url) as events:
+        made = server.ask("POST", "/schedules", {"trigger": {"type": "cron", "expression": "@yearly"}, "target": WAITS})
+        schedule_id = made.json["schedule_id"]
+        occurrence_id = server.ask("POST", f"/schedules/{schedule_id}/run").json["occurrence_id"]
+
+        def output():
+            runs = server.get(f"/occurrences/{occurrence_id}/runs").json["runs"]
+            return "".join(server.get(f"/runs/{one['run_id']}/output").text for one in runs)
+
+        while "begun" not in output():
+            assert events.next() is not None
+        assert server.ask("POST", f"/occurrences/{occurrence_id}/cancel").status == 200

@@ -72,6 +72,13 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Progressed:
+    """New output of a run was written, or the present state of a workflow run."""
+
+    occurrence: Occurrence
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The end of a delivery was written: the end of its occurrence, or a retry."""
 
@@ -152,6 +159,7 @@ DriverEvent = (
     | RateExceeded
     | Waiting
     | Ended
+    | Progressed
     | Settled
     | LeaseLost
     | Abandoned

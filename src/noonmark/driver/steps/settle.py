@@ -18,7 +18,7 @@ from noonmark.driver import logs
 from noonmark.driver.steps.reports import ProgressReport, SettleReport
 from noonmark.driver.store_executor import Priority
 from noonmark.ports.budgets import reported_usage
-from noonmark.ports.events import Abandoned, LeaseLost, Settled
+from noonmark.ports.events import Abandoned, LeaseLost, Progressed, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +50,9 @@ async def progress_once(node: Node) -> ProgressReport:
         for (assignment, underway), done in zip(reports, written, strict=True):
             if not done and _goes_on(node, assignment):
                 node.underway.setdefault(assignment.occurrence.id, (assignment, underway))
+    node.report(
+        [Progressed(assignment.occurrence) for (assignment, _), done in zip(reports, written, strict=True) if done]
+    )
     return ProgressReport(written=sum(written), left=len(written) - sum(written))
 
 

@@ -34,6 +34,7 @@ from noonmark.ports.events import (
     NodeStarted,
     NodeStopped,
     Planned,
+    Progressed,
     Settled,
     Started,
     Waiting,
@@ -449,6 +450,8 @@ def _changes_of(event: DriverEvent) -> Iterator[Change | tuple[str, frozenset[To
             yield from ((one.uid, frozenset({Topic.OCCURRENCES})) for one in event.occurrences)
         case Started() | Ended():
             yield event.occurrence.uid, _WORK
+        case Progressed():
+            yield event.occurrence.uid, frozenset({Topic.RUNS})
         case Waiting():
             yield event.occurrence.uid, _waiting(event.occurrence)
         case Settled():
