@@ -36,6 +36,7 @@ class Settings:
     fan_out: int
     workflow_runs: int
     turns: int
+    page_loads: int
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -73,6 +74,7 @@ FULL = Settings(
     fan_out=1_000,
     workflow_runs=1_000,
     turns=300,
+    page_loads=15,
 )
 QUICK = Settings(
     fires=12,
@@ -102,4 +104,5 @@ QUICK = Settings(
     fan_out=10,
     workflow_runs=10,
     turns=5,
+    page_loads=1,
 )

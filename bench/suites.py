@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import agents, budgets, counting, cron, first_fire, hostile, lookups
+from bench import agents, budgets, counting, cron, first_fire, hostile, lookups, page
 from bench.history import tables as history
 from bench.ledger import tables as uow
 from bench.postgres import tables as postgres
@@ -31,6 +31,7 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "history": history.tables,
     "lookups": lookups.tables,
     "service": service.tables,
+    "page": page.tables,
     "budgets": budgets.tables,
     "calls": work.calls,
     "events": work.events,

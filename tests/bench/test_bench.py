@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import cron, first_fire
+from bench import cron, first_fire, page
 from bench.__main__ import main
 from bench.contestants import CONTESTANTS, CRONSIM, NEW_YORK, NOONMARK, Contestant
 from bench.counting import COUNTS, POLICIES
@@ -19,6 +19,7 @@ from bench.service.tables import COMMANDS, READS
 from bench.settings import QUICK
 from bench.suites import SUITES
 from bench.workflows import tables as workflows
+from tests.web.chromium import find
 
 ROOT = Path(__file__).parents[2]
 ROWS = {
@@ -40,6 +41,7 @@ ROWS = {
     "Calls": 3,
     "Events": 4,
     "Agents": 5,
+    "Page": 1 + 2 * len(page.VIEWS) if find() else 1,
 }
 ROWS_ON_SERVERS = {
     "Burst on servers": len(RAW) + len(CONTESTANTS_ON_SERVERS),

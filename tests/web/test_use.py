@@ -133,7 +133,6 @@ def sign_in(visit, key):
     visit.page.get_by_role("button", name="Sign in").click()
 
 
-@pytest.mark.skip(reason="there is no sign-in yet")
 def test_tenants_see_their_own_and_keys_do_what_they_may(browser, tmp_path):
     create_key(tmp_path, "*", "admin")  # the first key of a store
     keys = {tenant: create_key(tmp_path, tenant, "read,write,run") for tenant in ("acme", "umbrella")}
