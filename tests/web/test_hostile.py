@@ -69,7 +69,7 @@ ROUTES = (
     "#/schedules/answer",
     "#/schedules/paused",
     "#/schedules/listens",
-    # "#/schedules/answer/edit",
+    "#/schedules/answer/edit",
     "#/occurrences/{completed}",
     "#/occurrences/{failed}",
     "#/failures",

@@ -156,6 +156,9 @@ def test_tenants_see_their_own_and_keys_do_what_they_may(browser, tmp_path):
             assert server.ask("POST", "/schedules", document, Authorization=f"Bearer {keys['acme']}").status == 201
             acme.page.get_by_label("Up next").get_by_text("job-of-acme-2").wait_for()
             assert umbrella.page.get_by_text("job-of-acme").count() == 0
+            assert umbrella.page.get_by_text("1 node up").is_visible()
+            umbrella.page.get_by_role("navigation").get_by_role("link", name="Nodes").click()
+            umbrella.page.get_by_text("Nothing is halted.").wait_for()
             umbrella.page.get_by_role("button", name="Sign out", exact=True).click()
             umbrella.page.get_by_label("Key").wait_for()
             sign_in(umbrella, reader)

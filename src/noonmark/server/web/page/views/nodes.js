@@ -6,12 +6,12 @@ import { ask, button, card, field, list, notify, sentence } from "../parts.js";
 import { counting, time } from "../times.js";
 
 /** @param {import("../app.js").Context} context @returns {Promise<import("../app.js").View>} */
-export default async function view({ signal, may, live }) {
+export default async function view({ signal, me, may, live }) {
   const nodes = h("div"), halts = h("div"), checks = h("div");
 
   async function read() {
-    const [{ nodes: all }, { halts: halted }] = await Promise.all([get("/nodes", {}, signal), get("/halts", {}, signal)]);
-    replace(nodes, list(all, (/** @type {any} */ one) => [mark(one.is_alive ? "completed" : one.left_at_utc ? "skipped" : "failed", one.is_alive ? "up" : one.left_at_utc ? "left" : "gone"),
+    const [{ nodes: all }, { halts: halted }] = await Promise.all([me.all_tenants ? get("/nodes", {}, signal) : { nodes: [] }, get("/halts", {}, signal)]);
+    replace(nodes, !me.all_tenants ? h("p.quiet", null, "Nodes serve all tenants: a key of one tenant does not see them.") : list(all, (/** @type {any} */ one) => [mark(one.is_alive ? "completed" : one.left_at_utc ? "skipped" : "failed", one.is_alive ? "up" : one.left_at_utc ? "left" : "gone"),
       h("span", null, one.node, one.is_leader && h("b", null, " leads"), h("small", null, `${one.load} of ${one.capacity} slots taken · version ${one.version} · zone data ${one.zone_data}`), h("small", null, one.routes.join(", ") || "serves nothing"), one.capacity ? h("div.meter", null, h("i", { style: { width: `${Math.min(100, 100 * one.load / one.capacity)}%` } })) : null),
       h("span.when", null, one.is_alive ? ["up ", counting(one.started_at_utc, { since: true })] : ["seen ", time(one.seen_at_utc)])], { empty: "No node was seen in the last day: nothing runs.", label: "Nodes" }));
     replace(halts, list(halted, (/** @type {any} */ one) => [mark("skipped", "halted"), h("span", null, scope(one), h("small", null, `${one.reason ?? "no reason given"} · by ${one.halted_by}`)), h("span.when", null, time(one.halted_at_utc), " ", may("write") && button("Lift", () => void lift(one)))], { empty: "Nothing is halted.", label: "Halts" }));
@@ -42,7 +42,7 @@ export default async function view({ signal, may, live }) {
 
   live(["nodes", "schedules"], () => void read().catch(() => null));
   await read();
-  return { title: "Nodes", actions: [may("write") && button("Halt", () => void halt(), { kind: "danger" })], body: h("div.stack", null, card("Nodes", nodes), card("Halts", halts), may("admin") && card("Doctor", h("div.buttons", null, button("Examine the store", () => void examine())), checks)) };
+  return { title: "Nodes", actions: [may("write") && button("Halt", () => void halt(), { kind: "danger" })], body: h("div.stack", null, card("Nodes", nodes), card("Halts", halts), may("admin") && me.all_tenants && card("Doctor", h("div.buttons", null, button("Examine the store", () => void examine())), checks)) };
 }
 
 /** @param {any} one */

@@ -17,14 +17,13 @@ export default async function view({ query, signal, may, live, set }) {
   async function read() {
     const at = now();
     const from = at - span * HOUR / 2, to = at + span * HOUR / 2;
-    const [overview, workload, timeline, nodes] = await Promise.all([
+    const [overview, workload, timeline] = await Promise.all([
       get("/overview", { timezone: zoneFor("UTC") }, signal),
       get("/workload", { limit: 8 }, signal),
       get("/timeline", { from: new Date(from).toISOString(), to: new Date(to).toISOString(), limit: 12, max_marks: 120, buckets: 120 }, signal),
-      get("/nodes", {}, signal).catch(() => ({ nodes: [] })),
     ]);
     if (overview.now_utc) setClock(overview.now_utc);
-    replace(body, overview.schedules.total ? [figures(overview), around(timeline, from, to), h("div.columns.even", null, running(workload), needsLook(overview.needs_look), upNext(workload)), nodeLine(nodes.nodes)] : first(may));
+    replace(body, overview.schedules.total ? [figures(overview), around(timeline, from, to), h("div.columns.even", null, running(workload), needsLook(overview.needs_look), upNext(workload)), nodeLine(overview.nodes)] : first(may));
   }
 
   /** @param {any} timeline @param {number} from @param {number} to */
@@ -98,11 +97,9 @@ function upNext({ upcoming }) {
   ], { href: (one) => `#/schedules/${part(one.schedule_id)}`, empty: "Nothing is planned.", label: "Up next" }));
 }
 
-/** @param {any[]} nodes */
-function nodeLine(nodes) {
-  const alive = nodes.filter((one) => one.is_alive);
-  const leader = nodes.find((one) => one.is_leader && one.is_alive);
-  return h("p.quiet", null, alive.length ? `${plural(alive.length, "node")} up` : "No node is up: nothing runs", leader ? `, led by ${leader.node}. ` : ". ", h("a", { href: "#/nodes" }, "Nodes"));
+/** @param {{live: number, leader: string | null}} nodes */
+function nodeLine({ live, leader }) {
+  return h("p.quiet", null, live ? `${plural(live, "node")} up` : "No node is up: nothing runs", leader ? `, led by ${leader}. ` : ". ", h("a", { href: "#/nodes" }, "Nodes"));
 }
 
 /** What an empty store shows: three ways to the first schedule. @param {(scope: string) => boolean} may */
