@@ -3,8 +3,6 @@
 import json
 import shlex
 
-import pytest
-
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
