@@ -10,6 +10,8 @@ const COLLECT = 300;
 const subscribers = new Set();
 /** The stream is silent no longer than this: a comment comes every 15 seconds. */
 const SILENCE = 40_000;
+/** A page out of sight for so long lets go of its stream: browsers have few connections for all pages of a server. */
+const OUT_OF_SIGHT = 60_000;
 let isOnline = true;
 let closed = new AbortController();
 
@@ -23,6 +25,9 @@ export async function connect() {
     const stop = () => dead.abort();
     mine.addEventListener("abort", stop, { once: true });
     let timer = setTimeout(stop, SILENCE);
+    let hiding = 0;
+    const onSight = () => { clearTimeout(hiding); if (document.hidden) hiding = window.setTimeout(stop, OUT_OF_SIGHT); };
+    document.addEventListener("visibilitychange", onSight);
     try {
       const answer = await fetch(`${ROOT}/stream`, { headers: { Accept: "text/event-stream", ...usualHeaders(), ...(last && { "Last-Event-ID": last }) }, signal: dead.signal, credentials: "same-origin" });
       if (answer.status === 401) return void document.dispatchEvent(new Event("signed-out"));
@@ -44,9 +49,16 @@ export async function connect() {
       // It is tried again below, whatever went wrong.
     } finally {
       clearTimeout(timer);
+      clearTimeout(hiding);
       mine.removeEventListener("abort", stop);
+      document.removeEventListener("visibilitychange", onSight);
     }
     if (mine.aborted) return;
+    if (document.hidden) {
+      await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+      tell(null);
+      continue;
+    }
     setOnline(false);
     await new Promise((resolve) => setTimeout(resolve, wait));
     wait = Math.min(wait * 2, 15_000);
