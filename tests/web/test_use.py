@@ -62,7 +62,7 @@ def test_a_schedule_is_created_and_run_by_clicks(visit, server):
     page.get_by_label("Name", exact=True).fill("made-by-hand")
     page.get_by_label("Paste a line of a crontab").fill("30 2 * * 1-5 /bin/true")
     page.get_by_label("Preview").get_by_text("02:30").first.wait_for()
-    page.get_by_label("Kind").select_option("event")
+    page.get_by_label("Kind", exact=True).select_option("event")
     page.get_by_label("Event type").fill("hand.made")
     page.get_by_role("button", name="Create", exact=True).click()
     heading(page, "made-by-hand")

@@ -33,6 +33,20 @@ def test_pause_resume_delete_and_the_audit_log(cli):
     assert "hold during maintenance" in cli("audit", "list", "--schedule", made)
 
 
+def test_a_dry_run_of_an_update_says_what_would_change(cli):
+    options = ("--command", "true", "--timezone", "UTC", "--max-runs", "3")
+    made = cli.json("schedule", "create", "--cron", "0 3 1 1 *", *options, "--name", "dry")["schedule_id"]
+    update = ("schedule", "update", made, "--cron", "0 4 1 1 *", "--timezone", "UTC", "--max-runs", "2", "--dry-run")
+    lines = cli(*update).splitlines()
+    assert lines[0] == f"Would change dry ({made}); nothing is changed yet."
+    assert lines[1:3] == ['trigger.expression: "0 3 1 1 *" -> "0 4 1 1 *"', "max_runs: 3 -> 2"]
+    assert lines[3].endswith(": 2 moved, 1 removed.")
+    assert sum(line.startswith("- ") for line in lines[4:]) == 1
+    assert sum(" -> " in line for line in lines[4:]) == 2
+    assert cli.json(*update)["impact"]["removed"] == 1
+    assert cli.json("schedule", "status", made)["trigger"]["expression"] == "0 3 1 1 *"
+
+
 def test_a_pause_ends_at_an_instant_or_after_a_while(cli):
     made = create_report(cli, "--name", "held")
     said = cli("schedule", "pause", made, "--until", "2099-01-01T00:00:00Z")

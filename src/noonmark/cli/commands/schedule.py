@@ -46,6 +46,7 @@ from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, push_or_find, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from noonmark.cli.options import EventOptions
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 NO_INSTANT = "a schedule needs a trigger: give --at or --in"
 LATEST = 5
 """How many occurrences `noonmark schedule status` shows."""
+LISTED_FIRES = 12
+"""How many fires that change `noonmark schedule update --dry-run` shows."""
 
 Bundle = Annotated[
     str | None,
@@ -196,7 +199,7 @@ def _check_documents(documents: list[dict[str, Any]], schedule_id: str | None) -
         parse_schedule(document, now=SystemClock().now())
 
 
-def update(
+def update(  # noqa: PLR0913 - each is a group of options
     schedule_id: ScheduleId,
     /,
     *,
@@ -206,6 +209,9 @@ def update(
     expected_revision: Annotated[
         int | None, Parameter(show_default=False, help="Fail if the schedule has another revision.")
     ] = None,
+    dry_run: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Only show what would change, and which fires.")
+    ] = False,
     connection: Connection = Connection(),
 ) -> None:
     """Change the given fields of a schedule; other fields, labels and headers keep their values.
@@ -225,6 +231,13 @@ def update(
         changes |= {name: value for name, value in merged.items() if value is not None and value != before[name]}
         if not changes:
             raise InvalidRequest("nothing to change; see noonmark schedule update --help")
+        if dry_run:
+            answer = remote.call("schedule/preview", {"schedule_id": before["schedule_id"], "changes": changes})
+            if connection.as_json:
+                print_json(answer)
+            else:
+                _show_impact(before, answer["impact"])
+            return
         if expected_revision is None and (merged.keys() | MERGED_FIELDS) & changes.keys():
             # These are partly what was read above, so a change in between must not be overwritten.
             expected_revision = before["revision"]
@@ -232,6 +245,24 @@ def update(
         after = remote.call("schedule/update", arguments)
     note = zone_note(trigger, given.get("trigger", before["trigger"])) if "trigger" in changes else None
     _show_schedule(connection, after, "Changed", note)
+
+
+def _show_impact(schedule: dict[str, Any], impact: dict[str, Any]) -> None:
+    """Show what a change would do: to the fields, and to the fires."""
+    from noonmark.cli.render.times import local_times  # noqa: PLC0415 - not for --json
+
+    times = local_times()
+    print_line(f"Would change {display_name(schedule)}; nothing is changed yet.")
+    for change in impact["changes"]:
+        print_line(f"{change['field']}: {shown(change['before'])} -> {shown(change['after'])}")
+    counts = [f"{impact[name]} {name}" for name in ("kept", "moved", "added", "removed") if impact[name]]
+    print_line(f"Fires until {times.local(impact['until_utc'])}: {', '.join(counts) or 'none'}.")
+    for fire in impact["fires"][:LISTED_FIRES]:
+        before, after = fire["before_utc"], fire["after_utc"]
+        if before is not None and after is not None:
+            print_line(f"{times.local(before)} -> {times.local(after)}")
+        else:
+            print_line(f"- {times.local(before)}" if after is None else f"+ {times.local(after)}")
 
 
 def _show_schedule(connection: Connection, document: dict[str, Any], verb: str, note: str | None = None) -> None:

@@ -17,7 +17,8 @@ const CHOICES = /** @type {Record<string, string>} */ ({
   overlap_policy: " skip queue queue_one allow cancel_running terminate", misfire_policy: " skip catch_up_one catch_up_all catch_up_within spread", missing_target_policy: " mark_misfired skip", delivery: " at_least_once at_most_once", "window.end_action": " none cancel pause",
 });
 const WORDS = /** @type {Record<string, string>} */ ({
-  argv: "Program and arguments", cwd: "Folder", kwargs: "Arguments", query: "What to do", "dst gap": "A time that is jumped over", "dst fold": "A time that comes twice", url: "URL", timezone: "Time zone", "schedule id": "Id",
+  argv: "Program and arguments", cwd: "Folder", env: "Environment", stdin: "Standard input", cpu: "Processor time", "memory mb": "Memory (MB)", nice: "Niceness", kwargs: "Arguments", args: "Positional arguments", query: "What to do", literal: "Send braces as they are", grace: "May be late by", early: "May be early by",
+  "target.timeout_seconds": "Answer within", "target.completion_timeout_seconds": "End within, if taken over", "target.action.type": "It gets", "dst gap": "A time that is jumped over", "dst fold": "A time that comes twice", url: "URL", timezone: "Time zone", "schedule id": "Id",
   overlap: "A later fire", misfire: "Missed fires", "misfire grace": "Late by this still runs", "retry max attempts": "Attempts in all", "retry backoff": "Wait before the second", "retry multiplier": "Then times", "retry max backoff": "Wait at most", "pause on failure": "Pause after failures in a row",
   timeout: "Stop a run after", expected: "Report a run after", "window duration": "Work goes on after it is due for", "window end action": "Then", "max runs": "End after runs", "missing target": "If no node serves it",
   "budget max cost usd": "Dollars", "budget max tokens": "Tokens", "budget max model calls": "Model calls", "budget max tool calls": "Tool calls", "expected rate at least": "At least successes", "expected rate at most": "At most starts", "expected rate per": "In each",
@@ -43,8 +44,8 @@ export function choicesOf(path = "", draft) {
 }
 
 export function labelOf(path = "") {
-  const text = words(path.replace(/^(trigger|target)\./, "").replace(/_(policy|seconds|utc)\b/g, "").replace(/\./g, " "));
-  return `${WORDS[text] ?? text.charAt(0).toUpperCase() + text.slice(1)}${/_at_utc$/.test(path) ? ` (${MINE})` : ""}`;
+  const text = words(path.replace(/^(trigger|target)\.((create|action|limits)\.)?/, "").replace(/_(policy|seconds|utc)\b/g, "").replace(/\./g, " "));
+  return `${WORDS[path] ?? WORDS[text] ?? text.charAt(0).toUpperCase() + text.slice(1)}${/_at_utc$/.test(path) ? ` (${MINE})` : ""}`;
 }
 
 const words = (name = "") => (/[a-z]/.test(name) ? name.replace(/_/g, " ") : name);

@@ -98,7 +98,8 @@ export default async function view({ params, query, signal, may, live, go }) {
       input = h("select", { ...common, onchange: () => change(() => {
         const next = input.value || undefined;
         if (path === "target.type") draft.target = { target_kind: draft.target.target_kind, ...(draft.target.mob_id && { mob_id: draft.target.mob_id }), ...(draft.target.action?.type !== "send" && draft.target.action && { action: draft.target.action }), type: next };
-        else setAt(draft, path, path === "target.action.type" ? next : next && value?.grace_seconds ? { type: next, grace_seconds: value.grace_seconds } : next);
+        else if (path === "target.action.type") setAt(draft, "target.action", { type: next });
+        else setAt(draft, path, next && value?.grace_seconds ? { type: next, grace_seconds: value.grace_seconds } : next);
       }, path, kind === "policy" || path.endsWith("type")) }, choices.map(([one, text]) => h("option", { value: one, selected: one === chosen }, text)));
     } else if (kind === "check") {
       input = h("input", { ...common, type: "checkbox", checked: Boolean(value), onchange: () => change(() => setAt(draft, path, input.checked || undefined), path) });
