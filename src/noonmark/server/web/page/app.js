@@ -266,7 +266,7 @@ function onKey(event) {
     find.focus();
     find.select();
   } else if (key === "?") help();
-  else if (key === "n" && me?.scopes.includes("write")) go("/new");
+  else if (key === "n" && (me?.scopes.includes("write") || me?.scopes.includes("propose"))) go("/new");
   else if (viewKeys[key]) { event.preventDefault(); viewKeys[key](); }
   else if ((key === "ArrowDown" || key === "j") && target === document.body) /** @type {HTMLElement | null} */ (main.querySelector(".list [tabindex='0']"))?.focus();
 }

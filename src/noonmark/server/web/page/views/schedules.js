@@ -122,7 +122,7 @@ export default async function view({ query, signal, may, live, set }) {
   await read();
   return {
     title: "Schedules",
-    actions: [may("write") && h("a.button.primary", { href: "#/new" }, "New schedule")],
+    actions: [(may("write") || may("propose")) && h("a.button.primary", { href: "#/new" }, "New schedule")],
     body: h("div.stack", null, h("div.filters", null, choice("Phase", "phase", PHASES), choice("Trigger", "kind", KINDS), choice("Last outcome", "last", LAST), typed("label=value", "label"), typed("owner", "owner"), summary), bar, h("section.card", null, rows)),
   };
 }
