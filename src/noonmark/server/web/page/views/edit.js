@@ -341,7 +341,7 @@ export default async function view({ params, query, signal, may, live, go }) {
       done = true;
       if (answer.proposal) notify("Proposed. It waits for somebody to approve it.");
       else notify(id ? "Saved." : `${answer.name ?? answer.schedule_id} is created.`);
-      if (answer.ping_url) await ask("The job calls this URL", [h("p", null, "Whoever knows it can call it."), commandLine(`curl -fsS ${answer.ping_url}`), h("p", null, "To see it again:"), commandLine(`noonmark schedule ping-url ${quoted(answer.schedule_id)}`)], { confirm: "I have it" });
+      if (answer.ping_url) await ask("The job calls this URL", [h("p", null, "Anyone who knows it can call it."), commandLine(`curl -fsS ${answer.ping_url}`), h("p", null, "To see it again:"), commandLine(`noonmark schedule ping-url ${quoted(answer.schedule_id)}`)], { confirm: "I have it" });
       go(answer.phase === "proposed" ? "/approvals" : `/schedules/${part(answer.schedule_id)}`);
     } catch (error) {
       if (error instanceof ApiError && error.code === "revision_conflict") { isBusy = false; await follow(); meanwhile.querySelector("button")?.focus(); }
