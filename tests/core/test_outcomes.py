@@ -54,10 +54,12 @@ def test_a_start_within_a_second_is_on_time():
         phase=Phase.COMPLETED,
         state=MarkState.COMPLETED,
         at=NOW,
-        due=NOW,
-        began=NOW + 5 * SECOND,
+        due=NOW + MINUTE,
+        first_due=NOW + SECOND,
+        lag=5 * SECOND,
     )
-    assert mark.late == 5 * SECOND
+    assert (mark.began, mark.late) == (NOW + 6 * SECOND, 5 * SECOND)
+    assert replace(mark, lag=None).began is None
 
 
 def horizon(*, watermark=NOW, runs_left=None, trigger=None, **changes):
@@ -69,7 +71,7 @@ def horizon(*, watermark=NOW, runs_left=None, trigger=None, **changes):
 def times(one, *, since=NOW, until=NOW + 5 * MINUTE, limit=10):
     """The fires to come in minutes from now, and the counts in buckets of two minutes; both must agree."""
     marks = future_marks(one, since=since, until=until, now=NOW, limit=limit)
-    assert all(mark.at == mark.due and mark.occurrence_id is None for mark in marks)
+    assert all(mark.occurrence_id is None for mark in marks)
     edges = [*range(since, until, 2 * MINUTE), until]
     counts = future_counts(one, edges, now=NOW)
     if len(marks) < limit:
@@ -124,10 +126,9 @@ def test_events_name_no_times():
     assert times(horizon(trigger=EventTrigger("seen"))) == []
 
 
-def test_jitter_moves_marks():
+def test_jitter_moves_due_times():
     trigger = IntervalTrigger(60, start_at=from_micros(NOW), jitter_seconds=50)
-    one = horizon(trigger=trigger)
-    every = future_marks(one, since=NOW, until=NOW + 10 * MINUTE, now=NOW, limit=10)
-    assert len({mark.at % MINUTE for mark in every}) > 5
-    middle = every[4].at
-    assert future_marks(one, since=middle, until=NOW + 10 * MINUTE, now=NOW, limit=10) == every[4:]
+    every = future_marks(horizon(trigger=trigger), since=NOW, until=NOW + 10 * MINUTE, now=NOW, limit=10)
+    assert [mark.at for mark in every] == [NOW + n * MINUTE for n in range(1, 10)]
+    assert len({mark.due % MINUTE for mark in every}) > 5
+    assert all(mark.at <= mark.due < mark.at + MINUTE for mark in every)

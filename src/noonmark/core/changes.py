@@ -7,6 +7,7 @@ only those are deleted when no file declares them any more.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +19,15 @@ from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.instants import parse_instant
 from noonmark.core.json_values import identifier, shown, text_value
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.schedule import RESERVED_IDS, Owner, Schedule, declare_again, parse_schedule, restore_schedule
+from noonmark.core.schedule import (
+    RESERVED_IDS,
+    Owner,
+    Schedule,
+    declare_again,
+    parse_schedule,
+    phase_change,
+    restore_schedule,
+)
 from noonmark.core.secret import header_problems
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import IntervalTrigger
@@ -37,6 +46,8 @@ BY_TYPE_OF_TRIGGER = ("overlap_policy", "misfire_policy")
 """Policies whose defaults depend on the type of the trigger."""
 ALWAYS_WRITTEN = frozenset({"schedule_id", "name", "trigger", "target"})
 """Fields that are never left out of a file."""
+MAX_CHANGED = 4_000
+"""The characters of a changed value that are recorded."""
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
@@ -388,6 +399,18 @@ def differences(path: str, before: object, after: object) -> Iterator[FieldChang
             yield from differences(f"{path}.{name}" if path else name, before.get(name), after.get(name))
     elif before != after:
         yield FieldChange(path, before, after)
+
+
+def schedule_changes(before: Schedule, after: Schedule) -> list[dict[str, Any]]:
+    """What an edit changed of a schedule, as JSON; long values are cut."""
+    phases = [] if before.phase is after.phase else [phase_change(before.phase, after.phase)]
+    fields = differences("", before.declaration.to_document(), after.declaration.to_document())
+    return phases + [{"field": one.field, "before": _short(one.before), "after": _short(one.after)} for one in fields]
+
+
+def _short(value: object) -> object:
+    text = json.dumps(value)
+    return value if len(text) <= MAX_CHANGED else f"{text[:MAX_CHANGED]}.."
 
 
 def _declares(document: dict[str, Any], full: dict[str, Any]) -> bool:

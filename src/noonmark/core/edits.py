@@ -34,7 +34,7 @@ from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.expected_rate import close, count_ping
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
+from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause, phase_change
 from noonmark.core.triggers import IntervalTrigger
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ def stop_runaway(snapshot: Snapshot, breach: Breach, *, now: Micros) -> Plan | N
         revision_before=schedule.revision,
         revision_after=schedule.revision,
         reason=breach.text,
+        changes=[phase_change(schedule.phase, SchedulePhase.PAUSED)],
     )
     return replace(paused, note=note, breach=breach)
 
@@ -153,6 +154,7 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
         revision_before=schedule.revision,
         revision_after=schedule.revision,
         reason=f"it was paused until {to_text(ends)}",
+        changes=[phase_change(schedule.phase, SchedulePhase.ACTIVE)],
     )
     return replace(resumed, note=note)
 

@@ -1,7 +1,7 @@
 """Outcomes: the state of an occurrence in one word, how late it started, and the fires that are still to come.
 
 Lists, timelines, calendars and the terminal show the same marks, because all of them ask here. A mark stands at the
-due time that the occurrence had before any retry. It is late if it first started more than a second after that.
+nominal time of its occurrence. It is late if it first started more than a second after its due time.
 """
 
 from __future__ import annotations
@@ -119,9 +119,12 @@ class Mark:
     phase: Phase
     state: MarkState
     at: Micros
+    """Its nominal time."""
     due: Micros
-    began: Micros | None = None
-    """Its first start."""
+    first_due: Micros
+    """Its due time before any retry."""
+    lag: Micros | None = None
+    """How long after that it first started."""
     ended: Micros | None = None
     reason: Reason | None = None
     """Why it is in its state, or what it waits for."""
@@ -131,9 +134,14 @@ class Mark:
     """The last nominal time that it stands for, if it stands for missed fires."""
 
     @property
+    def began(self) -> Micros | None:
+        """Its first start."""
+        return None if self.lag is None else self.first_due + self.lag
+
+    @property
     def late(self) -> Micros | None:
         """How late it started, if it was late."""
-        return late_by(self.at, self.began)
+        return late_by(self.first_due, self.began)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +156,7 @@ class Horizon:
 
 
 def future_marks(horizon: Horizon, *, since: Micros, until: Micros, now: Micros, limit: int) -> list[Mark]:
-    """The fires of a schedule that are not stored, with since <= due < until; up to the limit, in order.
+    """The fires of a schedule that are not stored, with since <= time < until; up to the limit, in order.
 
     A fire that has come and that no node has planned yet is queued. A paused schedule fires again once its pause ends.
     """
@@ -157,22 +165,23 @@ def future_marks(horizon: Horizon, *, since: Micros, until: Micros, now: Micros,
     count, left = 0, horizon.runs_left
     while after is not None and trigger is not None and len(marks) < limit and (left is None or count < left):
         if left is None:  # what is before the span need not be counted
-            after = max(after, since - trigger.jitter - 1)
+            after = max(after, since - 1)
         nominal = trigger.next_micros(after)
         if nominal is None or nominal >= until:
             break
         after, count = nominal, count + 1
         due = due_at(trigger, schedule.uid, nominal)
-        if since <= due < until:
+        if nominal >= since:
             marks.append(
                 Mark(
                     uid=schedule.uid,
                     occurrence_id=None,
                     origin=TRIGGER,
                     phase=Phase.PENDING,
-                    state=MarkState.PLANNED if due > now else MarkState.QUEUED,
-                    at=due,
+                    state=MarkState.PLANNED if nominal > now else MarkState.QUEUED,
+                    at=nominal,
                     due=due,
+                    first_due=due,
                 )
             )
     return marks
@@ -181,8 +190,7 @@ def future_marks(horizon: Horizon, *, since: Micros, until: Micros, now: Micros,
 def future_counts(horizon: Horizon, edges: Sequence[Micros], *, now: Micros) -> dict[tuple[int, MarkState], int]:
     """How many fires that are not stored are in each bucket, by its number and by state.
 
-    Buckets begin at the edges, and the last edge ends the last one. Fires are counted, not enumerated, by their nominal
-    times.
+    Buckets begin at the edges, and the last edge ends the last one. Fires are counted, not enumerated.
     """
     trigger, after, left = timed_trigger(horizon.schedule), _stored_until(horizon), horizon.runs_left
     counts: dict[tuple[int, MarkState], int] = {}

@@ -69,8 +69,17 @@ class AuditEntry:
     """The call of a tool by which it did."""
     parent_schedule_id: str | None = None
     """The schedule whose fire began the turn of that session."""
+    source: str | None = None
+    """The surface by which it was made."""
+    changes: Any = field(default=None, hash=False)
+    """What changed of a schedule, as JSON: a list of fields with their values before and after; None for nothing."""
     key: int | None = None
     """Its number once it is stored; later entries of a tenant have higher numbers."""
+
+
+def phase_change(before: SchedulePhase, after: SchedulePhase) -> dict[str, Any]:
+    """The change of a phase, as an audit entry has it."""
+    return {"field": "phase", "before": str(before), "after": str(after)}
 
 
 MAX_NAME = 200

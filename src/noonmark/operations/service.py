@@ -16,6 +16,7 @@ from noonmark.core.causation import (
     why_not_emitted,
     why_not_requested,
 )
+from noonmark.core.changes import schedule_changes
 from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, StoreUnavailable
 from noonmark.core.ids import is_hidden
 from noonmark.core.interruption import failure_line, pause_line, rate_line
@@ -311,7 +312,16 @@ def _audit_entry(
         session_id=None if caller.session is None else caller.session.session_id,
         tool_call_id=None if caller.session is None else caller.session.tool_call_id,
         parent_schedule_id=None if caller.session is None else caller.session.schedule_id,
+        source=caller.source,
+        changes=_changes(before, after),
     )
+
+
+def _changes(before: Schedule | None, after: Schedule | None) -> list[dict[str, Any]] | None:
+    """What a request changed of a schedule; None if it left it as it was."""
+    if after is None or before is after:
+        return None
+    return [] if before is None else schedule_changes(before, after) or None
 
 
 def limits_of(service: Service, caller: Caller) -> tuple[Limits, ...]:

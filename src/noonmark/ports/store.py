@@ -266,11 +266,18 @@ class AuditLog(Protocol):
         """Store entries that belong to no plan."""
 
     def audit_entries(
-        self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        before: int | None = None,
+        schedule_id: str | None = None,
+        changes: bool = False,
     ) -> list[AuditEntry]:
         """The tenant's entries with their numbers, newest first.
 
-        `before` lists those with a lower number; `schedule_id` those about any schedule that has had that id.
+        `before` lists those with a lower number; `schedule_id` those about any schedule that has had that id; `changes`
+        those that changed a schedule.
         """
 
     def prune_audit_entries(self, *, before: Micros, limit: int) -> int:

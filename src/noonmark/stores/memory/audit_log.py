@@ -31,13 +31,17 @@ class AuditLog:
         self._newest += 1
         self._notes[tenant][self._newest] = replace(note, key=self._newest)
 
-    def newest(self, tenant: str, limit: int, before: int | None, schedule_id: str | None) -> list[AuditEntry]:
+    def newest(
+        self, tenant: str, limit: int, before: int | None, schedule_id: str | None, *, changes: bool
+    ) -> list[AuditEntry]:
         """The entries of a tenant, newest first."""
         notes = self._notes.get(tenant, {})
         entries = (
             note
             for number, note in reversed(notes.items())
-            if (before is None or number < before) and schedule_id in (None, note.schedule_id)
+            if (before is None or number < before)
+            and schedule_id in (None, note.schedule_id)
+            and (not changes or _has_changes(note))
         )
         return list(islice(entries, limit))
 
@@ -90,3 +94,8 @@ class AuditLog:
         for _, key in forgotten:
             del self._keys[key]
         return len(forgotten)
+
+
+def _has_changes(note: AuditEntry) -> bool:
+    """Whether a schedule was changed; entries of an earlier version do not say how."""
+    return note.changes is not None or (note.revision_before or 0) != (note.revision_after or 0)

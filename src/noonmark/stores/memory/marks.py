@@ -40,7 +40,7 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
             None if scope.uids is None else mark.uid,
             (max(mark.at, span.since) - span.since) // width,
             mark.state,
-            None if mark.began is None else mark.late is not None,
+            None if mark.lag is None else mark.late is not None,
         )
         for mark in _marks(uow, scope, span)
     )
@@ -55,7 +55,7 @@ def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> di
     found = {}
     for uid in uids:
         if uid in uow.entries:
-            marks = [mark for row in uow.entries[uid].rows if row.first_due <= now and (mark := _mark(uow, row, now))]
+            marks = [mark for row in uow.entries[uid].rows if row.nominal <= now and (mark := _mark(uow, row, now))]
             found[uid] = nlargest(limit, marks, key=lambda mark: (mark.at, mark.occurrence_id or ""))[::-1]
     return found
 
@@ -67,7 +67,7 @@ def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) ->
         if entry is None:
             points.append(TrendPoint())
             continue
-        marks = [_mark(uow, row, now) for row in entry.rows if since <= row.first_due < until]
+        marks = [_mark(uow, row, now) for row in entry.rows if since <= row.nominal < until]
         took = sorted(
             run.ended - run.started
             for row in entry.rows
@@ -97,7 +97,7 @@ def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) ->
 
 def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Micros | None:
     """The percentile of how late marks started."""
-    late = sorted(max(0, mark.began - mark.at) for mark in _marks(uow, scope, span) if mark.began is not None)
+    late = sorted(max(0, mark.lag) for mark in _marks(uow, scope, span) if mark.lag is not None)
     return percentile(late, percent) if late else None
 
 
@@ -137,8 +137,8 @@ def _horizon(entry: ScheduleEntry) -> Horizon:
 
 def _marks(uow: UnitOfWork, scope: MarkScope, span: Span) -> Iterator[Mark]:
     for row in _rows(uow, scope):
-        is_in_span = span.since <= row.first_due < span.until
-        is_still_open = span.is_open and row.ended is None and row.first_due < span.since
+        is_in_span = span.since <= row.nominal < span.until
+        is_still_open = span.is_open and row.ended is None and row.nominal < span.since
         if (is_in_span or is_still_open) and (mark := _mark(uow, row, span.now)) is not None:
             yield mark
 
@@ -152,9 +152,10 @@ def _mark(uow: UnitOfWork, row: Row, now: Micros) -> Mark | None:
         origin=Origin(row.origin),
         phase=PHASES[row.phase],
         state=state,
-        at=row.first_due,
+        at=row.nominal,
         due=row.due,
-        began=min((run.started for run in uow.runs.get(row.key, ())), default=row.started),
+        first_due=row.first_due,
+        lag=row.late,
         ended=row.ended,
         reason=REASONS[row.reason] or REASONS[row.waiting_for],
         detail=row.detail,

@@ -527,9 +527,15 @@ class MemoryStore:
 
     @atomic
     def audit_entries(
-        self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        before: int | None = None,
+        schedule_id: str | None = None,
+        changes: bool = False,
     ) -> list[AuditEntry]:
-        return self._uow.audit_log.newest(tenant, limit, before, schedule_id)
+        return self._uow.audit_log.newest(tenant, limit, before, schedule_id, changes=changes)
 
     @atomic
     def prune_audit_entries(self, *, before: Micros, limit: int) -> int:

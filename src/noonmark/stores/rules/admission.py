@@ -237,6 +237,7 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
         row.detail = ""
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
     row.attempt += 1
+    row.late = now - row.first_due if row.late is None else row.late
     row.started, row.lease_end = now, uow.lease_end(now, lease)
     bundles.pin(uow, row, schedule)
     if row.stop is None:
@@ -347,6 +348,7 @@ def _await(uow: UnitOfWork, row: Row, settlement: Settlement, deadline: Micros) 
         row.deadline = None
     if settlement.begins:
         row.started = settlement.run.started
+        row.late = row.started - row.first_due
         if is_late(row.first_due, row.started):
             uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=uow.state_of(row), row=row))
     row.deadline, row.lease_end = _earlier(row.deadline, deadline), None

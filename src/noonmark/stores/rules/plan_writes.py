@@ -12,7 +12,7 @@ from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.lineage import check_children, check_depth, fingerprint
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause
+from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause, phase_change
 from noonmark.core.system_events import SystemEvent, change
 from noonmark.core.targets import BundleTarget, TargetKind, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
@@ -339,6 +339,7 @@ def _pause(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, why: Pause
         revision_before=schedule.revision,
         revision_after=schedule.revision,
         reason=why.reason,
+        changes=[phase_change(schedule.phase, SchedulePhase.PAUSED)],
     )
     plan = replace(edits.pause(snapshot, now=uow.now(), why=why), note=None if failures else note)
     _write(uow, state, plan, schedule, plan.schedule or schedule, failures=failures)

@@ -96,6 +96,8 @@ class Row:
     """The causation chain that led to it through its upstreams, packed. Not in `own`: older nodes read that."""
     other_keys: Any
     """The further keys that it holds beside `place`, or needs beside `wanted`: a packed list of `OtherKey`."""
+    late: Micros | None = None
+    """How long after its first due time it first started; less than 0 where a start was committed ahead."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
     """The columns as the database has them; None for a row that is not written yet."""
     damage: str | None = field(default=None, init=False)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.json_values import storable
 from noonmark.core.schedule import AuditEntry
 from noonmark.ports.records import KeyRecord
+from noonmark.stores.rules.records import Unreadable
+from noonmark.stores.sql.records import from_json, to_json
 from noonmark.stores.sql.row_checks import RowCheck
 
 if TYPE_CHECKING:
@@ -15,11 +17,14 @@ if TYPE_CHECKING:
 
 NOTE_COLUMNS = (
     "key", "tenant", "noted", "caller", "operation", "schedule_id", "uid", "revision_before", "revision_after",
-    "reason", "request_id", "key_id", "session_id", "tool_call_id", "parent_schedule_id",
+    "reason", "request_id", "key_id", "session_id", "tool_call_id", "parent_schedule_id", "source",
+    "changes",
 )  # fmt: skip
 _COLUMNS = [name for name in NOTE_COLUMNS if name != "tenant"]
 _SELECTED = ", ".join(_COLUMNS)
 _JUDGE = RowCheck("notes", _COLUMNS)
+# Entries of an earlier version do not say what changed.
+_CHANGES = "(changes IS NOT NULL OR coalesce(revision_before, 0) <> coalesce(revision_after, 0))"
 _OLD_NOTES = "SELECT key FROM notes WHERE noted < ? ORDER BY noted, key LIMIT ? /* quick: notes */"
 _KEY = "SELECT fingerprint, created FROM idempotency_keys WHERE tenant = ? AND name = ?"
 _OLD_KEYS = """
@@ -32,15 +37,20 @@ def note_values(key: int, tenant: str, note: AuditEntry) -> tuple[Any, ...]:
     return (
         key, tenant, note.at, storable(note.caller), note.operation, note.schedule_id, note.uid, note.revision_before,
         note.revision_after, _storable(note.reason), _storable(note.request_id), note.key_id,
-        note.session_id, _storable(note.tool_call_id), note.parent_schedule_id,
+        note.session_id, _storable(note.tool_call_id), note.parent_schedule_id, note.source,
+        to_json(note.changes),
     )  # fmt: skip
 
 
-def newest(session: Session, tenant: str, limit: int, before: int | None, schedule_id: str | None) -> list[AuditEntry]:
+def newest(
+    session: Session, tenant: str, limit: int, before: int | None, schedule_id: str | None, *, changes: bool
+) -> list[AuditEntry]:
     """The entries of a tenant, newest first."""
     where, values = "tenant = ?", [tenant]
     if schedule_id is not None:
         where, values = f"{where} AND schedule_id = ?", [tenant, schedule_id]
+    if changes:
+        where = f"{where} AND {_CHANGES}"
     if before is not None:
         where = f"{where} AND key < ?"
     inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"  # noqa: S608 - our own text
@@ -76,7 +86,7 @@ def _forget(session: Session, table: str, rows: list[Values]) -> int:
 
 def _note(columns: tuple[Any, ...]) -> AuditEntry:
     key, noted, caller, operation, schedule_id, uid, before, after, reason, request_id, key_id = columns[:11]
-    session_id, tool_call_id, parent_schedule_id = columns[11:]
+    session_id, tool_call_id, parent_schedule_id, source, changes = columns[11:]
     return AuditEntry(
         key=key,
         at=noted,
@@ -92,7 +102,18 @@ def _note(columns: tuple[Any, ...]) -> AuditEntry:
         session_id=session_id,
         tool_call_id=tool_call_id,
         parent_schedule_id=parent_schedule_id,
+        source=source,
+        changes=_read_changes(changes),
     )
+
+
+def _read_changes(text: str | None) -> list[Any] | None:
+    """What changed of a schedule, unless it is damaged."""
+    try:
+        found = from_json(text, "changes")
+    except Unreadable:
+        return None
+    return found if isinstance(found, list) else None
 
 
 def _storable(text: str | None) -> str | None:

@@ -51,7 +51,8 @@ STARTABLE = f"""
 """  # noqa: S608 - our own text
 _START = """
     UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = ?, waiting_for = NULL,
-        started = ?, lease_end = ?{takes_slot} WHERE key IN EACH(bigint)
+        started = ?, late = coalesce(late, CAST(? AS bigint) - first_due), lease_end = ?{takes_slot}
+    WHERE key IN EACH(bigint)
 """
 START = {False: _START.format(takes_slot=""), True: _START.format(takes_slot=", holds_slot = 1")}
 """By whether it takes the slot."""
@@ -121,7 +122,7 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
         if not rows:
             continue
         keys = [key for _, key in rows]
-        session.execute(START[takes_slot], revision, now, uow.lease_end(now, lease), keys)
+        session.execute(START[takes_slot], revision, now, now, uow.lease_end(now, lease), keys)
         session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
         started.update({one: _started(starts[one], now) for one, _ in rows})
     return started

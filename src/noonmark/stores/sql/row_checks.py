@@ -170,7 +170,7 @@ _WRITTEN = {
         missed_last:instant? caught_up:instant? losses:count waiting_for:reason? holds_slot:flag payload:json?
         own:object? ready:instant? held:flag node:text? lease_end:instant? started:instant? stop:reason?
         deadline:instant? place:key? wanted:key? wanted_limit:count? awaits_after:instant? ended:instant? owner:owner
-        behind:object? other_keys:array?
+        behind:object? other_keys:array? late:instant?
     """,
     "runs": """
         occurrence:key fence:count schedule:key attempt:count node:text started:instant ended:instant? outcome:outcome?
@@ -187,7 +187,7 @@ _WRITTEN = {
     "notes": """
         key:key tenant:text noted:instant caller:text operation:text schedule_id:text? uid:text? revision_before:count?
         revision_after:count? reason:text? request_id:text? key_id:text? session_id:text? tool_call_id:text?
-        parent_schedule_id:text?
+        parent_schedule_id:text? source:text? changes:array?
     """,
     "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
     "secrets": """

@@ -513,9 +513,17 @@ class SqlStore(ABC):
         self._write_locked({tenant}, add)
 
     def audit_entries(
-        self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
+        self,
+        tenant: str,
+        limit: int,
+        *,
+        before: int | None = None,
+        schedule_id: str | None = None,
+        changes: bool = False,
     ) -> list[AuditEntry]:
-        return self._read(lambda uow: audit_log.newest(uow.session, tenant, limit, before, schedule_id))
+        return self._read(
+            lambda uow: audit_log.newest(uow.session, tenant, limit, before, schedule_id, changes=changes)
+        )
 
     def prune_audit_entries(self, *, before: Micros, limit: int) -> int:
         return self._write_unlocked(lambda uow: audit_log.prune_audit_entries(uow.session, before=before, limit=limit))

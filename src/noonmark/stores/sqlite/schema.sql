@@ -219,6 +219,8 @@ CREATE TABLE notes (
     session_id TEXT,
     tool_call_id TEXT,
     parent_schedule_id TEXT,
+    source TEXT,
+    changes TEXT,
     PRIMARY KEY ("key")
 );
 CREATE INDEX notes_by_age ON notes (noted);
@@ -295,6 +297,7 @@ CREATE INDEX schedules_by_parent ON schedules (tenant, parent) WHERE is_listed =
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
 CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;
+CREATE INDEX schedules_of_users ON schedules (tenant, username);
 CREATE TABLE secrets (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,
@@ -421,6 +424,7 @@ CREATE TABLE occurrences (
     owner BIGINT NOT NULL,
     behind TEXT,
     other_keys TEXT,
+    late BIGINT,
     PRIMARY KEY ("key"),
     CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
     CONSTRAINT ended_when_final CHECK ((ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))),
@@ -434,10 +438,12 @@ CREATE TABLE occurrences (
 );
 CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
 CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
+CREATE INDEX occurrences_ended_of_owner ON occurrences (owner, nominal, phase, late, schedule) WHERE ended IS NOT NULL;
 CREATE INDEX occurrences_failed ON occurrences (phase, ended, id) WHERE phase IN ('delivery_failed', 'failed', 'misfired', 'timed_out');
 CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
 CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
+CREATE INDEX occurrences_live_of_owner ON occurrences (owner, nominal) WHERE ended IS NULL;
 CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
 CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);

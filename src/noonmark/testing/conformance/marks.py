@@ -43,7 +43,7 @@ def _marks(bench: Bench, scope: MarkScope = ACME, span: Span | None = None, limi
                 mark.uid if scope.uids is not None else None,
                 (max(mark.at, span.since) - span.since) // MINUTE,
                 mark.state,
-                None if mark.began is None else mark.late is not None,
+                None if mark.lag is None else mark.late is not None,
             )
             for mark in marks
         )
@@ -98,7 +98,8 @@ def marks_have_the_state_of_their_occurrences(bench: Bench) -> None:
     for mark in marks:
         row = bench.store.occurrence(mark.occurrence_id or "")
         assert row is not None
-        assert (mark.at, mark.due, mark.ended, mark.phase) == (row.first_due, row.due, row.ended, row.phase)
+        assert (mark.at, mark.due, mark.first_due) == (row.nominal, row.due, row.first_due)
+        assert (mark.ended, mark.phase) == (row.ended, row.phase)
         assert mark.reason is (row.reason or row.waiting_for)
         assert (mark.uid, mark.origin, mark.detail) == (row.uid, row.origin, row.detail)
     assert _marks(bench, limit=3) == marks[:3]

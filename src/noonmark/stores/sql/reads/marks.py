@@ -10,14 +10,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.budgets.forecast import percentile
-from noonmark.core.ids import Origin
+from noonmark.core.ids import STEPS, TRUSTED_STEPS, Origin, owner_number
 from noonmark.core.lifecycle import FAILURES, SchedulePhase
 from noonmark.core.occurrence import CONTINUED
 from noonmark.core.outcomes import Horizon, Mark, MarkState, counted_as, mark_state
 from noonmark.core.system_events import LATE
-from noonmark.ports.records import Horizons, MarkCount, TrendPoint
+from noonmark.ports.records import Horizons, MarkCount, ScheduleFilter, TrendPoint
 from noonmark.stores.rules.records import PHASES, REASONS, Unreadable
-from noonmark.stores.sql.reads.schedules import IS_VISIBLE, SHOWS_RUNS, conditions
+from noonmark.stores.sql.reads.schedules import IS_VISIBLE, conditions
 from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.session import listed
 
@@ -35,15 +35,11 @@ if TYPE_CHECKING:
 MAX_READ = 1_000
 """How many schedules one call reads at most to find how far their fires are stored."""
 _KEYS = "SELECT schedule, uid FROM schedule_states WHERE uid IN EACH(text)"
-_BEGAN = "coalesce((SELECT min(r.started) FROM runs AS r WHERE r.occurrence = o.key), o.started)"
-_IS_LATE = f"CASE WHEN {_BEGAN} IS NULL THEN NULL WHEN {_BEGAN} - o.first_due > {LATE} THEN 1 ELSE 0 END"
-_IN_SPAN = "o.first_due >= ? AND o.first_due < ? AND o.phase <> 'superseded'"
-_STILL_OPEN = "o.ended IS NULL AND o.first_due < ?"
-_OF_SCHEDULES = "o.schedule IN EACH(bigint)"
+_IS_LATE = f"CASE WHEN o.late IS NULL THEN NULL WHEN o.late > {LATE} THEN 1 ELSE 0 END"
 # A value of one schedule, and not a join: a database could begin a join with all schedules.
 _OF_TENANT = "(SELECT CASE WHEN {chosen} THEN 1 ELSE 0 END FROM schedules WHERE schedules.key = o.schedule) = 1"
-_COLUMNS = """o.id, o.schedule, o.origin, o.phase, o.first_due, o.due, o.attempt, o.losses, o.reason, o.detail,
-    o.missed_count, o.missed_last, o.waiting_for, o.ended"""
+_COLUMNS = """o.id, o.schedule, o.origin, o.phase, o.nominal, o.due, o.first_due, o.late, o.attempt, o.losses, o.reason,
+    o.detail, o.missed_count, o.missed_last, o.waiting_for, o.ended"""
 _STATE = f"""
     CASE WHEN o.phase = 'completed' THEN 'completed'
         WHEN o.phase IN ({listed(sorted(FAILURES))}) THEN 'failed'
@@ -62,8 +58,10 @@ class _Row(NamedTuple):
     schedule: int
     origin: str
     phase: str
-    first_due: Micros
+    nominal: Micros
     due: Micros
+    first_due: Micros
+    late: Micros | None
     attempt: int
     losses: int
     reason: str | None
@@ -72,7 +70,6 @@ class _Row(NamedTuple):
     missed_last: Micros | None
     waiting_for: str | None
     ended: Micros | None
-    began: Micros | None
 
     @property
     def has_begun(self) -> bool:
@@ -84,12 +81,12 @@ def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mar
     rows: list[Values] = []
     for part, values in _parts(uow, scope, span):
         rows += uow.session.query(
-            f"SELECT {_COLUMNS}, {_BEGAN} FROM {part} ORDER BY o.first_due, o.id LIMIT ?",  # noqa: S608 - our own text
+            f"SELECT {_COLUMNS} FROM {part} ORDER BY o.nominal, o.id LIMIT ?",  # noqa: S608 - our own text
             *values,
             limit,
         )
     uids = {state.schedule: state.uid for state in uow.states_of({row[1] for row in rows})}
-    ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.first_due, row.id))
+    ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.nominal, row.id))
     found = (_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
     return [mark for mark in found if mark is not None][:limit]
 
@@ -103,9 +100,10 @@ def _mark(row: _Row, uid: str, now: Micros) -> Mark | None:
         origin=Origin(row.origin),
         phase=PHASES[row.phase],
         state=state,
-        at=row.first_due,
+        at=row.nominal,
         due=row.due,
-        began=row.began,
+        first_due=row.first_due,
+        lag=row.late,
         ended=row.ended,
         reason=REASONS.get(row.reason) or REASONS.get(row.waiting_for),
         detail=row.detail,
@@ -122,7 +120,7 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
         text = f"""
             SELECT {whose}, bucket, state, is_late, count(*) FROM (
                 SELECT o.schedule AS schedule,
-                    (CASE WHEN o.first_due < CAST(? AS bigint) THEN CAST(? AS bigint) ELSE o.first_due END
+                    (CASE WHEN o.nominal < CAST(? AS bigint) THEN CAST(? AS bigint) ELSE o.nominal END
                         - CAST(? AS bigint)) / CAST(? AS bigint) AS bucket, {_STATE} AS state,
                     {_IS_LATE} AS is_late
                 FROM {part}
@@ -144,12 +142,12 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
 
 # Up to the time of the last one that is wanted; others may have the same time.
 _LAST = f"""
-    SELECT {_COLUMNS}, {_BEGAN} FROM EACH(bigint) AS j
-    CROSS JOIN occurrences AS o ON o.schedule = j.value AND o.phase <> 'superseded' AND o.first_due <= ?
-    AND o.first_due >= coalesce((
-        SELECT l.first_due FROM occurrences AS l
-        WHERE l.schedule = j.value AND l.phase <> 'superseded' AND l.first_due <= ?
-        ORDER BY l.first_due DESC LIMIT 1 OFFSET ?
+    SELECT {_COLUMNS} FROM EACH(bigint) AS j
+    CROSS JOIN occurrences AS o ON o.schedule = j.value AND o.phase <> 'superseded' AND o.nominal <= ?
+    AND o.nominal >= coalesce((
+        SELECT l.nominal FROM occurrences AS l
+        WHERE l.schedule = j.value AND l.phase <> 'superseded' AND l.nominal <= ?
+        ORDER BY l.nominal DESC LIMIT 1 OFFSET ?
     ), -{FURTHEST})
 """  # noqa: S608 - our own text
 
@@ -160,7 +158,7 @@ def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> di
     found: dict[str, list[Mark]] = {uid: [] for uid in keys.values()}
     if limit:
         rows = [_Row(*values) for values in uow.session.query(_LAST, list(keys), now, now, limit - 1)]
-        for row in sorted(rows, key=lambda row: (row.first_due, row.id)):
+        for row in sorted(rows, key=lambda row: (row.nominal, row.id)):
             if (mark := _mark(row, keys[row.schedule], now)) is not None:
                 found[keys[row.schedule]].append(mark)
     return {uid: marks[-limit:] for uid, marks in found.items()}
@@ -170,7 +168,7 @@ _TREND = f"""
     SELECT j.c2, state, is_late, count(*) FROM (
         SELECT j.c2, {_STATE} AS state, {_IS_LATE} AS is_late FROM ROWS(bigint, bigint, bigint) AS j
         CROSS JOIN occurrences AS o
-        ON o.schedule = ? AND o.first_due >= j.c0 AND o.first_due < j.c1 AND o.phase <> 'superseded'
+        ON o.schedule = ? AND o.nominal >= j.c0 AND o.nominal < j.c1 AND o.phase <> 'superseded'
     ) AS j GROUP BY j.c2, state, is_late
 """  # noqa: S608 - our own text
 _DURATIONS = """
@@ -232,30 +230,69 @@ def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Mic
     """The percentile of how late marks started."""
     late: list[int] = []
     for part, values in _parts(uow, scope, span):
-        rows = uow.session.query(f"SELECT {_BEGAN} - o.first_due FROM {part}", *values)  # noqa: S608 - our own text
+        rows = uow.session.query(f"SELECT o.late FROM {part}", *values)  # noqa: S608 - our own text
         late += [max(0, one) for (one,) in rows if type(one) is int]
     late.sort()
     return percentile(late, percent) if late else None
 
 
 def _parts(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[Part]:
-    """The occurrences of a span: those that were due in it, and those that have not ended and were due before."""
+    """The occurrences of a span: those of its times, and those that have not ended and were due before."""
     if scope.uids is not None:
         keys = [key for key, _ in uow.session.query(_KEYS, list(scope.uids))]
-        whose: tuple[str, tuple[Any, ...]] = (_OF_SCHEDULES, (keys,))
-    else:
-        more = conditions(scope.tenant, scope.wanted)
-        if more is None:
-            return []
-        base = f"tenant = ? AND {SHOWS_RUNS}"
-        chosen = [(base, (scope.tenant,)), *more]
-        text = _OF_TENANT.format(chosen=" AND ".join(one for one, _ in chosen))
-        whose = (text, tuple(value for _, values in chosen for value in values))
-    condition, parameters = whose
-    parts: list[Part] = [(f"occurrences AS o WHERE {_IN_SPAN} AND {condition}", (span.since, span.until, *parameters))]
-    if span.is_open:
-        parts.append((f"occurrences AS o WHERE {_STILL_OPEN} AND {condition}", (span.since, *parameters)))
-    return parts
+        parts: list[Part] = [(_OF_SCHEDULES, (keys, span.since, span.until))]
+        return [*parts, (_OPEN_OF_SCHEDULES, (keys, span.since))] if span.is_open else parts
+    more = conditions(scope.tenant, scope.wanted)
+    if more is None:
+        return []
+    user = None if scope.wanted is None else scope.wanted.user
+    owners = [owner_number(scope.tenant, name) for name in _users(uow, scope.tenant, user)]
+    hidden = [key for (key,) in uow.session.query(_CARRYING_STEPS, *[scope.tenant, *_STEPS] * 2)]
+    condition, values = "NOT (o.schedule IN EACH(bigint))", (hidden,)
+    if scope.wanted is not None and scope.wanted != ScheduleFilter(user=user):
+        chosen = _OF_TENANT.format(chosen=" AND ".join(one for one, _ in more))
+        condition, values = f"{condition} AND {chosen}", (hidden, *(value for _, several in more for value in several))
+    since = -FURTHEST if span.is_open else span.since
+    return [
+        (f"{_ENDED_OF_OWNERS} AND {condition}", (owners, span.since, span.until, *values)),
+        (f"{_LIVE_OF_OWNERS} AND {condition}", (owners, since, span.until, *values)),
+    ]
+
+
+def _users(uow: UnitOfWork, tenant: str, user: str | None) -> list[str]:
+    """The users of a tenant that have, or once had, schedules; each by one step in an index."""
+    return [name for (name,) in uow.session.query(_USERS, tenant, tenant)] if user is None else [user]
+
+
+_OF_SCHEDULES = """
+    occurrences AS o
+    WHERE o.schedule IN EACH(bigint) AND o.nominal >= ? AND o.nominal < ? AND o.phase <> 'superseded'
+"""
+_OPEN_OF_SCHEDULES = "occurrences AS o WHERE o.schedule IN EACH(bigint) AND o.ended IS NULL AND o.nominal + 0 < ?"
+"""The sum keeps the query on the index of live rows, which are few."""
+_ENDED_OF_OWNERS = """
+    occurrences AS o WHERE o.owner IN EACH(bigint) AND o.nominal >= ? AND o.nominal < ?
+    AND o.ended IS NOT NULL AND o.phase <> 'superseded'
+"""
+_LIVE_OF_OWNERS = """
+    occurrences AS o WHERE o.owner IN EACH(bigint) AND o.nominal >= ? AND o.nominal < ? AND o.ended IS NULL
+"""
+_USERS = """
+    WITH RECURSIVE found(name) AS (
+        SELECT min(username) FROM schedules WHERE tenant = ?
+        UNION ALL
+        SELECT (SELECT min(username) FROM schedules WHERE tenant = ? AND username > found.name)
+        FROM found WHERE found.name IS NOT NULL
+    )
+    SELECT name FROM found WHERE name IS NOT NULL
+"""
+_STEPS = tuple(text for one in (STEPS, TRUSTED_STEPS) for text in (one, f"{one[:-1]}{chr(ord(one[-1]) + 1)}"))
+"""Where the ids of schedules begin and end that carry steps, of both kinds."""
+_NAMED_AS_STEPS = "(schedule_id >= ? AND schedule_id < ? OR schedule_id >= ? AND schedule_id < ?)"
+_CARRYING_STEPS = f"""
+    SELECT key FROM schedules WHERE tenant = ? AND {_NAMED_AS_STEPS} AND is_listed = 1
+    UNION ALL SELECT key FROM schedules WHERE tenant = ? AND {_NAMED_AS_STEPS} AND is_listed = 0
+"""  # noqa: S608 - our own text
 
 
 _TO_PLAN = "phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL AND plan_at < ?"

@@ -107,6 +107,7 @@ schedules = Table(
 index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
 index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
 index("schedules_by_owner", schedules, "tenant, username", "is_listed = 1")
+index("schedules_of_users", schedules, "tenant, username")
 index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_listed = 1")
 index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
 index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
@@ -211,6 +212,7 @@ occurrences = Table(
     Column("owner", BigInteger, nullable=False),
     Column("behind", Text),
     Column("other_keys", Text),
+    instant("late"),
     CheckConstraint(f"phase IN ({listed(Phase)})", name="phase_is_known"),
     CheckConstraint(
         f"(ended IS NULL) = (phase IN ({listed(phase for phase in Phase if phase in LIVE)}))",
@@ -237,6 +239,9 @@ index(
 index_by_key("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
 index("occurrences_live", occurrences, "schedule", "ended IS NULL")
 index("occurrences_of_schedule", occurrences, "schedule, nominal")
+# What timelines of all schedules of an owner count; of ended rows, nothing else is read.
+index("occurrences_live_of_owner", occurrences, "owner, nominal", "ended IS NULL")
+index("occurrences_ended_of_owner", occurrences, "owner, nominal, phase, late, schedule", "ended IS NOT NULL")
 index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")
 index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
 index("occurrences_failed", occurrences, "phase, ended, id", f"phase IN ({listed(FAILED)})")
@@ -381,6 +386,8 @@ notes = Table(
     Column("session_id", Text),
     Column("tool_call_id", Text),
     Column("parent_schedule_id", Text),
+    Column("source", Text),
+    Column("changes", Text),
 )
 index("notes_in_order", notes, "tenant, key")
 index("notes_of_schedule", notes, "tenant, schedule_id, key")
