@@ -30,6 +30,7 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres": postgres.tables,
     "history": history.tables,
     "lookups": lookups.tables,
+    "page": page.tables,
     "service": service.tables,
     "page": page.tables,
     "budgets": budgets.tables,

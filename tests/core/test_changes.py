@@ -1,5 +1,6 @@
 """What files change: documents that are declared, compared with those that are stored."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,6 +15,7 @@ from noonmark.core.changes import (
     id_of_name,
     owner_name,
     plan_changes,
+    schedule_changes,
     schedule_id_of,
     upstream_ids,
 )
@@ -21,6 +23,7 @@ from noonmark.core.errors import Problem
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import parse_schedule
 from noonmark.core.secret import Secret
+from noonmark.testing import factories
 
 NOW = datetime(2027, 5, 1, tzinfo=UTC)
 CREATED = "2027-04-01T00:00:00Z"
@@ -257,3 +260,19 @@ def test_problems_come_in_the_order_of_the_documents():
     found = plan(declared(document(depends_on=[{"schedule_id": "x"}]), document("b", max_runs=0)))
     assert found.problems[1][1] == Problem("max_runs", found.problems[1][1].message)
     assert [index for index, _ in found.problems] == [0, 1]
+
+
+def test_what_an_edit_changed():
+    before = factories.schedule(name="a", labels={"team": "x"})
+    after = replace(
+        before,
+        phase=SchedulePhase.PAUSED,
+        declaration=replace(before.declaration, name="b", labels={"team": "y"}, description="d" * 5_000),
+    )
+    assert schedule_changes(before, before) == []
+    phase, *fields = schedule_changes(before, after)
+    assert phase == {"field": "phase", "before": "active", "after": "paused"}
+    found = {one["field"]: (one["before"], one["after"]) for one in fields}
+    assert found["name"] == ("a", "b")
+    assert found["labels.team"] == ("x", "y")
+    assert found["description"] == (None, '"' + "d" * 3_999 + "..")

@@ -258,3 +258,46 @@ def test_trends_of_what_has_happened():
         assert error.value.field == field
     with pytest.raises(NotFound):
         harness("schedule/trends", OWN, schedule_id="minutely")
+
+
+def test_revisions_say_who_changed_what():
+    harness = Harness()
+    create(harness, "report", ANN, name="Report", labels={"team": "a"})
+    harness("schedule/update", BEN, schedule_id="report", name="Weekly", trigger=MINUTELY)
+    harness("schedule/run", ANN, schedule_id="report")
+    harness("schedule/update", ANN, schedule_id="report", labels={"team": "b"}, description="x" * 9_000)
+    harness("schedule/pause", ANN, schedule_id="report", reason="a holiday")
+    harness("schedule/pause", ANN, schedule_id="report")
+    found = harness("schedule/revisions", schedule_id="report")["revisions"]
+    assert [(one["operation"], one["revision"]) for one in found] == [
+        ("schedule/pause", 2),
+        ("schedule/update", 2),
+        ("schedule/update", 2),
+        ("schedule/create", 1),
+    ]
+    pause, labels, edit, creation = found
+    assert pause["changes"] == [{"field": "phase", "before": "active", "after": "paused"}]
+    assert (pause["reason"], pause["source"], pause["by"]) == ("a holiday", "rest", "local")
+    assert {"field": "labels.team", "before": "a", "after": "b"} in labels["changes"]
+    [long] = [one for one in labels["changes"] if one["field"] == "description"]
+    assert 4_000 < len(long["after"]) < 4_010
+    changed = {one["field"]: (one["before"], one["after"]) for one in edit["changes"]}
+    assert changed["name"] == ("Report", "Weekly")
+    assert changed["trigger.every_seconds"] == (3_600, 60)
+    assert creation["changes"] == []
+    pages, cursor = [], None
+    while True:
+        page = harness("schedule/revisions", schedule_id="report", limit=1, cursor=cursor)
+        pages += page["revisions"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert pages == found
+    # A deleted schedule has its own; one that has its id later has others.
+    harness("schedule/delete", ANN, schedule_id="report")
+    assert harness("schedule/revisions", schedule_id="report")["revisions"][0]["operation"] == "schedule/delete"
+    create(harness, "report", ANN)
+    assert len(harness("schedule/revisions", schedule_id="report")["revisions"]) == 1
+    for caller in (STRANGER, replace(BEN, sees_own_only=True)):
+        with pytest.raises(NotFound):
+            harness("schedule/revisions", caller, schedule_id="report")

@@ -218,6 +218,7 @@ METHODS = {
     "schedule/call": Method("call_schedule_tool", ("name", "arguments")),
     "node/list": Method("nodes", (), "nodes"),
     "timeline": Method("timeline", ("from", "to")),
+    "schedule/revisions": Method("revisions", ("schedule_id",), "revisions"),
     "schedule/trends": Method("trends", ("schedule_id", "from", "to")),
     "overview": Method("overview"),
     "workload": Method("workload"),

@@ -71,6 +71,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "preview": ("schedule:preview", "Show the next fires of a schedule."),
             "backfill": ("run:backfill", "Run past fires of a schedule."),
             "explain": ("run:explain", "Explain why something ran or did not run."),
+            "revisions": ("timeline:list_revisions", "List the changes of a schedule, with what they changed."),
             "trends": ("timeline:trends", "Show the outcomes, durations and cost of a schedule by day."),
             "occurrences": ("run:list_occurrences", "List the occurrences of a schedule, with reasons."),
             "runs": ("run:list_runs", "List the runs of a schedule, with results."),

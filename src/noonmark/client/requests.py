@@ -49,6 +49,7 @@ from noonmark.operations.models.answers import (
     Proposal,
     RecordedUsage,
     Redrive,
+    Revision,
     Run,
     Schedule,
     Secret,
@@ -1156,6 +1157,12 @@ def timeline(  # noqa: PLR0913 - as the operation
     which = to_arguments(by=by, schedule_id=schedule_id, max_marks=max_marks, buckets=buckets, limit=limit)
     arguments = to_arguments(to=last, cursor=cursor, **which, **filters, **{"from": first})
     return rest_request("timeline", _one(Timeline), arguments)
+
+
+def revisions(schedule_id: str, *, page_size: int | None = None) -> Listing[Revision]:
+    """List the changes of a schedule, newest first: who made each, and which fields it changed."""
+    arguments = to_arguments(schedule_id=schedule_id, limit=page_size)
+    return _listing("schedule/revisions", "revisions", Revision, arguments)
 
 
 def trends(

@@ -17,8 +17,9 @@ from noonmark.core.causation import (
     why_not_requested,
 )
 from noonmark.core.changes import schedule_changes
-from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, StoreUnavailable
+from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, NotFound, StoreUnavailable
 from noonmark.core.ids import is_hidden
+from noonmark.core.instants import to_text
 from noonmark.core.interruption import failure_line, pause_line, rate_line
 from noonmark.core.lineage import AgentLimits
 from noonmark.core.quotas import UNLIMITED, Resource, check_declaration
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from noonmark.operations.diagnosis import Conflict as SettingConflict
     from noonmark.operations.diagnosis import Disk
     from noonmark.operations.key_cache import KeyCache
-    from noonmark.operations.models.arguments import AuditQuery
+    from noonmark.operations.models.arguments import AuditQuery, RevisionQuery
     from noonmark.ports.changes import Change
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.runtime import Pinger, Seal
@@ -375,6 +376,41 @@ def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) 
     # Entries of all tenants have one sequence of numbers, which would show how much the others do.
     shown = [audit_document(entry, is_numbered=caller.is_root) for entry in page]
     return {"entries": shown, "next_cursor": following}
+
+
+def list_revisions(service: Service, caller: Caller, arguments: RevisionQuery) -> dict[str, Any]:
+    """List the changes of a schedule, newest first: who made each, and which fields it changed."""
+    store, tenant, limit = service.store, caller.owner.tenant, arguments.limit
+    stored = store.find(tenant, arguments.schedule_id, deleted=True)
+    if stored is None or not caller.sees(stored.schedule):
+        raise NotFound(f"there is no schedule {arguments.schedule_id!r}", field="schedule_id")
+    before = None if arguments.cursor is None else _audit_position(service, caller, arguments.cursor[0])
+    found: list[AuditEntry] = []
+    while len(found) <= limit:
+        page = store.audit_entries(tenant, limit + 1, before=before, schedule_id=arguments.schedule_id, changes=True)
+        # Another schedule may have had the id before.
+        found += [entry for entry in page if entry.uid == stored.schedule.uid]
+        if len(page) <= limit:
+            break
+        before = page[-1].key
+    following = None
+    if len(found) > limit:
+        following = write_cursor(hide_text(store.own_key(), tenant, str(found[limit - 1].key)))
+    return {"revisions": [_revision_document(entry) for entry in found[:limit]], "next_cursor": following}
+
+
+def _revision_document(entry: AuditEntry) -> dict[str, Any]:
+    return {
+        "revision": entry.revision_after,
+        "at_utc": to_text(entry.at),
+        "by": entry.caller,
+        "operation": entry.operation,
+        "source": entry.source,
+        "key_id": entry.key_id,
+        "session_id": entry.session_id,
+        "reason": entry.reason,
+        "changes": entry.changes,
+    }
 
 
 def _audit_position(service: Service, caller: Caller, cursor: str) -> int:

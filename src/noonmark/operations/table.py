@@ -622,6 +622,14 @@ _ROWS = (
     ),
     Operation("schedule/runs", "history.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
     Operation(
+        "schedule/revisions",
+        "service.list_revisions",
+        READ,
+        f"GET {_SCHEDULE}/revisions",
+        takes.RevisionQuery,
+        answers.RevisionPage,
+    ),
+    Operation(
         "schedule/trends", "timeline.get_trends", READ, f"GET {_SCHEDULE}/trends", takes.TrendQuery, answers.Trends
     ),
     Operation(

@@ -8,10 +8,10 @@ from typing import Annotated
 from noonmark.cli.commands.schedule import schedule_filter
 from noonmark.cli.inputs import parse_future, parse_past
 from noonmark.cli.local_zone import local_zone
-from noonmark.cli.options import Connection, ScheduleId, Text, Texts
+from noonmark.cli.options import Connection, Limit, ScheduleId, Text, Texts
 from noonmark.cli.output import print_json
 from noonmark.cli.parameters import Parameter
-from noonmark.cli.remote import connect
+from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
 
 MIN_CELLS, MAX_CELLS = 24, 240
@@ -62,6 +62,20 @@ def timeline(  # noqa: PLR0913 - one argument per option
     from noonmark.cli.render.timeline import show_timeline  # noqa: PLC0415 - not for --json
 
     show_timeline(answer, labels=LABELS)
+
+
+def list_revisions(schedule_id: ScheduleId, /, *, limit: Limit = 20, connection: Connection = Connection()) -> None:
+    """List the changes of a schedule, newest first: who made each, when, and what it changed."""
+    arguments = {"schedule_id": schedule_id}
+    with connect(connection) as remote:
+        answer = read_pages(remote, "schedule/revisions", arguments, entries="revisions", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.timeline import show_revisions  # noqa: PLC0415 - likewise
+
+    show_revisions(answer["revisions"], more_entries(answer, limit))
 
 
 def trends(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line
@@ -12,7 +13,7 @@ from noonmark.cli.render.times import duration_text, local_times
 from noonmark.core.instants import SECOND, parse_instant, to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from noonmark.cli.render.console import Console
     from noonmark.cli.render.times import Times
@@ -75,6 +76,28 @@ def _padded(name: str, width: int) -> str:
     while text_width(line) > width:
         line = line[:-2] + "…"
     return " " * (width - text_width(line)) + line
+
+
+def show_revisions(revisions: Sequence[Mapping[str, Any]], more: str) -> None:
+    """Show the changes of a schedule, each with a line for every field."""
+    times = local_times()
+    with open_console() as console:
+        for one in revisions:
+            number = "-" if one["revision"] is None else one["revision"]
+            why = "" if one["reason"] is None else f": {one['reason']}"
+            console.print(
+                Text(f"Revision {number}", "bold"),
+                Text(
+                    f"  {times.local(one['at_utc'])}  {one_line(one['by'])}  {one['operation']}{one_line(why)}", "dim"
+                ),
+            )
+            for change in one["changes"] or ():
+                console.print(f"  {change['field']}: {_value(change['before'])} → {_value(change['after'])}")
+        console.print(f"{len(revisions):,} {'change' if len(revisions) == 1 else 'changes'}{more}")
+
+
+def _value(value: object) -> str:
+    return "nothing" if value is None else one_line(value if isinstance(value, str) else json.dumps(value))
 
 
 def show_trends(answer: Mapping[str, Any]) -> None:

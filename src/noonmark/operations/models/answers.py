@@ -1073,6 +1073,33 @@ class UploadPage(_Page):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One change of a schedule: who made it, when, and what it changed."""
+
+    revision: int | None
+    """That of the schedule after it. Changes of its name, labels or phase keep the revision."""
+    at_utc: datetime
+    by: str
+    """The caller; `noonmark` if it was automatic."""
+    operation: str
+    source: str | None
+    """The surface: rest, jsonrpc, mcp, cli, client or `session:` and an id; null if it is not known."""
+    key_id: str | None
+    session_id: str | None
+    """The session whose agent made it."""
+    reason: str | None
+    changes: list[ChangedField] | None
+    """What it changed, field by field; empty for the creation, null if that was not recorded. Long values are cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionPage(_Page):
+    """A page of the revisions of a schedule, newest first."""
+
+    revisions: list[Revision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(_Page):
     """A page of the audit log, newest first."""
 

@@ -1060,6 +1060,13 @@ class TimelineQuery(ScheduleFilters):
     cursor: TimeIdCursor | None = None
 
 
+class RevisionQuery(OneSchedule):
+    """The schedule whose revisions to list; it may be deleted."""
+
+    limit: PageSize = USUAL_PAGE
+    cursor: IdCursor | None = None
+
+
 class TrendQuery(OneSchedule):
     """The stretch of time, and how it is divided."""
 

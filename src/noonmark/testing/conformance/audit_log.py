@@ -57,6 +57,8 @@ def an_audit_entry_is_read_as_it_was_written(bench: Bench) -> None:
         session_id="s1",
         tool_call_id="call-1",
         parent_schedule_id="digest",
+        source="rest",
+        changes=[{"field": "name", "before": None, "after": "é"}],
     )
     bench.store.add_audit_entries("acme", [whole, _note("worker/stop")])
     bare, full = bench.store.audit_entries("acme", 9)
@@ -76,6 +78,24 @@ def audit_entries_are_listed_by_schedule(bench: Bench) -> None:
     [newest, _] = bench.store.audit_entries("acme", 9, schedule_id="a")
     assert _told(bench, schedule_id="a", before=newest.key) == ["0"]
     assert _told(bench, schedule_id="c") == []
+
+
+@case
+def audit_entries_that_changed_a_schedule_are_listed_alone(bench: Bench) -> None:
+    bench.store.add_audit_entries(
+        "acme",
+        [
+            _note("create", schedule_id="a", revision_after=1, changes=[]),
+            _note("run", schedule_id="a", revision_before=1, revision_after=1),
+            _note("edit", schedule_id="a", revision_before=1, revision_after=2),
+            _note("pause", schedule_id="a", revision_before=2, revision_after=2, changes=[{"field": "phase"}]),
+            _note("worker"),
+            _note("of b", schedule_id="b", changes=[]),
+        ],
+    )
+    assert _told(bench, schedule_id="a", changes=True) == ["pause", "edit", "create"]
+    assert _told(bench, changes=True) == ["of b", "pause", "edit", "create"]
+    assert _told(bench, changes=True, limit=1) == ["of b"]
 
 
 @case
