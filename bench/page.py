@@ -177,10 +177,11 @@ def _measure(
         first = found.schedule
         of_most = count * OF_EACH - OF_ONE
         owner = owner_number(first.owner.tenant, first.owner.user)
-        keys = f"(SELECT min(key) FROM {schema}schedules)"  # noqa: S608 - our own text
+        of_one = f"(SELECT schedule FROM {schema}schedule_states WHERE uid = '{first.uid}')"  # noqa: S608 - our own text
+        lowest = f"(SELECT min(key) FROM {schema}schedules)"  # noqa: S608 - likewise
         for name, number, schedule, length in (
-            ("many", of_most, f"{keys} + 1 + i % {count - 1}", 30 * DAY),
-            ("one", OF_ONE, keys, OF_ONE * HOUR),
+            ("many", of_most, f"{lowest} + i % {count}", 30 * DAY),
+            ("one", OF_ONE, of_one, OF_ONE * HOUR),
         ):
             fill(
                 _OCCURRENCES.format(

@@ -423,12 +423,12 @@ CREATE TABLE occurrences (
 );
 CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
 CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
-CREATE INDEX occurrences_ended_of_owner ON occurrences (owner, nominal, phase, late, schedule) WHERE ended IS NOT NULL;
+CREATE INDEX occurrences_ended_of_owner ON occurrences (owner, nominal, phase, late, schedule, ended) WHERE ended IS NOT NULL;
 CREATE INDEX occurrences_failed ON occurrences (phase, ended, id) WHERE phase IN ('delivery_failed', 'failed', 'misfired', 'timed_out');
 CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
 CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal, key) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
-CREATE INDEX occurrences_live_of_owner ON occurrences (owner, nominal) WHERE ended IS NULL;
+CREATE INDEX occurrences_live_of_owner ON occurrences (owner, nominal, schedule, ended) WHERE ended IS NULL;
 CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
 CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
@@ -479,6 +479,7 @@ CREATE TABLE schedule_states (
     UNIQUE (uid)
 )
  WITH (fillfactor = 70);
+CREATE INDEX schedules_of_owner ON schedule_states (owner, phase);
 CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL;
 CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
 CREATE TABLE session_messages (

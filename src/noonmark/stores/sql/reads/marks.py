@@ -10,14 +10,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.budgets.forecast import percentile
-from noonmark.core.ids import STEPS, TRUSTED_STEPS, Origin, owner_number
+from noonmark.core.ids import Origin, owner_number
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FAILURES, SchedulePhase
 from noonmark.core.occurrence import CONTINUED
 from noonmark.core.outcomes import Horizon, Mark, MarkState, counted_as, mark_state
 from noonmark.core.system_events import LATE
 from noonmark.ports.records import Horizons, MarkCount, ScheduleFilter, TrendPoint
 from noonmark.stores.rules.records import PHASES, REASONS, Unreadable
-from noonmark.stores.sql.reads.schedules import IS_VISIBLE, conditions
+from noonmark.stores.sql.reads.schedules import IS_VISIBLE, SHOWS_RUNS, conditions
 from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.session import listed
 
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.session import Values
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
-    Part = tuple[str, tuple[Any, ...]]
-    """A source of occurrences, and its parameters."""
-
+NEAR: Micros = 60 * SECOND
+"""What has not ended and whose time is further ahead is planned: nothing starts or waits so early."""
 MAX_READ = 1_000
 """How many schedules one call reads at most to find how far their fires are stored."""
 _KEYS = "SELECT schedule, uid FROM schedule_states WHERE uid IN EACH(text)"
@@ -40,15 +40,26 @@ _IS_LATE = f"CASE WHEN o.late IS NULL THEN NULL WHEN o.late > {LATE} THEN 1 ELSE
 _OF_TENANT = "(SELECT CASE WHEN {chosen} THEN 1 ELSE 0 END FROM schedules WHERE schedules.key = o.schedule) = 1"
 _COLUMNS = """o.id, o.schedule, o.origin, o.phase, o.nominal, o.due, o.first_due, o.late, o.attempt, o.losses, o.reason,
     o.detail, o.missed_count, o.missed_last, o.waiting_for, o.ended"""
-_STATE = f"""
-    CASE WHEN o.phase = 'completed' THEN 'completed'
-        WHEN o.phase IN ({listed(sorted(FAILURES))}) THEN 'failed'
-        WHEN o.phase IN ('skipped', 'cancelled') THEN 'skipped'
-        WHEN o.phase IN ('dispatching', 'awaiting_completion') OR o.reason = 'suspended' THEN 'running'
+_ENDED_STATE = f"""
+    CASE WHEN o.phase = 'completed' THEN 'completed' WHEN o.phase IN ({listed(sorted(FAILURES))}) THEN 'failed'
+        ELSE 'skipped' END
+"""
+_LIVE_STATE = f"""
+    CASE WHEN o.phase IN ('dispatching', 'awaiting_completion') OR o.reason = 'suspended' THEN 'running'
         WHEN o.due > CAST(? AS bigint) AND o.waiting_for IS NULL AND o.attempt = 0 AND o.losses = 0
             AND (o.reason IS NULL OR o.reason NOT IN ({listed(sorted(CONTINUED))})) THEN 'planned'
         ELSE 'queued' END
 """
+_STATE = f"CASE WHEN o.ended IS NOT NULL THEN {_ENDED_STATE} ELSE {_LIVE_STATE} END"
+
+
+class _Part(NamedTuple):
+    """A source of occurrences."""
+
+    text: str
+    values: tuple[Any, ...]
+    state: str = _STATE
+    is_late: str = _IS_LATE
 
 
 class _Row(NamedTuple):
@@ -79,12 +90,9 @@ class _Row(NamedTuple):
 def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mark]:
     """The marks of a span, by time."""
     rows: list[Values] = []
-    for part, values in _parts(uow, scope, span):
-        rows += uow.session.query(
-            f"SELECT {_COLUMNS} FROM {part} ORDER BY o.nominal, o.id LIMIT ?",  # noqa: S608 - our own text
-            *values,
-            limit,
-        )
+    for part in _parts(uow, scope, span):
+        text = f"SELECT {_COLUMNS} FROM {part.text} ORDER BY o.nominal, o.id LIMIT ?"  # noqa: S608 - our own text
+        rows += uow.session.query(text, *part.values, limit)
     uids = {state.schedule: state.uid for state in uow.states_of({row[1] for row in rows})}
     ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.nominal, row.id))
     found = (_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
@@ -116,18 +124,22 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
     """The numbers of marks in buckets."""
     whose = "NULL" if scope.uids is None else "schedule"
     counts: list[Values] = []
-    for part, values in _parts(uow, scope, span):
+    for part in _parts(uow, scope, span):
         text = f"""
             SELECT {whose}, bucket, state, is_late, count(*) FROM (
                 SELECT o.schedule AS schedule,
                     (CASE WHEN o.nominal < CAST(? AS bigint) THEN CAST(? AS bigint) ELSE o.nominal END
-                        - CAST(? AS bigint)) / CAST(? AS bigint) AS bucket, {_STATE} AS state,
-                    {_IS_LATE} AS is_late
-                FROM {part}
+                        - CAST(? AS bigint)) / CAST(? AS bigint) AS bucket,
+                    {part.state} AS state, {part.is_late} AS is_late
+                FROM {part.text}
             ) AS counted GROUP BY {"" if scope.uids is None else "schedule, "}bucket, state, is_late
         """  # noqa: S608 - our own text
-        counts += uow.session.query(text, span.since, span.since, span.since, width, span.now, *values)
+        now = [span.now] * part.state.count("?")
+        counts += uow.session.query(text, span.since, span.since, span.since, width, *now, *part.values)
     uids = {state.schedule: state.uid for state in uow.states_of({row[0] for row in counts if row[0] is not None})}
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for *kind, number in counts:
+        sums[tuple(kind)] += number
     return [
         MarkCount(
             uid=None if scope.uids is None else uids[schedule],
@@ -136,7 +148,7 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
             is_late=None if is_late is None else bool(is_late),
             count=number,
         )
-        for schedule, bucket, state, is_late, number in counts
+        for (schedule, bucket, state, is_late), number in sums.items()
     ]
 
 
@@ -229,39 +241,51 @@ def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) ->
 def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Micros | None:
     """The percentile of how late marks started."""
     late: list[int] = []
-    for part, values in _parts(uow, scope, span):
-        rows = uow.session.query(f"SELECT o.late FROM {part}", *values)  # noqa: S608 - our own text
+    for part in _parts(uow, scope, span):
+        rows = uow.session.query(f"SELECT o.late FROM {part.text}", *part.values)  # noqa: S608 - our own text
         late += [max(0, one) for (one,) in rows if type(one) is int]
     late.sort()
     return percentile(late, percent) if late else None
 
 
-def _parts(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[Part]:
+def _parts(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[_Part]:
     """The occurrences of a span: those of its times, and those that have not ended and were due before."""
+    since, until = span.since, span.until
     if scope.uids is not None:
         keys = [key for key, _ in uow.session.query(_KEYS, list(scope.uids))]
-        parts: list[Part] = [(_OF_SCHEDULES, (keys, span.since, span.until))]
-        return [*parts, (_OPEN_OF_SCHEDULES, (keys, span.since))] if span.is_open else parts
+        of_span = _Part(_OF_SCHEDULES, (keys, since, until))
+        return [of_span, _Part(_OPEN_OF_SCHEDULES, (keys, since))] if span.is_open else [of_span]
     more = conditions(scope.tenant, scope.wanted)
     if more is None:
         return []
     user = None if scope.wanted is None else scope.wanted.user
-    owners = [owner_number(scope.tenant, name) for name in _users(uow, scope.tenant, user)]
-    hidden = [key for (key,) in uow.session.query(_CARRYING_STEPS, *[scope.tenant, *_STEPS] * 2)]
-    condition, values = "NOT (o.schedule IN EACH(bigint))", (hidden,)
+    owners = owners_of(uow, scope.tenant, user)
+    chosen: list[tuple[str, tuple[Any, ...]]] = []
+    if hidden := [key for (key,) in uow.session.query(_CARRYING_STEPS, scope.tenant, scope.tenant)]:
+        chosen.append(("NOT (o.schedule IN EACH(bigint))", (hidden,)))
     if scope.wanted is not None and scope.wanted != ScheduleFilter(user=user):
-        chosen = _OF_TENANT.format(chosen=" AND ".join(one for one, _ in more))
-        condition, values = f"{condition} AND {chosen}", (hidden, *(value for _, several in more for value in several))
-    since = -FURTHEST if span.is_open else span.since
-    return [
-        (f"{_ENDED_OF_OWNERS} AND {condition}", (owners, span.since, span.until, *values)),
-        (f"{_LIVE_OF_OWNERS} AND {condition}", (owners, since, span.until, *values)),
+        wanted = _OF_TENANT.format(chosen=" AND ".join(one for one, _ in more))
+        chosen.append((wanted, tuple(value for _, values in more for value in values)))
+    condition = "".join(f" AND {one}" for one, _ in chosen)
+    values = tuple(value for _, several in chosen for value in several)
+    near = max(since, min(until, span.now + NEAR))
+    parts = [
+        _Part(f"{_ENDED_OF_OWNERS}{condition}", (owners, since, until, *values), _ENDED_STATE),
+        _Part(f"{_LIVE_OF_OWNERS}{condition}", (owners, -FURTHEST if span.is_open else since, near, *values)),
     ]
+    if near < until:
+        ahead = (owners, near, until, *values)
+        parts.append(_Part(f"{_LIVE_OF_OWNERS}{condition}", ahead, "'planned'", "CAST(NULL AS integer)"))
+    return parts
 
 
-def _users(uow: UnitOfWork, tenant: str, user: str | None) -> list[str]:
-    """The users of a tenant that have, or once had, schedules; each by one step in an index."""
-    return [name for (name,) in uow.session.query(_USERS, tenant, tenant)] if user is None else [user]
+def owners_of(uow: UnitOfWork, tenant: str, user: str | None) -> list[int]:
+    """The numbers of the owners of a tenant, or that of one of its users.
+
+    They are hashes of 63 bits, so that no two tenants can be made to share one.
+    """
+    names = [name for (name,) in uow.session.query(_USERS, tenant, tenant)] if user is None else [user]
+    return [owner_number(tenant, name) for name in names]
 
 
 _OF_SCHEDULES = """
@@ -286,13 +310,8 @@ _USERS = """
     )
     SELECT name FROM found WHERE name IS NOT NULL
 """
-_STEPS = tuple(text for one in (STEPS, TRUSTED_STEPS) for text in (one, f"{one[:-1]}{chr(ord(one[-1]) + 1)}"))
-"""Where the ids of schedules begin and end that carry steps, of both kinds."""
-_NAMED_AS_STEPS = "(schedule_id >= ? AND schedule_id < ? OR schedule_id >= ? AND schedule_id < ?)"
-_CARRYING_STEPS = f"""
-    SELECT key FROM schedules WHERE tenant = ? AND {_NAMED_AS_STEPS} AND is_listed = 1
-    UNION ALL SELECT key FROM schedules WHERE tenant = ? AND {_NAMED_AS_STEPS} AND is_listed = 0
-"""  # noqa: S608 - our own text
+_HIDDEN = f"SELECT key FROM schedules WHERE tenant = ? AND schedule_id >= '~' AND NOT ({SHOWS_RUNS})"  # noqa: S608 - our own text
+_CARRYING_STEPS = f"{_HIDDEN} AND is_listed = 1 UNION ALL {_HIDDEN} AND is_listed = 0"
 
 
 _TO_PLAN = "phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL AND plan_at < ?"
@@ -331,15 +350,16 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
     return Horizons(horizons=found, complete_until=complete_until)
 
 
-_PHASES = f"""
+_PHASES = "SELECT phase, count(*) FROM schedule_states WHERE owner IN EACH(bigint) GROUP BY phase"
+_HIDDEN_PHASES = """
     SELECT s.phase, count(*) FROM schedules CROSS JOIN schedule_states AS s ON s.schedule = schedules.key
-    WHERE tenant = ? AND is_listed = 1 AND {IS_VISIBLE}{{more}} GROUP BY s.phase
-"""  # noqa: S608 - our own text
+    WHERE tenant = ? AND is_listed = 1 AND schedule_id >= '~' AND username = coalesce(?, username) GROUP BY s.phase
+"""
 
 
 def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[SchedulePhase, int]:
     """How many schedules are in each phase."""
-    more, values = ("", ()) if user is None else (" AND username = ?", (user,))
-    rows = uow.session.query(_PHASES.format(more=more), tenant, *values)
-    known = {str(phase): phase for phase in SchedulePhase}
-    return {known[phase]: number for phase, number in rows if phase in known}
+    counts: Counter[str] = Counter(dict(uow.session.query(_PHASES, owners_of(uow, tenant, user))))
+    counts.subtract(dict(uow.session.query(_HIDDEN_PHASES, tenant, user)))
+    known = (phase for phase in SchedulePhase if phase is not SchedulePhase.DELETED)
+    return {phase: counts[phase] for phase in known if counts[phase] > 0}

@@ -169,6 +169,7 @@ index(
     "plan_at, uid",
     "phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL",
 )
+index("schedules_of_owner", schedule_states, "owner, phase")
 index("schedules_with_history", schedule_states, "history", f"history >= {CROWDED}")
 
 occurrences = Table(
@@ -239,9 +240,9 @@ index(
 index_by_key("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
 index("occurrences_live", occurrences, "schedule", "ended IS NULL")
 index("occurrences_of_schedule", occurrences, "schedule, nominal")
-# What timelines of all schedules of an owner count; of ended rows, nothing else is read.
-index("occurrences_live_of_owner", occurrences, "owner, nominal", "ended IS NULL")
-index("occurrences_ended_of_owner", occurrences, "owner, nominal, phase, late, schedule", "ended IS NOT NULL")
+# All that is counted on a timeline of the schedules of an owner. SQLite reads the end as well, though it is implied.
+index("occurrences_live_of_owner", occurrences, "owner, nominal, schedule, ended", "ended IS NULL")
+index("occurrences_ended_of_owner", occurrences, "owner, nominal, phase, late, schedule, ended", "ended IS NOT NULL")
 index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")
 index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
 index("occurrences_failed", occurrences, "phase, ended, id", f"phase IN ({listed(FAILED)})")
