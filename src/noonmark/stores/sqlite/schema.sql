@@ -297,7 +297,7 @@ CREATE INDEX schedules_by_parent ON schedules (tenant, parent) WHERE is_listed =
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
 CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;
-CREATE INDEX schedules_of_users ON schedules (tenant, username);
+CREATE INDEX schedules_deleted_of_owner ON schedules (tenant, username) WHERE is_listed = 0;
 CREATE TABLE secrets (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,

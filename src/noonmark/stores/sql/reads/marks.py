@@ -284,8 +284,10 @@ def owners_of(uow: UnitOfWork, tenant: str, user: str | None) -> list[int]:
 
     They are hashes of 63 bits, so that no two tenants can be made to share one.
     """
-    names = [name for (name,) in uow.session.query(_USERS, tenant, tenant)] if user is None else [user]
-    return [owner_number(tenant, name) for name in names]
+    names = {user}
+    if user is None:
+        names = {name for query in (_OWNERS, _FORMER_OWNERS) for (name,) in uow.session.query(query, tenant, tenant)}
+    return [owner_number(tenant, name) for name in names if name is not None]
 
 
 _OF_SCHEDULES = """
@@ -303,13 +305,17 @@ _LIVE_OF_OWNERS = """
 """
 _USERS = """
     WITH RECURSIVE found(name) AS (
-        SELECT min(username) FROM schedules WHERE tenant = ?
+        SELECT min(username) FROM schedules WHERE tenant = ? AND is_listed = {is_listed}
         UNION ALL
-        SELECT (SELECT min(username) FROM schedules WHERE tenant = ? AND username > found.name)
-        FROM found WHERE found.name IS NOT NULL
+        SELECT (
+            SELECT min(username) FROM schedules
+            WHERE tenant = ? AND username > found.name AND is_listed = {is_listed}
+        ) FROM found WHERE found.name IS NOT NULL
     )
     SELECT name FROM found WHERE name IS NOT NULL
 """
+"""Each by one step in an index."""
+_OWNERS, _FORMER_OWNERS = _USERS.format(is_listed=1), _USERS.format(is_listed=0)
 _HIDDEN = f"SELECT key FROM schedules WHERE tenant = ? AND schedule_id >= '~' AND NOT ({SHOWS_RUNS})"  # noqa: S608 - our own text
 _CARRYING_STEPS = f"{_HIDDEN} AND is_listed = 1 UNION ALL {_HIDDEN} AND is_listed = 0"
 
