@@ -61,7 +61,7 @@ class LastOutcome:
     late_seconds: float | None
     """How late it started; null if that was within a second of its due time, or it has not started."""
     at_utc: datetime
-    """Its due time before any retry."""
+    """Its nominal time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -818,7 +818,7 @@ class Mark:
     schedule_name: str
     """The name of its schedule, or else the id."""
     at_utc: datetime
-    """Where it stands: its due time before any retry."""
+    """Where it stands: its nominal time. A backfill stands at the time that it makes up for."""
     due_at_utc: datetime
     """When it is due; after a failed attempt, when the next one is."""
     started_at_utc: datetime | None
