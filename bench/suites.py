@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import agents, budgets, counting, cron, first_fire, hostile, lookups, page
+from bench import agents, budgets, counting, cron, first_fire, hostile, lookups, page, timelines
 from bench.history import tables as history
 from bench.ledger import tables as uow
 from bench.postgres import tables as postgres
@@ -30,7 +30,7 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres": postgres.tables,
     "history": history.tables,
     "lookups": lookups.tables,
-    "page": page.tables,
+    "timelines": timelines.tables,
     "service": service.tables,
     "page": page.tables,
     "budgets": budgets.tables,

@@ -23,7 +23,7 @@ from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.session import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import MarkScope, Span
@@ -35,26 +35,19 @@ NEAR: Micros = 60 * SECOND
 MAX_READ = 1_000
 """How many schedules one call reads at most to find how far their fires are stored."""
 _KEYS = "SELECT schedule, uid FROM schedule_states WHERE uid IN EACH(text)"
-
-
-def _listed(words: Collection[str]) -> str:
-    """Words, as SQL looks one up among them."""
-    return ", ".join(f"'{word}'" for word in sorted(words))
-
-
 _IS_LATE = f"CASE WHEN o.late IS NULL THEN NULL WHEN o.late > {LATE} THEN 1 ELSE 0 END"
 # A value of one schedule, and not a join: a database could begin a join with all schedules.
 _OF_TENANT = "(SELECT CASE WHEN {chosen} THEN 1 ELSE 0 END FROM schedules WHERE schedules.key = o.schedule) = 1"
 _COLUMNS = """o.id, o.schedule, o.origin, o.phase, o.nominal, o.due, o.first_due, o.late, o.attempt, o.losses, o.reason,
     o.detail, o.missed_count, o.missed_last, o.waiting_for, o.ended"""
 _ENDED_STATE = f"""
-    CASE WHEN o.phase = 'completed' THEN 'completed' WHEN o.phase IN ({_listed(FAILURES)}) THEN 'failed'
+    CASE WHEN o.phase = 'completed' THEN 'completed' WHEN o.phase IN ({listed(sorted(FAILURES))}) THEN 'failed'
         ELSE 'skipped' END
 """
 _LIVE_STATE = f"""
     CASE WHEN o.phase IN ('dispatching', 'awaiting_completion') OR o.reason = 'suspended' THEN 'running'
         WHEN o.due > CAST(? AS bigint) AND o.waiting_for IS NULL AND o.attempt = 0 AND o.losses = 0
-            AND (o.reason IS NULL OR o.reason NOT IN ({_listed(CONTINUED)})) THEN 'planned'
+            AND (o.reason IS NULL OR o.reason NOT IN ({listed(sorted(CONTINUED))})) THEN 'planned'
         ELSE 'queued' END
 """
 _STATE = f"CASE WHEN o.ended IS NOT NULL THEN {_ENDED_STATE} ELSE {_LIVE_STATE} END"
