@@ -7,7 +7,16 @@ import pytest
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.outcomes import Horizon, Mark, MarkState, future_counts, future_marks, late_by, mark_state
+from noonmark.core.outcomes import (
+    Horizon,
+    Mark,
+    MarkState,
+    counted_as,
+    future_counts,
+    future_marks,
+    late_by,
+    mark_state,
+)
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Pause
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
@@ -60,6 +69,19 @@ def test_a_start_within_a_second_is_on_time():
     )
     assert (mark.began, mark.late) == (NOW + 6 * SECOND, 5 * SECOND)
     assert replace(mark, lag=None).began is None
+
+
+@pytest.mark.parametrize(
+    ("state", "is_late", "counted"),
+    [
+        (MarkState.COMPLETED, True, "late"),
+        (MarkState.COMPLETED, False, "completed"),
+        (MarkState.COMPLETED, None, "completed"),
+        (MarkState.FAILED, True, "failed"),
+    ],
+)
+def test_what_completed_late_is_counted_apart(state, is_late, counted):
+    assert counted_as(state, is_late=is_late) == counted
 
 
 def horizon(*, watermark=NOW, runs_left=None, trigger=None, **changes):
