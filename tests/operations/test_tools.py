@@ -99,6 +99,15 @@ def test_a_created_schedule_is_told_with_its_next_fires_and_traps(call):
     assert "Warning: on 2026-03-29 there is no 02:30 in Europe/Stockholm" in preview
 
 
+def test_an_agent_is_told_when_its_schedule_ends(call):
+    made = call("schedule_create", replace(LOCAL, is_agent=True), trigger=NINE, target=REPORT)
+    text = tools.answer_text("noonmark_schedule_create", {}, made, NOW)
+    assert text.splitlines()[1] == "It ends Tue 2026-03-31 14:00 Europe/Stockholm (in 30 d)."
+    assert "It ends" in call.text("schedule_pause", schedule_id=made["schedule_id"])
+    assert "It ends" not in call.text("schedule_delete", schedule_id=made["schedule_id"])
+    assert "It ends" not in call.text("schedule_create", trigger=NINE, target=REPORT)
+
+
 def test_a_proposal_is_told_with_who_decides_and_what_speaks_against_it(call):
     call.harness("schedule/create", schedule_id="first", name="morning", trigger=NINE, target=REPORT)
     text = call.text("schedule_propose", schedule_id="asked", name="morning", trigger=NINE, target=REPORT)

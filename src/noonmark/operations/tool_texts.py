@@ -34,6 +34,7 @@ MAX_WARNINGS = 10
 SHOWN_FIRES = 3
 CUT = "[cut off]"
 SEE_DATA = "see <data>"
+ALIVE = ("active", "paused", "proposed")
 _QUOTED = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`""")
 _NAMES = "MON|TUE|WED|THU|FRI|SAT|SUN|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC"
 _WORD = re.compile(rf"[\w.:/@+*#=,{{}}\[\]-]{{0,128}}|(?:[\d*/,#?()LWH -]|{_NAMES}){{0,128}}", re.ASCII | re.IGNORECASE)
@@ -113,6 +114,7 @@ def schedule_text(verb: str, schedule: Mapping[str, Any], now: Micros) -> str:
         what = f"{proposal['action']} {schedule['schedule_id']}"
         lines = [f"Proposed to {what}; a person decides by {proposal['expires_at_utc']}.", _state(schedule, now)]
         lines += [f"Conflict: {one}." for one in proposal["conflicts"]]
+    lines += _end(schedule, now)
     warnings, quoting = _warnings(schedule)
     lines += warnings
     if schedule.get("unfinished_runs"):
@@ -135,6 +137,14 @@ def _state(schedule: Mapping[str, Any], now: Micros, most: int = SHOWN_FIRES) ->
     if trigger is None:
         return "active, fires when the schedules it depends on have ended."
     return "active, fires on events." if trigger.get("type") == "event" else "active, but it has no fire ahead."
+
+
+def _end(schedule: Mapping[str, Any], now: Micros) -> list[str]:
+    """When a schedule ends that names an end, or that was given one because an agent made it."""
+    trigger = schedule["trigger"]
+    if trigger is None or trigger.get("end_at_utc") is None or schedule["phase"] not in ALIVE:
+        return []
+    return [f"It ends {fire_words(trigger['end_at_utc'], _zone(trigger), now)}."]
 
 
 def _zone(trigger: object) -> str:

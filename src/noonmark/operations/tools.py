@@ -46,7 +46,8 @@ _TRIGGER = """When it fires. Choose the smallest that fits:
 {"type": "calendar", "timezone": "Europe/Stockholm", "hour": {"kind": "values", "values": [9]}, "minute": {"kind": \
 "values", "values": [0]}};
 {"type": "event", "event_type": "file_uploaded", "filters": {"name": {"suffix": ".csv"}}}.
-Cron without a timezone is UTC."""
+Cron without a timezone is UTC. Each may have an "end_at_utc"; without it, a schedule of an agent ends by itself, and \
+the answer says when."""
 _TARGET = """What it runs. Examples:
 {"target_kind": "session", "type": "current_session", "action": {"type": "prompt", "prompt": "Check the build."}} for \
 this session, where there is one;
