@@ -13,17 +13,20 @@ KEY = "nm_live_000000_" + "0" * 43
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("place", [("--server", "https://noon.example.org/"), ("--store", "sqlite:///a b.db")])
-def test_a_configuration_names_the_place_and_never_the_key(client, place, monkeypatch):
+def test_a_configuration_names_the_place_and_never_the_key(client, place, monkeypatch, tmp_path):
     monkeypatch.setenv("NOONMARK_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    named = {"--server": "https://noon.example.org", "--store": f"sqlite:///{tmp_path}/a b.db"}[place[0]]
     done = call("mcp", "config", "--client", client, *place)
     assert done.code == 0
     assert KEY not in done.out
     is_http = "noon.example.org/mcp" in done.out
     assert is_http is (place[0] == "--server" and client != "claude-desktop")
+    assert named in done.out  # clients start it in a folder of their own
     if client != "claude-code":
         [servers] = [value for name, value in json.loads(done.out).items() if name != "inputs"]
         server = servers["noonmark"]
-        assert is_http or server["args"] == ["mcp", place[0], place[1].rstrip("/")]
+        assert is_http or server["args"] == ["mcp", place[0], named]
     assert ("KEY" in done.out or "${input:" in done.out) is (place[0] == "--server")
 
 

@@ -17,6 +17,7 @@ from noonmark.cli.remote import DEFAULT_SERVER, SERVER_VARIABLE, connect
 from noonmark.core.errors import Conflict, InvalidRequest
 from noonmark.core.json_values import shown
 from noonmark.extras import require
+from noonmark.wiring import SQLITE, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +92,14 @@ def _address(connection: Connection) -> str | None:
 def _command(connection: Connection) -> list[str]:
     # A program that a desktop starts may not find it on the PATH.
     program, address = shutil.which(NAME) or NAME, _address(connection)
-    place = ["--store", str(connection.store)] if address is None else ["--server", address]
+    place = ["--store", _store(str(connection.store))] if address is None else ["--server", address]
     return [program, "mcp", *place]
+
+
+def _store(url: str) -> str:
+    """The URL of a store for a program that starts in any folder."""
+    path = file_of(url)
+    return url if path is None else f"{SQLITE}{path}"
 
 
 def _stdio(connection: Connection) -> dict[str, Any]:
