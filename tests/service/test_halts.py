@@ -170,6 +170,8 @@ def test_the_lineage_of_an_agent_is_halted_with_what_it_has_made(folder):
             first = us.run_now("boss").occurrence_id
             eventually(lambda: us.occurrence(first).phase == "completed")
             assert us.get("child").lineage.chain == ["schedule:boss", "session:desk"]
+            receipt = noonmark(server, "", "audit", "list", "--schedule", "child").stdout
+            assert "session desk" in receipt, receipt
             reaches(us, "child", "completed", "succeeded")
 
             halted = noonmark(server, "", "halt", "--lineage", "boss")

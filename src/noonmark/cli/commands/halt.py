@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from noonmark.cli.inputs import parse_pair
 from noonmark.cli.options import Connection, Text, Texts
-from noonmark.cli.output import print_answer, print_json
+from noonmark.cli.output import print_answer, print_json, print_line
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect
 from noonmark.cli.render.top import halt_sentence
@@ -47,8 +47,8 @@ def halt(
     if connection.as_json:
         print_json(answer)
     elif list_:
-        lines = [halt_sentence(one) for one in answer["halts"]] or ["Nothing is halted."]
-        print_answer(answer, "\n".join(lines), as_json=False)
+        for line in [halt_sentence(one) for one in answer["halts"]] or ["Nothing is halted."]:
+            print_line(line)
     else:
         count = answer["stopped"]
         stopped = f"{count} running {'occurrence is' if count == 1 else 'occurrences are'} asked to stop"

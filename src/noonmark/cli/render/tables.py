@@ -316,7 +316,7 @@ def show_audit_entries(entries: Sequence[dict[str, Any]], more: str) -> None:
         [
             "-" if entry["entry"] is None else entry["entry"],
             *times.cells(entry["at_utc"]),
-            entry["caller"],
+            _actor(entry),
             entry["operation"],
             entry["schedule_id"] or "-",
             _revisions(entry),
@@ -325,6 +325,12 @@ def show_audit_entries(entries: Sequence[dict[str, Any]], more: str) -> None:
         for entry in entries
     ]
     show_table(titles, rows, _count(entries, "entry", "entries") + more, optional=("UTC", "Who", "Revision"))
+
+
+def _actor(entry: Mapping[str, Any]) -> str:
+    """Who made a change; for an agent, in which session."""
+    session = entry["session_id"]
+    return str(entry["caller"]) if session is None else f"{entry['caller']}, session {session}"
 
 
 def show_settings(settings: Mapping[str, tuple[str, str]]) -> None:
