@@ -29,7 +29,7 @@ SHOWN = (
     ("schedules", "dark", "desktop"),
     ("schedule", "light", "desktop"),
     ("schedule", "dark", "phone"),
-    ("occurrence", "dark", "desktop"),
+    ("running", "dark", "desktop"),
     ("new", "light", "desktop"),
     ("workflow_run", "dark", "desktop"),
     ("usage", "light", "desktop"),
@@ -73,7 +73,7 @@ def main():
     every = len(sys.argv) > 1
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pictures-")))
-        seed.write_past(home / "noonmark.db")
+        seed.write_past(home / "noonmark.db", days=330, hours=60)
         (home / "work.py").write_text(seed.FUNCTIONS)
         server = stack.enter_context(serving(home, *seed.FLAGS))
         server.ids = seed.write_present(server.ask)

@@ -12,8 +12,6 @@ from noonmark.clocks import SystemClock
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.waiting import FINAL, eventually
 
-PAST_DAYS = 21
-RECENT_HOURS = 26
 FUNCTIONS = """
 def report(**words):
     return {"rows": 48_112, "file": "reports/2026.parquet"}
@@ -36,7 +34,7 @@ invoices = quick = sync
 NAMES = ("report", "invoices", "sync", "quick", "rebuild", "fail", "total")
 FLAGS = (
     *(word for name in NAMES for word in ("--function", f"{name}=work:{name}")),
-    *("--allow-commands", "true", "--agent-model", "test", "--keep-days", "400"),
+    *("--allow-commands", "true", "--agent-model", "test", "--price", "test=10000,600", "--keep-days", "400"),
 )
 FLOW = {
     "workflow_id": "publish-sales",
@@ -61,10 +59,10 @@ FLOW = {
 }
 
 
-def write_past(path):
-    """Write weeks of history into a SQLite file, until now."""
+def write_past(path, days=21, hours=26):
+    """Write the history of some schedules over days, and of others over hours, into a SQLite file, until now."""
     now = SystemClock().now()
-    clock = FakeClock(now - timedelta(days=PAST_DAYS))
+    clock = FakeClock(now - timedelta(days=days))
     logger = logging.getLogger("noonmark")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # it says what fails, and much of this is meant to
@@ -72,7 +70,7 @@ def write_past(path):
         scheduler = Scheduler(f"sqlite:///{path}", clock=clock, keep_days=400)
         driver = ManualDriver(scheduler)
         _declare_old(scheduler, clock)
-        driver.run_until(now - timedelta(hours=RECENT_HOURS))
+        driver.run_until(now - timedelta(hours=hours))
         _declare_recent(scheduler, clock)
         driver.run_until(now - timedelta(hours=9))
         scheduler.pause("vacuum", reason="the disk is being replaced")

@@ -31,7 +31,7 @@ UPDATE = """
         watch.observe(document.querySelector("main"), {childList: true, subtree: true});
         for (let number = 0; number < count; number += 1) {
             const before = drawn;
-            hint(data);
+            for (let again = 0; again < 10; again += 1) hint(data);
             while (drawn === before || pendingRequests) await new Promise(requestAnimationFrame);
         }
         watch.disconnect();
@@ -93,8 +93,9 @@ def sizes(session):
     return [found[name] for name in ("Nodes", "JSEventListeners", "JSHeapUsedSize")]
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(20_000, marks=pytest.mark.soak)])
-def test_live_updates_leave_nothing_behind(browser, server, count):
+@pytest.mark.parametrize("redraws", [40, pytest.param(2_000, marks=pytest.mark.soak)])
+def test_live_updates_leave_nothing_behind(browser, server, redraws):
+    """The hints that come meanwhile are collected: ten for each time that the view reads and draws."""
     with visiting(browser, server.url) as visit:
         visit.context.add_init_script(FAST_HINTS)
         page = visit.open("#/now")
@@ -102,7 +103,7 @@ def test_live_updates_leave_nothing_behind(browser, server, count):
         session.send("Performance.enable")
         page.evaluate(UPDATE, 10)
         nodes, listeners, heap = sizes(session)
-        page.evaluate(UPDATE, count)
+        page.evaluate(UPDATE, redraws)
         more_nodes, more_listeners, more_heap = sizes(session)
     assert more_nodes < 1.1 * nodes
     assert more_listeners < 1.1 * listeners

@@ -31,6 +31,7 @@ VIEWS = {
         "check-inventory",
         ("inventory.example: connection refused", "Decisions"),
     ),
+    "running": View("occurrence", "#/occurrences/{running}", "rebuild-index", ("shard 5 of 12", "40 %")),
     "failures": View("failures", "#/failures", "Failures", ("inventory.example: connection refused",)),
     "events": View("events", "#/events", "Events", ("order.placed", "build.finished")),
     "workflows": View("workflows", "#/workflows", "Workflows", ("publish-sales",)),
