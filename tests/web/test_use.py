@@ -6,7 +6,7 @@ import shlex
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.web.browsing import PHONE, visiting
+from tests.web.browsing import PHONE, violations, visiting
 
 
 def focused(page):
@@ -21,6 +21,7 @@ def test_the_keyboard_reaches_everything(visit, server):
     page = visit.open("#/now")
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keys of this page").wait_for()
+    assert violations(page) == []
     page.keyboard.press("Escape")
     page.get_by_role("dialog").wait_for(state="detached")
     page.keyboard.type("gs")
@@ -117,6 +118,47 @@ def test_an_edit_shows_what_it_changes_before_it_is_saved(visit, server):
     visit.forgive("409")
 
 
+def test_many_schedules_are_paused_after_a_preview(visit, server):
+    page = visit.open("#/schedules?label=team%3Ddata")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Pause 3 schedules?")
+    for name in ("nightly-report", "vacuum", "morning-brief"):
+        assert name in dialog.inner_text()
+    assert violations(page) == []
+    dialog.get_by_label("Why").fill("all at once")
+    dialog.get_by_role("button", name="Pause", exact=True).click()
+    eventually(lambda: page.get_by_text("paused: all at once").count() == 3)
+    paused = server.ask("GET", "/schedules?phase=paused&label=team%3Ddata").json["schedules"]
+    assert {one["paused"]["reason"] for one in paused} == {"all at once"}
+
+
+def test_an_approval_lets_a_workflow_go_on_before_your_eyes(visit, server):
+    page = visit.open(f"#/workflow-runs/{server.ids['workflow_run']}")
+    page.get_by_role("link", name="decide").click()
+    page.get_by_role("button", name="Approve").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Comment").fill("as agreed")
+    dialog.get_by_role("button", name="Approve", exact=True).click()
+    page.get_by_label("Decided").get_by_text("as agreed").wait_for()
+    page.go_back()
+    page.locator(".verdict", has_text="completed").wait_for()
+
+
+def test_one_switch_chooses_the_zone_of_all_times(browser, server):
+    with visiting(browser, server.url, timezone_id="America/New_York") as visit:
+        visit.forgive("/revisions")
+        page = visit.open(f"#/schedules/{server.ids['nightly']}")
+        first = page.locator("ol.fires li").first
+        shown = set()
+        for zone in ("UTC", "New York", "Schedule’s"):
+            page.get_by_label("Zone of times").get_by_role("button", name=zone).click()
+            page.locator(f"button[aria-pressed=true]:text-is('{zone}')").wait_for()
+            visit.settle()
+            shown.add(first.inner_text().split(" in ")[0])
+        assert len(shown) == 3
+        assert any("02:30" in one for one in shown)
+
+
 def create_key(folder, tenant, scopes):
     store = f"sqlite:///{folder / 'noonmark.db'}"
     words = ("key", "create", "--store", store, "--tenant", tenant, "--user", f"ada-of-{tenant}", "--scopes", scopes)
@@ -143,6 +185,9 @@ def test_tenants_see_their_own_and_keys_do_what_they_may(browser, tmp_path):
         with visiting(browser, server.url) as acme, visiting(browser, server.url) as umbrella:
             for visit in (acme, umbrella):
                 visit.forgive("401")
+            acme.page.goto(f"{acme.url}/ui")
+            acme.page.get_by_label("Key").wait_for()
+            assert violations(acme.page) == []
             sign_in(acme, "nm_live_wrong")
             acme.page.get_by_role("alert").filter(has_text="key").wait_for()
             for tenant, visit in (("acme", acme), ("umbrella", umbrella)):

@@ -19,6 +19,9 @@ class View(NamedTuple):
 VIEWS = {
     "now": View("now", "#/now", "Now", ("Around now", "rebuild-index", "check-inventory", "failed in the last day")),
     "calendar": View("calendar", "#/calendar", "Calendar", ("Week",)),
+    "day": View("calendar", "#/calendar?by=day", "Calendar", ("sync-orders",)),
+    "month": View("calendar", "#/calendar?by=month", "Calendar", ("Mon", "Sun")),
+    "agenda": View("calendar", "#/calendar?by=agenda", "Calendar", ("sync-orders", "rebuild-index")),
     "schedules": View("schedules", "#/schedules", "Schedules", ("nightly-report", "Europe/Stockholm", "team=data")),
     "schedule": View("schedule", "#/schedules/{nightly}", "nightly-report", ("Past and future", "Europe/Stockholm")),
     "edit": View(
