@@ -5,18 +5,21 @@ import { ask, button, card, code, field, list, notify } from "../parts.js";
 import { counting, time } from "../times.js";
 import { targetText, triggerText } from "../words.js";
 
+const DECIDED = ["approved", "denied", "expired"];
+
 /** @param {import("../app.js").Context} context @returns {Promise<import("../app.js").View>} */
 export default async function view({ signal, may, live }) {
   const waiting = h("div"), proposed = h("div"), decided = h("div");
 
   async function read() {
-    const [open, all, proposals] = await Promise.all([get("/approvals", { state: "pending", limit: 100 }, signal), get("/approvals", { limit: 30 }, signal), get("/proposals", { limit: 100 }, signal)]);
+    const [open, proposals, ...pages] = await Promise.all([get("/approvals", { state: "pending", limit: 100 }, signal), get("/proposals", { limit: 100 }, signal), ...DECIDED.map((state) => get("/approvals", { state, limit: 30 }, signal))]);
+    const all = pages.flatMap((page) => page.approvals).sort((one, other) => Date.parse(other.decided_at_utc ?? other.expires_at_utc) - Date.parse(one.decided_at_utc ?? one.expires_at_utc)).slice(0, 30);
     replace(waiting, list(open.approvals, (/** @type {any} */ one) => [h("span.dim", null, "?"), h("span", null, h("a", { href: one.workflow_run_id ? `#/workflow-runs/${part(one.workflow_run_id)}` : `#/occurrences/${part(one.occurrence_id)}` }, one.schedule_name ?? one.workflow_id ?? one.schedule_id ?? one.occurrence_id), one.step_id ? h("span.dim", null, ` · step ${one.step_id}`) : null, h("small", null, one.message), h("small", null, "expires ", counting(one.expires_at_utc))),
       h("span.when.buttons", null, may("run") && [button("Approve", () => void decide(one, "approve"), { kind: "primary" }), button("Deny", () => void decide(one, "deny"))])], { empty: "Nothing waits for approval.", label: "Waiting for approval" }));
     replace(proposed, list(proposals.proposals, (/** @type {any} */ one) => [h("span.dim", null, "?"), h("span", null, h("a", { href: `#/schedules/${part(one.schedule_id)}` }, one.schedule_name ?? one.schedule_id), h("span.dim", null, ` · ${one.action}, by ${one.agent ? "the agent " : ""}${one.by}`), one.reason && h("small", null, one.reason), one.conflicts.map((/** @type {string} */ text) => h("p.warning", null, text)),
       one.changes.map((/** @type {any} */ change) => h("div.change", null, h("span.dim", null, change.field), h("del", null, short(change.before)), h("ins", null, short(change.after)))), details(one), h("small", null, "expires ", counting(one.expires_at_utc))),
       h("span.when.buttons", null, may("write") && [button("Approve", () => void judge(one, "approve"), { kind: "primary" }), button("Deny", () => void judge(one, "deny"))])], { empty: "Nothing is proposed.", label: "Proposals" }));
-    replace(decided, list(all.approvals.filter((/** @type {any} */ one) => one.state !== "pending"), (/** @type {any} */ one) => ["", h("span", null, one.schedule_name ?? one.workflow_id ?? one.occurrence_id, h("small", null, `${one.state}${one.by ? ` by ${one.by}` : ""}${one.comment ? `: ${one.comment}` : ""}`)), h("span.when", null, time(one.decided_at_utc))], { empty: "Nothing was decided yet.", label: "Decided" }));
+    replace(decided, list(all, (/** @type {any} */ one) => ["", h("span", null, one.schedule_name ?? one.workflow_id ?? one.occurrence_id, h("small", null, `${one.state}${one.by ? ` by ${one.by}` : ""}${one.comment ? `: ${one.comment}` : ""}`)), h("span.when", null, time(one.decided_at_utc))], { empty: "Nothing was decided yet.", label: "Decided" }));
   }
 
   /** @param {any} one @param {"approve" | "deny"} verb */
