@@ -21,7 +21,7 @@ VIEWS = {
     "calendar": View("calendar", "#/calendar", "Calendar", ("Week",)),
     "day": View("calendar", "#/calendar?by=day", "Calendar", ("sync-orders",)),
     "month": View("calendar", "#/calendar?by=month", "Calendar", ("Mon", "Sun")),
-    "agenda": View("calendar", "#/calendar?by=agenda", "Calendar", ("sync-orders", "rebuild-index")),
+    "agenda": View("calendar", "#/calendar?by=agenda&text=index", "Calendar", ("rebuild-index",)),
     "schedules": View("schedules", "#/schedules", "Schedules", ("nightly-report", "Europe/Stockholm", "team=data")),
     "schedule": View("schedule", "#/schedules/{nightly}", "nightly-report", ("Past and future", "Europe/Stockholm")),
     "edit": View(
