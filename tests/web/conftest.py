@@ -62,5 +62,4 @@ def server(browser, past, tmp_path_factory):
 def visit(browser, server):
     """A tab on the seeded server."""
     with visiting(browser, server.url) as visit:
-        visit.forgive("/revisions")  # until the API has them
         yield visit

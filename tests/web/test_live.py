@@ -93,7 +93,7 @@ def sizes(session):
     return [found[name] for name in ("Nodes", "JSEventListeners", "JSHeapUsedSize")]
 
 
-@pytest.mark.parametrize("redraws", [40, pytest.param(2_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("redraws", [20, pytest.param(2_000, marks=pytest.mark.soak)])
 def test_live_updates_leave_nothing_behind(browser, server, redraws):
     """The hints that come meanwhile are collected: ten for each time that the view reads and draws."""
     with visiting(browser, server.url) as visit:

@@ -146,7 +146,6 @@ def test_an_approval_lets_a_workflow_go_on_before_your_eyes(visit, server):
 
 def test_one_switch_chooses_the_zone_of_all_times(browser, server):
     with visiting(browser, server.url, timezone_id="America/New_York") as visit:
-        visit.forgive("/revisions")
         daily = {"type": "cron", "expression": "30 2 * * *", "timezone": "Asia/Kolkata"}
         document = {"schedule_id": "zoned", "trigger": daily, "target": {"target_kind": "event", "event_type": "x"}}
         assert server.ask("POST", "/schedules", document).status == 201

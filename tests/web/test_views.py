@@ -6,10 +6,8 @@ from noonmark.server.web.files import FOLDER
 from tests.web.browsing import DESKTOP, PHONE, violations
 from tests.web.views import VIEWS
 
-SHOWN = [name for name, view in VIEWS.items() if (FOLDER / "views" / f"{view.module}.js").exists()]
 
-
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", VIEWS)
 def test_every_view_shows_its_data_to_everybody(visit, server, name):
     view = VIEWS[name]
     visit.page.emulate_media(color_scheme="light")
@@ -23,3 +21,7 @@ def test_every_view_shows_its_data_to_everybody(visit, server, name):
     assert violations(page, "color-contrast") == []
     page.set_viewport_size(PHONE)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_no_view_is_left_out():
+    assert {view.module for view in VIEWS.values()} == {path.stem for path in (FOLDER / "views").glob("*.js")}
