@@ -7,6 +7,8 @@ import { DAY, HOUR, MINUTE, dayStart, format, fullText, local, now, zoneFor } fr
 /** @typedef {{from_utc: string, completed: number, late: number, failed: number, skipped: number, running: number, queued: number, planned: number}} Bucket */
 /** @typedef {{schedule_id: string | null, name: string | null, timezone?: string | null, phase?: string, marks: Mark[] | null, buckets: Bucket[] | null}} Row */
 
+/** Where pictures that are wider than the screen were scrolled to: one that is drawn again stays there. @type {Map<string, number>} */
+const scrolled = new Map();
 const ROW = 32, TOP = 24, BOTTOM = 22, EDGE = 8;
 /** Distances of labels, and how a label of that distance reads. */
 const STEPS = [[MINUTE, "t"], [5 * MINUTE, "t"], [15 * MINUTE, "t"], [HOUR, "t"], [2 * HOUR, "t"], [3 * HOUR, "t"], [6 * HOUR, "t"], [12 * HOUR, "t"], [DAY, "d"], [2 * DAY, "d"], [7 * DAY, "d"], [14 * DAY, "d"], [31 * DAY, "m"], [92 * DAY, "m"]];
@@ -18,7 +20,8 @@ const STEPS = [[MINUTE, "t"], [5 * MINUTE, "t"], [15 * MINUTE, "t"], [HOUR, "t"]
  */
 export function axis(data) {
   const height = TOP + Math.max(1, data.rows.length) * ROW + BOTTOM;
-  const box = h("div.axis-scroll", { tabindex: "0", role: "group", "aria-label": data.label });
+  const key = `${data.label} ${data.to - data.from}`;
+  const box = h("div.axis-scroll", { tabindex: "0", role: "group", "aria-label": data.label, onscroll: () => scrolled.set(key, box.scrollLeft) });
   const picture = h("div.axis", { class: data.named === false ? "unnamed" : "" },
     data.named !== false && h("div.axis-names", { style: { "padding-top": `${TOP}px` } }, data.rows.map((row) =>
       row.schedule_id ? h("a", { href: `#/schedules/${encodeURIComponent(row.schedule_id)}`, title: row.name ?? row.schedule_id }, row.name ?? row.schedule_id) : h("span", null, row.name ?? ""))),
@@ -30,7 +33,7 @@ export function axis(data) {
     drawn = width;
     box.replaceChildren(drawing(data, width, height));
     const past = (now() - data.from) / (data.to - data.from);
-    if (width > box.clientWidth) box.scrollLeft = width * past - box.clientWidth * 0.6;
+    if (width > box.clientWidth) box.scrollLeft = scrolled.get(key) ?? width * past - box.clientWidth * 0.6;
   };
   box.style.setProperty("height", `${height}px`);
   new ResizeObserver(draw).observe(box);

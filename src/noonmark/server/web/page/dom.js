@@ -31,12 +31,32 @@ export function svg(spec, attributes, ...children) {
 }
 
 /**
- * Replace what is in an element, and keep the focus if it stays in the document.
+ * Replace what is in an element. A live update must not disturb whoever reads: the focus goes to the element that
+ * took the place of the one that had it, and what was opened or closed stays so.
  * @param {Element} element
  * @param {...Children} children
  */
 export function replace(element, ...children) {
+  const focused = document.activeElement;
+  const holds = focused && focused !== element && element.contains(focused);
+  const at = holds ? alike(element, focused).indexOf(focused) : 0;
+  const open = new Map([...element.querySelectorAll("details[id]")].map((one) => [one.id, /** @type {HTMLDetailsElement} */ (one).open]));
   element.replaceChildren(...nodes(children));
+  for (const one of element.querySelectorAll("details[id]")) /** @type {HTMLDetailsElement} */ (one).open = open.get(one.id) ?? /** @type {HTMLDetailsElement} */ (one).open;
+  if (!holds || focused.isConnected) return;
+  const heir = /** @type {HTMLElement | null} */ (alike(element, focused)[at] ?? document.getElementById("main"));
+  heir?.focus({ preventScroll: true });
+}
+
+/** The elements in another that look like one: by what they lead to, or are called. @param {Element} root @param {Element} one */
+function alike(root, one) {
+  const name = nameOf(one);
+  return [...root.querySelectorAll(one.tagName)].filter((other) => nameOf(other) === name);
+}
+
+/** @param {Element} one */
+function nameOf(one) {
+  return one.id || one.getAttribute("data-id") || one.getAttribute("href") || one.getAttribute("name") || one.getAttribute("aria-label") || (one.matches("button, summary") ? one.textContent : "");
 }
 
 /** @param {string} spec */

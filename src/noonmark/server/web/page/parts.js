@@ -1,6 +1,7 @@
 // What views share: cards, lists with a keyboard, dialogs, notices, and the states of a view without content.
 import { ApiError } from "./api.js";
 import { h, replace } from "./dom.js";
+import { time } from "./times.js";
 
 /** @typedef {import("./dom.js").Children} Children */
 
@@ -18,27 +19,25 @@ export function card(title, ...children) {
  * @template T
  * @param {T[]} items
  * @param {(item: T) => Children} cells
- * @param {{href?: (item: T) => string | null, action?: (item: T) => Children, keys?: Record<string, (item: T) => void>, empty?: Children, label?: string, of?: string}} [options]
+ * @param {{href?: (item: T) => string | null, action?: (item: T) => Children, keys?: Record<string, (item: T) => void>, empty?: Children, label?: string, of?: string, id?: (item: T) => string}} [options]
  */
-export function list(items, cells, { href, action, keys = {}, empty, label, of = "row" } = {}) {
+export function list(items, cells, { href, action, keys = {}, empty, label, of = "row", id } = {}) {
   if (!items.length) return h("p.quiet", null, empty ?? "Nothing here.");
   const rows = items.map((item, index) => {
     const to = href?.(item);
-    return h(`${to ? "a" : "div"}.${of}`, { href: to, tabindex: index ? "-1" : "0", onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    return h(`${to ? "a" : "div"}.${of}`, { href: to, "data-id": id?.(item), tabindex: index ? "-1" : "0", onkeydown: (/** @type {KeyboardEvent} */ event) => {
       const act = !event.ctrlKey && !event.metaKey && !event.altKey && event.target === event.currentTarget && keys[event.key];
       if (act) { event.preventDefault(); act(item); }
     } }, cells(item));
   });
   // A link holds no button, so an action stands beside its row.
   const lines = rows.map((row, index) => { const beside = action?.(items[index]); return beside ? h("div.pair", null, row, beside) : row; });
-  const box = h("div.list", { role: "group", "aria-label": label, onkeydown: (/** @type {KeyboardEvent} */ event) => {
+  const box = h("div.list", { role: "group", "aria-label": label, onfocusin: (/** @type {any} */ { target }) => { if (rows.includes(target)) rows.forEach((one) => one.setAttribute("tabindex", one === target ? "0" : "-1")); }, onkeydown: (/** @type {KeyboardEvent} */ event) => {
     const at = rows.indexOf(/** @type {any} */ (event.target).closest?.(`.${of}`));
     const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
     if (at < 0 || next === undefined || /** @type {any} */ (event.target).matches("input, select, textarea")) return;
     event.preventDefault();
-    const row = rows[Math.min(Math.max(next, 0), rows.length - 1)];
-    rows.forEach((one) => one.setAttribute("tabindex", one === row ? "0" : "-1"));
-    row.focus();
+    rows[Math.min(Math.max(next, 0), rows.length - 1)].focus();
   } }, lines);
   return box;
 }
@@ -101,6 +100,7 @@ export function ask(title, body, { confirm = "OK", kind = "primary", command, ac
     const dialog = h("dialog", { onclose: () => { dialog.remove(); resolve(outcome); }, "aria-label": title }, form);
     document.body.append(dialog);
     dialog.showModal();
+    (form.querySelector("input, select, textarea") ?? (kind === "danger" ? form.querySelector(".buttons button") : submit)).focus();
   });
 }
 
@@ -174,9 +174,17 @@ export async function attempt(work, done) {
   }
 }
 
-/** A sentence of the API: what stands between backticks is code. @param {string | null | undefined} text */
-export function said(text) {
-  return (text ?? "").split("`").map((one, index) => (index % 2 ? h("code", null, one) : one));
+/**
+ * A sentence of the API: what stands between backticks is code, its instants follow the switch of zones, and an
+ * occurrence can be opened unless the sentence stands in a link already.
+ * @param {string | null | undefined} text
+ * @param {{links?: boolean, zone?: string | null}} [options]
+ */
+export function said(text, { links = false, zone } = {}) {
+  return (text ?? "").split("`").map((one, index) => {
+    if (index % 2) return links && one.startsWith("occ_") ? h("a", { href: `#/occurrences/${one}` }, h("code", null, one)) : h("code", null, one);
+    return one.split(/(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)?(?: UTC|Z)/).map((piece, turn) => (turn % 2 ? time(`${piece.replace(" ", "T")}Z`, zone) : piece));
+  });
 }
 
 /** What went wrong, as a sentence. @param {unknown} error */

@@ -6,6 +6,11 @@ export function zoneOf(trigger) {
   return trigger?.timezone ?? null;
 }
 
+/** A trigger in a few words, with the zone of its wall clock. @param {any} trigger */
+export function zonedText(trigger) {
+  return [triggerText(trigger), zoneOf(trigger)].filter(Boolean).join(" · ");
+}
+
 /** A trigger in a few words. @param {any} trigger */
 export function triggerText(trigger) {
   switch (trigger?.type) {

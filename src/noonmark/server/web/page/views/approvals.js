@@ -42,7 +42,7 @@ export default async function view({ signal, may, live }) {
 /** @param {any} one */
 function details(one) {
   const document = one.document?.document ?? one.document?.schedule;
-  return document?.target ? [h("small", null, `${triggerText(document.trigger)} · ${targetText(document.target)}`), h("details", null, h("summary", null, "Document"), code(document))] : null;
+  return document?.target ? [h("small", null, `${triggerText(document.trigger)} · ${targetText(document.target)}`), h("details", { id: `proposal-${one.schedule_id}` }, h("summary", null, "Document"), code(document))] : null;
 }
 
 /** @param {any} value */

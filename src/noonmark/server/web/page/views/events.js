@@ -10,7 +10,7 @@ export default async function view({ query, signal, may, live, set }) {
     const page = await get("/events", { event_type: query.get("type"), limit: 50, cursor }, signal);
     return { items: page.events, next_cursor: page.next_cursor };
   }, (events) => list(events, (/** @type {any} */ one) => [
-    "", h("details", { open: one.event_id === query.get("event") }, h("summary", null, one.event_type, " ", h("small.inline", null, `from ${one.source || "–"}`)), h("p.dim", null, one.event_id), code(one.payload)), h("span.when", null, time(one.emitted_at)),
+    "", h("details", { id: one.event_id, open: one.event_id === query.get("event") }, h("summary", null, one.event_type, " ", h("small.inline", null, `from ${one.source || "–"}`)), h("p.dim", null, one.event_id), code(one.payload)), h("span.when", null, time(one.emitted_at)),
   ], { empty: "No event yet.", label: "Events" }));
 
   const filters = h("textarea", { name: "filters", rows: 4, spellcheck: "false", "aria-label": "Filters as JSON" }, "{}");

@@ -6,6 +6,7 @@ import { h, replace } from "../dom.js";
 import { legend, mark } from "../marks.js";
 import { button, card, commandLine, dollars, list, plural, said, segments } from "../parts.js";
 import { HOUR, counting, duration, now, setClock, time, zoneFor } from "../times.js";
+import { zoneOf, zonedText } from "../words.js";
 
 const SPANS = /** @type {[string, string][]} */ ([["2", "2 h"], ["12", "12 h"], ["48", "2 days"]]);
 
@@ -23,15 +24,16 @@ export default async function view({ query, signal, may, live, set }) {
       get("/timeline", { from: new Date(from).toISOString(), to: new Date(to).toISOString(), limit: 12, max_marks: 120, buckets: 120 }, signal),
     ]);
     if (overview.now_utc) setClock(overview.now_utc);
-    replace(body, overview.schedules.total ? [figures(overview), around(timeline, from, to), h("div.columns.even", null, running(workload), needsLook(overview.needs_look), upNext(workload)), nodeLine(overview.nodes)] : first(may));
+    replace(body, overview.schedules.total ? [figures(overview, workload), around(timeline, from, to), h("div.columns.even", null, running(workload), needsLook(overview.needs_look), upNext(workload)), nodeLine(overview.nodes)] : first(may));
   }
 
   /** @param {any} timeline @param {number} from @param {number} to */
   function around(timeline, from, to) {
     const zoom = segments("How far", SPANS, String(span), (value) => { span = Number(value); set({ hours: value }); void read(); });
+    const busy = timeline.rows.filter((/** @type {any} */ row) => row.buckets?.length || row.marks?.length);
     return h("section.card", null, h("div.heading", null, h("h2", null, "Around now"), zoom),
-      axis({ rows: timeline.rows, from, to, bucketSeconds: timeline.bucket_seconds, label: "Schedules around now", zone: null }),
-      legend(), timeline.next_cursor && h("p.quiet", null, "More schedules: ", h("a", { href: "#/schedules" }, "all of them"), ", or ", h("a", { href: "#/calendar" }, "the calendar"), "."));
+      axis({ rows: busy.length ? busy : timeline.rows.slice(0, 3), from, to, bucketSeconds: timeline.bucket_seconds, label: "Schedules around now", zone: null }),
+      legend(), (timeline.next_cursor || busy.length < timeline.rows.length) && h("p.quiet", null, "More schedules: ", h("a", { href: "#/schedules" }, "all of them"), ", or ", h("a", { href: "#/calendar" }, "the calendar"), "."));
   }
 
   /** @param {any} workload */
@@ -42,7 +44,7 @@ export default async function view({ query, signal, may, live, set }) {
       mark(state),
       h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, state === "running" ? progressText(one, progress.get(one.occurrence_id)) : said(one.why ?? "due, waits for a free node"))),
       h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : counting(one.due_at_utc, { since: true })),
-    ], { action: ({ one, state }) => may("run") && state === "running" && button("Cancel", () => void cancel(one).then((done) => done && read())), href: ({ one }) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing runs, nothing waits.", label: "Running and queued" }));
+    ], { action: ({ one }) => may("run") && button("Cancel", () => void cancel(one).then((done) => done && read())), href: ({ one }) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing runs, nothing waits.", label: "Running and queued" }));
   }
 
   live(["occurrences", "runs", "schedules", "nodes", "approvals"], () => void read().catch(() => null));
@@ -50,8 +52,8 @@ export default async function view({ query, signal, may, live, set }) {
   return { title: "Now", body, actions: [may("write") && h("a.button.primary", { href: "#/new" }, "New schedule")] };
 }
 
-/** @param {any} one */
-function figures(one) {
+/** @param {any} one @param {any} workload */
+function figures(one, { running, due, waiting }) {
   const share = one.on_time_share === null || one.on_time_share === undefined ? null : `${(one.on_time_share * 100).toFixed(one.on_time_share === 1 ? 0 : 1)} % on time`;
   const { today_usd: spent = 0, limit_usd: limit, forecast_usd: forecast } = one.spend ?? {};
   const used = limit ? Math.min(1, spent / limit) : 0;
@@ -59,7 +61,7 @@ function figures(one) {
     figure(one.fires_today.toLocaleString("en"), "fires today", share && h("em.good", null, share)),
     figure(one.lateness_p99_seconds === null ? "–" : duration(one.lateness_p99_seconds * 1000), "p99 lateness, last hour"),
     h("a.card.figure", { href: "#/failures", style: { "text-decoration": "none" } }, h(one.failed_last_day ? "b.bad" : "b", null, one.failed_last_day.toLocaleString("en")), h("span", null, `failed in the last day`)),
-    figure(String(one.running), `running, ${one.queued} queued`),
+    figure(running.count.toLocaleString("en"), `running, ${(due.count + waiting.count).toLocaleString("en")} queued`),
     h("a.card.figure", { href: "#/usage", style: { "text-decoration": "none" } }, h("b", null, dollars(spent)), h("span", null, [limit ? `of ${dollars(limit)} today` : "spent today", forecast ? `, forecast ${dollars(forecast)}` : ""]),
       limit ? h("div.meter", { class: spent >= limit ? "over" : "" }, h("i", { style: { width: `${used * 100}%` } })) : null));
 }
@@ -78,21 +80,24 @@ function progressText(one, run) {
   return words.join(" · ") || "running";
 }
 
+/** What needs a look and belongs to no schedule: what it is, and where it is dealt with. @type {Record<string, [string, string]>} */
+const ELSEWHERE = { halt: ["Halted", "nodes"], no_node: ["No node", "nodes"], budget: ["A budget", "usage"], approval: ["Waits for approval", "approvals"], proposal: ["Proposed", "approvals"] };
+
 /** @param {any[]} items */
 function needsLook(items) {
   const marks = /** @type {Record<string, string>} */ ({ failed: "failed", missed: "failed", late: "late", overdue: "late" });
   return card("Needs a look", list(items, (one) => [
     mark(marks[one.kind] ?? "queued", one.kind.replace(/_/g, " ")),
-    h("span", null, one.schedule_name ?? one.schedule_id ?? one.kind.replace(/_/g, " "), h("small", null, said(one.text))),
+    h("span", null, one.schedule_name ?? one.schedule_id ?? ELSEWHERE[one.kind]?.[0] ?? one.kind, h("small", null, said(one.text))),
     h("span.when", null, one.at_utc ? time(one.at_utc) : ""),
-  ], { href: (one) => (one.occurrence_id ? `#/occurrences/${part(one.occurrence_id)}` : one.schedule_id ? `#/schedules/${part(one.schedule_id)}` : one.kind.includes("approval") || one.kind.includes("propos") ? "#/approvals" : null), empty: "Nothing needs a look.", label: "Needs a look" }));
+  ], { href: (one) => (ELSEWHERE[one.kind] ? `#/${ELSEWHERE[one.kind][1]}` : one.occurrence_id ? `#/occurrences/${part(one.occurrence_id)}` : `#/schedules/${part(one.schedule_id)}`), empty: "Nothing needs a look.", label: "Needs a look" }));
 }
 
 /** @param {any} workload */
 function upNext({ upcoming }) {
   return card("Up next", list(upcoming.occurrences, (/** @type {any} */ one) => [
     mark("planned"),
-    h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, time(one.due_at_utc, one.trigger_snapshot?.timezone), one.trigger_snapshot?.timezone ? ` · ${one.trigger_snapshot.timezone}` : "")),
+    h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, time(one.due_at_utc, zoneOf(one.trigger_snapshot)), ` · ${zonedText(one.trigger_snapshot)}`)),
     h("span.when", null, counting(one.due_at_utc)),
   ], { href: (one) => `#/schedules/${part(one.schedule_id)}`, empty: "Nothing is planned.", label: "Up next" }));
 }

@@ -18,13 +18,12 @@ export default async function view({ params: [id], signal, may, live }) {
     const workflow = one.target_snapshot?.target_kind === "workflow" || !one.schedule_id ? await get(`/workflow-runs/${part(id)}`, {}, signal).catch((error) => { if (error instanceof ApiError && error.status) return null; throw error; }) : null;
     const zone = zoneOf(one.trigger_snapshot), state = stateOf(one.phase, one.waiting_for);
     title = one.schedule_name ?? one.schedule_id ?? workflow?.workflow_id ?? id;
-    const open = new Set([...body.querySelectorAll("details[open]")].map((/** @type {any} */ box) => box.id));
     const scrolled = new Map([...body.querySelectorAll("pre[id]")].map((/** @type {any} */ box) => [box.id, box.scrollTop + box.clientHeight >= box.scrollHeight - 4 ? Infinity : box.scrollTop]));
-    replace(actions, may("run") && state === "running" && button("Cancel", () => void cancel(one).then((done) => done && read()), { kind: "danger" }),
+    replace(actions, may("run") && !one.completed_at_utc && button("Cancel", () => void cancel(one).then((done) => done && read()), { kind: "danger" }),
       may("run") && state === "failed" && button("Redrive", () => void redrive(one).then((done) => done && read()), { kind: "primary" }),
       one.schedule_id && h("a.button", { href: `#/schedules/${part(one.schedule_id)}` }, "Schedule"));
     replace(body,
-      h("section.card.verdict", null, h("p", null, mark(state, one.phase), h("b", null, state === "running" ? "running" : one.phase.replace(/_/g, " ")), state === "running" && h("span.dim", null, " for ", counting(one.started_at_utc, { since: true }))), h("p", { title: one.reason ?? "" }, said(explained.summary)), one.failure_detail && !explained.summary.includes(one.failure_detail) && h("p.bad.wrap", null, one.failure_detail)),
+      h("section.card.verdict", null, h("p", null, mark(state, one.phase), h("b", null, one.completed_at_utc ? one.phase.replace(/_/g, " ") : state), state === "running" && h("span.dim", null, " for ", counting(one.started_at_utc, { since: true }))), h("p", { title: one.reason ?? "" }, said(explained.summary, { links: true, zone })), one.failure_detail && !explained.summary.includes(one.failure_detail) && h("p.bad.wrap", null, one.failure_detail)),
       h("div.columns", null,
         card("Times", h("ol.chain", null, moments(one, runs).map(([at, text]) => h("li", null, h("span.dim", null, time(at, zone)), h("span", { title: fullText(at, zoneFor(zone)) }, text))))),
         card("Decisions", decisions(explained.steps)),
@@ -34,7 +33,6 @@ export default async function view({ params: [id], signal, may, live }) {
       workflow?.steps && card("Steps", h("p", null, h("a", { href: `#/workflow-runs/${part(id)}` }, `Run of workflow ${workflow.workflow_id}`)), h("div.list", null, workflow.steps.map((/** @type {any} */ step) => h("div.row", null, mark(stateOf(step.phase), step.phase), h("span", null, step.step_id, h("small", null, step.error ?? step.phase)), h("span.when", null, step.started_at_utc && step.ended_at_utc ? duration(Date.parse(step.ended_at_utc) - Date.parse(step.started_at_utc)) : ""))))),
       runs.length ? card(plural(runs.length, "attempt"), [...runs].reverse().map((/** @type {any} */ run) => attempt(run))) : null,
       one.payload !== null && one.payload !== undefined && card("Payload", code(one.payload)));
-    for (const box of body.querySelectorAll("details")) if (open.has(box.id)) box.open = true;
     for (const box of body.querySelectorAll("pre[id]")) box.scrollTop = Math.min(scrolled.get(box.id) ?? Infinity, box.scrollHeight);
   }
 
@@ -46,13 +44,14 @@ export default async function view({ params: [id], signal, may, live }) {
 /** The moments of its life, in order. @param {any} one @param {any[]} runs @returns {[string, string][]} */
 function moments(one, runs) {
   /** @type {[string, string][]} */
-  const all = [[one.nominal_at_utc, "nominal time"], [one.due_at_utc, "due"]];
+  const all = [[one.due_at_utc, "due"]];
+  if (one.nominal_at_utc !== one.due_at_utc) all.unshift([one.nominal_at_utc, "nominal time"]);
   for (const run of runs) {
     const late = Date.parse(run.started_at_utc) - Date.parse(one.due_at_utc);
     all.push([run.started_at_utc, `attempt ${run.attempt} started on ${run.node}${run.attempt === 1 && late > 0 ? `, ${duration(late)} after it was due` : ""}`]);
     if (run.ended_at_utc) all.push([run.ended_at_utc, `attempt ${run.attempt} ended: ${run.outcome}`]);
   }
-  if (one.completed_at_utc) all.push([one.completed_at_utc, one.phase.replace(/_/g, " ")]);
+  if (one.completed_at_utc && runs[runs.length - 1]?.outcome !== one.phase) all.push([one.completed_at_utc, one.phase.replace(/_/g, " ")]);
   return all.sort((a, b) => Date.parse(a[0]) - Date.parse(b[0]));
 }
 
@@ -78,7 +77,7 @@ function attempt(run) {
     run.progress && h("div", null, h("small", null, `${run.progress.message || "progress"} ${Math.round(run.progress.fraction * 100)} %`), h("div.meter", null, h("i", { style: { width: `${run.progress.fraction * 100}%` } }))),
     usage && h("p.dim", null, [usage.model, usage.input_tokens !== undefined && `${usage.input_tokens.toLocaleString("en")} tokens in, ${usage.output_tokens.toLocaleString("en")} out`, usage.cost_usd !== null && usage.cost_usd !== undefined && dollars(usage.cost_usd)].filter(Boolean).join(" · ")),
     run.error && h("pre.bad", { tabindex: "0", id: `error-${run.attempt}` }, run.error),
-    run.result !== null && run.result !== undefined && h("pre", { tabindex: "0", id: `result-${run.attempt}`, "aria-live": isOpen ? "off" : null }, output(run.result)));
+    run.result !== null && run.result !== undefined && !(run.progress && Object.keys(run.result).join() === "progress") && h("pre", { tabindex: "0", id: `result-${run.attempt}`, "aria-live": isOpen ? "off" : null }, output(run.result)));
 }
 
 /** The output of a command as it came; anything else as JSON. @param {any} result */

@@ -35,7 +35,7 @@ export default async function view({ params: [id], query, signal, may, live, set
     const fires = schedule.next_fire_times?.length ? schedule.next_fire_times : [];
     replace(about, h("div.columns", null,
       card("When", h("p", null, preview?.description ? sentence(preview.description) : triggerText(schedule.trigger)), warnings.map((one) => h("p.warning", null, said(one))),
-        explained && h("p.dim", null, said(explained.summary)),
+        explained && h("p.dim", null, said(explained.summary, { links: true, zone })),
         fires.length ? h("ol.fires", null, fires.slice(0, 5).map((/** @type {string} */ one) => h("li", { title: fullText(one, "UTC") }, format(one, zoneFor(zone), { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }), h("span.dim", null, " ", counting(one, { zone }))))) : null,
         h("p.dim", null, `Zone ${zone}${zoneFor(zone) === zone ? "" : `, shown in ${zoneFor(zone)}`}`)),
       card("What", h("dl.facts", null, fact("Target", [h("span.mono", null, targetText(schedule.target)), h("small", null, ` ${schedule.target.target_kind}`)]), fact("Phase", [schedule.phase, schedule.paused ? h("small", null, ` ${pausedText(schedule.paused)}`) : ""]),
@@ -80,7 +80,7 @@ export default async function view({ params: [id], query, signal, may, live, set
     replace(runs, list(shown, (one) => {
       const state = stateOf(one.phase, one.waiting_for);
       const took = one.started_at_utc && one.completed_at_utc ? duration(Date.parse(one.completed_at_utc) - Date.parse(one.started_at_utc)) : "";
-      return [mark(state, one.phase), h("span", null, time(one.nominal_at_utc, zone), one.origin !== "trigger" && h("span.dim", null, ` · ${one.origin}`), h("small", { title: one.reason ?? "" }, one.failure_detail ?? said(one.why ?? one.phase))), h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : state === "planned" ? counting(one.due_at_utc) : took)];
+      return [mark(state, one.phase), h("span", null, time(one.nominal_at_utc, zone), one.origin !== "trigger" && h("span.dim", null, ` · ${one.origin}`), h("small", { title: one.reason ?? "" }, one.failure_detail ?? said(one.why ?? state))), h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : state === "planned" ? counting(one.due_at_utc) : took)];
     }, { href: (one) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing has run yet.", label: "Occurrences" }), cursor && h("div.buttons", null, button("Show more", () => void showRuns(true))));
   }
 

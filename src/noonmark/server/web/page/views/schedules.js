@@ -4,12 +4,13 @@ import { get, part, send } from "../api.js";
 import { h, replace } from "../dom.js";
 import { mark, stateOf, strip } from "../marks.js";
 import { ask, button, field, list, notify, plural } from "../parts.js";
-import { counting, time } from "../times.js";
-import { targetText, triggerText, zoneOf } from "../words.js";
+import { HOUR, counting, now, time, zoneFor } from "../times.js";
+import { targetText, zoneOf, zonedText } from "../words.js";
 
 const PHASES = /** @type {[string, string][]} */ ([["", "any phase"], ["active", "active"], ["paused", "paused"], ["proposed", "proposed"], ["completed", "completed"], ["deleted", "deleted"]]);
 const KINDS = /** @type {[string, string][]} */ ([["", "any trigger"], ["cron", "cron"], ["interval", "interval"], ["calendar", "calendar"], ["once", "once"], ["event", "event"]]);
 const LAST = /** @type {[string, string][]} */ ([["", "any last outcome"], ["completed", "completed last"], ["failed", "failed last"], ["skipped", "skipped last"]]);
+const NEXT = /** @type {[string, string][]} */ ([["", "any next fire"], ["1", "next within 1 h"], ["24", "next within 24 h"], ["168", "next within 7 d"]]);
 const FILTERS = ["text", "phase", "kind", "label", "owner"];
 const PAGE = 50;
 
@@ -23,26 +24,26 @@ export default async function view({ query, signal, may, live, set }) {
   /** @type {string | null} */
   let cursor = null;
 
-  const filters = () => ({ ...Object.fromEntries(FILTERS.map((name) => [name, query.get(name)])), last_state: query.get("last"), include_deleted: query.get("phase") === "deleted" || null });
+  const filters = () => ({ ...Object.fromEntries(FILTERS.map((name) => [name, query.get(name)])), last_state: query.get("last"), next_before: query.get("next") && new Date(now() + Number(query.get("next")) * HOUR).toISOString(), include_deleted: query.get("phase") === "deleted" || null });
+
+  /** Whether a filter holds that only the list knows: then its rows are counted, and acted on by their ids. */
+  const isNarrowed = () => Boolean(query.get("last") || query.get("next"));
 
   /** @param {boolean} [more] */
   async function read(more = false) {
     const limit = more ? PAGE : Math.max(PAGE, shown.length);
     const [page, { count }] = await Promise.all([
       get("/schedules", { ...filters(), outcomes: 30, limit, cursor: more ? cursor : null }, signal),
-      get("/schedules/count", { ...filters(), last_state: null }, signal),
+      get("/schedules/count", { ...filters(), last_state: null, next_before: null }, signal),
     ]);
     shown = more ? [...shown, ...page.schedules] : page.schedules;
     cursor = page.next_cursor;
-    const focused = document.activeElement?.closest?.(".schedule")?.getAttribute("data-id");
-    replace(summary, query.get("last") ? `${plural(shown.length, "schedule")}${cursor ? " and more" : ""}` : plural(count, "schedule"));
+    replace(summary, isNarrowed() ? `${plural(shown.length, "schedule")}${cursor ? " and more" : ""}` : plural(count, "schedule"));
     replace(rows, list(shown, cells, {
-      of: "schedule", label: "Schedules",
+      of: "schedule", id: (one) => one.schedule_id, label: "Schedules",
       empty: ["No schedule matches. ", may("write") && h("a", { href: "#/new" }, "Make one"), "."],
       keys: { Enter: (one) => (location.hash = `#/schedules/${part(one.schedule_id)}`), ...(may("write") && { p: async (one) => { if (await pauseOrResume(one)) await read(); } }), ...(may("run") && { r: (one) => void runNow(one) }), x: toggle },
     }), cursor && h("div.buttons", null, button("Show more", () => void read(true))));
-    rows.querySelectorAll(".schedule").forEach((/** @type {any} */ one, /** @type {number} */ index) => one.setAttribute("data-id", shown[index].schedule_id));
-    if (focused) /** @type {any} */ ([...rows.querySelectorAll(".schedule")].find((one) => one.getAttribute("data-id") === focused))?.focus();
     showBar();
   }
 
@@ -54,12 +55,12 @@ export default async function view({ query, signal, may, live, set }) {
       (may("write") || may("run")) && h("input", { type: "checkbox", "aria-label": `Choose ${one.name ?? one.schedule_id}`, checked: chosen.has(one.schedule_id), onchange: () => toggle(one) }),
       mark(state, one.phase === "active" ? `active, last ${one.last_phase ?? "not yet run"}` : one.phase),
       h("span.what", null, h("a", { href: `#/schedules/${part(one.schedule_id)}` }, one.name ?? one.schedule_id),
-        h("small", null, [triggerText(one.trigger), " · ", targetText(one.target)].join("")),
+        h("small", null, [zonedText(one.trigger), targetText(one.target)].join(" · ")),
         one.phase !== "active" && h("small", { class: "phase" }, one.phase, one.paused?.reason ? `: ${one.paused.reason}` : ""),
         Object.keys(one.labels ?? {}).length ? h("span.labels", null, Object.entries(one.labels).map(([name, value]) => h("a", { href: `#/schedules?label=${encodeURIComponent(`${name}=${value}`)}` }, value ? `${name}=${value}` : name))) : null),
       strip(one.outcomes ?? []),
-      h("span.times", null, h("span", null, one.next_run_at ? [time(one.next_run_at, zone), " ", h("small", null, counting(one.next_run_at, { zone }))] : h("span.dim", null, one.phase === "active" ? "when it happens" : "–")),
-        h("small", null, one.last_run_at ? ["last ", time(one.last_run_at, zone)] : "never ran", zone ? ` · ${zone}` : " · UTC")),
+      h("span.times", null, h("span", null, one.next_run_at ? [time(one.next_run_at, zone), " ", h("small", null, counting(one.next_run_at, { zone }))] : h("span.dim", null, one.phase !== "active" ? "–" : one.trigger ? "when it happens" : "after others")),
+        h("small", null, one.last_run_at ? ["last ", time(one.last_run_at, zone)] : "never ran", ` · ${zoneFor(zone)}`)),
     ];
   }
 
@@ -72,8 +73,8 @@ export default async function view({ query, signal, may, live, set }) {
   }
 
   function showBar() {
-    const isFiltered = FILTERS.some((name) => query.get(name));
-    const what = chosen.size ? plural(chosen.size, "schedule") : "all that match";
+    const isFiltered = isNarrowed() || FILTERS.some((name) => query.get(name));
+    const what = chosen.size ? plural(chosen.size, "schedule") : isNarrowed() ? "those shown" : "all that match";
     const canAct = (chosen.size || isFiltered) && (may("write") || may("run"));
     replace(bar, canAct && [h("span.dim", null, `Do with ${what}:`),
       may("write") && [button("Pause", () => void act("pause", "Pause")), button("Resume", () => void act("resume", "Resume")), button("Label", () => void act("label", "Label"))],
@@ -87,7 +88,7 @@ export default async function view({ query, signal, may, live, set }) {
    * @param {string} word
    */
   async function act(verb, word) {
-    const selection = chosen.size ? { schedule_ids: [...chosen] } : Object.fromEntries(Object.entries(filters()).filter(([name, value]) => FILTERS.includes(name) && value));
+    const selection = chosen.size || isNarrowed() ? { schedule_ids: chosen.size ? [...chosen] : shown.map((one) => one.schedule_id) } : Object.fromEntries(Object.entries(filters()).filter(([name, value]) => FILTERS.includes(name) && value));
     const labels = verb === "label" ? { set_labels: {} } : {};
     const example = verb === "label" ? { set_labels: { name: "value" } } : {};
     let preview;
@@ -123,6 +124,6 @@ export default async function view({ query, signal, may, live, set }) {
   return {
     title: "Schedules",
     actions: [(may("write") || may("propose")) && h("a.button.primary", { href: "#/new" }, "New schedule")],
-    body: h("div.stack", null, h("div.filters", null, choice("Phase", "phase", PHASES), choice("Trigger", "kind", KINDS), choice("Last outcome", "last", LAST), typed("label=value", "label"), typed("owner", "owner"), summary), bar, h("section.card", null, rows)),
+    body: h("div.stack", null, h("div.filters", null, choice("Phase", "phase", PHASES), choice("Trigger", "kind", KINDS), choice("Next fire", "next", NEXT), choice("Last outcome", "last", LAST), typed("label=value", "label"), typed("owner", "owner"), summary), bar, h("section.card", null, rows)),
   };
 }
