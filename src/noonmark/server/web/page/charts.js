@@ -29,7 +29,9 @@ export function heatMap(days, today) {
     }
   }
   const width = 53 * size + size, sum = days.reduce((all, one) => all + ran(one), 0), failed = days.reduce((all, one) => all + one.failed, 0);
-  return h("div.axis-scroll.chart", { tabindex: "0", role: "group", "aria-label": `A year: ${sum} ran, ${failed} failed` }, svg("svg.year", { width, height: 16 + 7 * size, role: "img", "aria-label": `A year: ${sum} ran, ${failed} failed` }, labels, cells));
+  const box = h("div.axis-scroll.chart", { tabindex: "0", role: "group", "aria-label": `A year: ${sum} ran, ${failed} failed` }, svg("svg.year", { width, height: 16 + 7 * size, role: "img", "aria-label": `A year: ${sum} ran, ${failed} failed` }, labels, cells));
+  requestAnimationFrame(() => (box.scrollLeft = box.scrollWidth)); // on a phone, the newest weeks first
+  return box;
 }
 
 /** @param {Trend} one */
@@ -49,7 +51,7 @@ export function bars(points, values, { text, over, name }) {
   const step = (width - 52) / Math.max(1, points.length);
   /** @param {number} value */
   const place = (value) => floor - (floor - top) * value / most;
-  return h("div.chart", null, svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": name },
+  return h("div.chart", { tabindex: "0", role: "group", "aria-label": name }, svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": name },
     svg("path.grid", { d: `M0 ${floor}H${width - 48}M0 ${top}H${width - 48}` }), svg("text", { x: width - 44, y: top + 4 }, text(most)), svg("text", { x: width - 44, y: floor + 4 }, text(0)),
     points.map((point, index) => {
       const value = values[index], x = index * step, second = over?.[index];

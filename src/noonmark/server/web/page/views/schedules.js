@@ -4,7 +4,7 @@ import { get, part, send } from "../api.js";
 import { h, replace } from "../dom.js";
 import { mark, stateOf, strip } from "../marks.js";
 import { ask, button, field, list, notify, plural } from "../parts.js";
-import { HOUR, counting, now, time, zoneFor } from "../times.js";
+import { HOUR, counting, now, time, zoneChoice, zoneFor } from "../times.js";
 import { targetText, zoneOf, zonedText } from "../words.js";
 
 const PHASES = /** @type {[string, string][]} */ ([["", "any phase"], ["active", "active"], ["paused", "paused"], ["proposed", "proposed"], ["completed", "completed"], ["deleted", "deleted"]]);
@@ -60,7 +60,7 @@ export default async function view({ query, signal, may, live, set }) {
         Object.keys(one.labels ?? {}).length ? h("span.labels", null, Object.entries(one.labels).map(([name, value]) => h("a", { href: `#/schedules?label=${encodeURIComponent(`${name}=${value}`)}` }, value ? `${name}=${value}` : name))) : null),
       strip(one.outcomes ?? []),
       h("span.times", null, h("span", null, one.next_run_at ? [time(one.next_run_at, zone), " ", h("small", null, counting(one.next_run_at, { zone }))] : h("span.dim", null, one.phase !== "active" ? "–" : one.trigger ? "when it happens" : "after others")),
-        h("small", null, one.last_run_at ? ["last ", time(one.last_run_at, zone)] : "never ran", ` · ${zoneFor(zone)}`)),
+        h("small", null, one.last_run_at ? ["last ", time(one.last_run_at, zone)] : "never ran", zoneChoice() === "schedule" && ` · ${zoneFor(zone)}`)),
     ];
   }
 
