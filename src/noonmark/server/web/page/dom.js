@@ -51,7 +51,7 @@ export function replace(element, ...children) {
 /** The elements in another that look like one: by what they lead to, or are called. @param {Element} root @param {Element} one */
 function alike(root, one) {
   const name = nameOf(one);
-  return [...root.querySelectorAll(one.tagName)].filter((other) => nameOf(other) === name);
+  return [...root.querySelectorAll(one.tagName)].filter((other) => other.tagName === one.tagName && nameOf(other) === name);
 }
 
 /** @param {Element} one */

@@ -189,7 +189,7 @@ export function said(text, { links = false, zone } = {}) {
 
 /** What went wrong, as a sentence. @param {unknown} error */
 export function sentence(error) {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = error instanceof SyntaxError ? `this is no JSON: ${error.message}` : error instanceof Error ? error.message : String(error);
   const done = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(done) ? done : `${done}.`;
 }

@@ -12,13 +12,13 @@ export default async function view({ signal, me, may, live }) {
   async function read() {
     const [{ nodes: all }, { halts: halted }] = await Promise.all([me.all_tenants ? get("/nodes", {}, signal) : { nodes: [] }, get("/halts", {}, signal)]);
     replace(nodes, !me.all_tenants ? h("p.quiet", null, "Nodes serve all tenants: a key of one tenant does not see them.") : list(all, (/** @type {any} */ one) => [mark(one.is_alive ? "completed" : one.left_at_utc ? "skipped" : "failed", one.is_alive ? "up" : one.left_at_utc ? "left" : "gone"),
-      h("span", null, one.node, one.is_leader && h("b", null, " leads"), h("small", null, `${one.load} of ${one.capacity} slots taken · version ${one.version} · zone data ${one.zone_data}`), h("small", null, one.routes.join(", ") || "serves nothing"), one.capacity ? h("div.meter", null, h("i", { style: { width: `${Math.min(100, 100 * one.load / one.capacity)}%` } })) : null),
+      h("span", null, one.node, one.is_leader && h("b", null, " leads"), h("small", null, `${one.is_alive ? `${one.load} of ${one.capacity.toLocaleString("en")} slots taken` : one.left_at_utc ? "left in order" : "gone without a word"} · version ${one.version} · zone data ${one.zone_data}`), h("small", null, one.routes.join(", ") || "serves nothing"), one.is_alive && one.capacity ? h("div.meter", null, h("i", { style: { width: `${Math.min(100, 100 * one.load / one.capacity)}%` } })) : null),
       h("span.when", null, one.is_alive ? ["up ", counting(one.started_at_utc, { since: true })] : ["seen ", time(one.seen_at_utc)])], { empty: "No node was seen in the last day: nothing runs.", label: "Nodes" }));
     replace(halts, list(halted, (/** @type {any} */ one) => [mark("skipped", "halted"), h("span", null, scope(one), h("small", null, `${one.reason ?? "no reason given"} · by ${one.halted_by}`)), h("span.when", null, time(one.halted_at_utc), " ", may("write") && button("Lift", () => void lift(one)))], { empty: "Nothing is halted.", label: "Halts" }));
   }
 
   async function halt() {
-    const done = await ask("Halt everything?", [h("p", null, "Nothing starts, what runs is cancelled, until it is lifted. With a label, only schedules that have it."), field("Label", h("input", { name: "label", placeholder: "name=value" })), field("Why", h("input", { name: "reason", maxlength: 500 }))], { confirm: "Halt", kind: "danger", command: "noonmark halt", act: ({ label, reason }) => {
+    const done = await ask("Halt everything?", [h("p", null, "Nothing starts, what runs is cancelled, until it is lifted. With a label, only schedules that have it."), field("Label", h("input", { name: "label", placeholder: "name=value" }), "Empty: everything."), field("Why", h("input", { name: "reason", maxlength: 500 }))], { confirm: "Halt", kind: "danger", command: "noonmark halt", act: ({ label, reason }) => {
       const [name, value = ""] = label.split("=", 2);
       return send("POST", "/halts", { ...(name && { labels: { [name]: value } }), ...(reason && { reason }) });
     } });
@@ -34,7 +34,7 @@ export default async function view({ signal, me, may, live }) {
   async function examine() {
     try {
       const found = await get("/doctor", {}, signal);
-      replace(checks, list(found.checks, (/** @type {any} */ one) => [mark(one.status === "ok" || one.ok ? "completed" : "failed", one.status ?? ""), h("span", null, one.name ?? one.check, h("small", null, one.sentence ?? one.detail ?? "")), ""], { label: "Checks" }));
+      replace(checks, list(found.checks, (/** @type {any} */ one) => [mark(one.status === "ok" || one.ok ? "completed" : "failed", one.status ?? ""), h("span", null, one.name ?? one.check, h("small", null, one.sentence ?? one.detail ?? "")), h("span")], { label: "Checks" }));
     } catch (error) {
       replace(checks, h("p.problem", null, sentence(error)));
     }

@@ -23,7 +23,7 @@ export default async function view({ params: [id], query, signal, may, live, set
 
   async function showAxis() {
     const from = middle - hours * HOUR * 0.6, to = middle + hours * HOUR * 0.4;
-    const timeline = await get("/timeline", { schedule_id: id, from: new Date(from).toISOString(), to: new Date(to).toISOString(), max_marks: 300, buckets: 240 }, signal);
+    const timeline = await get("/timeline", { schedule_id: id, from: new Date(from).toISOString(), to: new Date(to).toISOString(), max_marks: 130, buckets: 240 }, signal);
     const rows = timeline.rows.length ? timeline.rows : [{ schedule_id: id, name: schedule.name, marks: [], buckets: null }];
     replace(picture, axis({ rows, from, to, bucketSeconds: timeline.bucket_seconds, label: `${schedule.name ?? id}, past and future`, named: false, zone }));
   }
