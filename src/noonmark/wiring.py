@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.ports.uploads import Uploads
+    from noonmark.stores.store_copy.endpoint import Endpoint
     from noonmark.targets.agent.settings import AgentSettings
     from noonmark.targets.bundle.settings import BundleSettings
     from noonmark.targets.command.programs import ProgramPolicy
@@ -75,6 +76,24 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
         raise InvalidSchedule(f"{url!r} is a path, not the URL of a store; write {SQLITE}{url}", field="store")
     known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def make_copy_endpoint(url: str, clock: Clock, field: str) -> Endpoint:
+    """One end of a copy of a store: the argument `field` of a command names it."""
+    if (path := file_of(url)) is not None:
+        from noonmark.stores.sqlite.copy_endpoint import SqliteEndpoint
+
+        make_store(url, clock)  # refuses what is no path
+        return SqliteEndpoint(str(path), clock.micros)
+    if url.startswith(POSTGRES):
+        require("postgres", "a PostgreSQL store")
+        from noonmark.stores.postgres.copy_endpoint import PostgresEndpoint
+
+        return PostgresEndpoint(url)
+    if url == MEMORY:
+        raise InvalidSchedule("a store in memory belongs to one process, and cannot be copied", field=field)
+    make_store(url, clock)
+    raise InvalidSchedule(f"{url!r} names no store that can be copied", field=field)
 
 
 def store_url(store: object) -> object:

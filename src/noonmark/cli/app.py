@@ -239,6 +239,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "Install the skill for agents that schedule work.",
         {"install": ("mcp:install_skill", "Write the skill schedule-workflow into a folder of skills.")},
     ),
+    "store": (
+        "Move a store to another database.",
+        {"copy": ("store_copy:copy", "Copy a store to an empty one, and verify the copy.")},
+    ),
     "node": ("Show the nodes of a cluster.", {"list": ("cluster:list_nodes", "List nodes.")}),
     "audit": ("Show the audit log.", {"list": ("cluster:list_audit", "List changes and who made them.")}),
 }

@@ -18,6 +18,8 @@ NOTHING = ""
 """The version of a database in which nothing but an empty table of versions was made."""
 OUR_TABLES = frozenset({"schedules", "schedule_states", "occurrences"})
 """A database with these tables is one of Noonmark's, whatever its table of versions says."""
+COPY_MARK = re.compile(r"copy (\d{4}) [0-9a-f]{16}", re.ASCII)
+"""What the table of versions holds instead while another store is copied into the database."""
 _WELL_FORMED = re.compile(r"\d{4}", re.ASCII)
 _SHOWN = 40
 
@@ -33,6 +35,10 @@ def stored_version(tables: Collection[str], versions: Sequence[str | None], *, w
         return None
     if len(versions) == 1 and versions[0] is not None and _is_version(versions[0]):
         return versions[0]
+    if len(versions) == 1 and versions[0] is not None and COPY_MARK.fullmatch(versions[0]):
+        raise StoreUnavailable(
+            f"{what} holds an unfinished copy of another store; run the same `noonmark store copy` again to finish it"
+        )
     if not versions and set(tables) == {TABLE}:
         return NOTHING
     if not set(tables) >= OUR_TABLES:
