@@ -27,12 +27,12 @@ LINE_ROWS = 100_000
 SHOWN_DIGEST = 16
 """How many digits of a digest are printed."""
 _DIFFERENT = (
-    "No node starts on it. Something else changes its rows: look for triggers in the target, and for others who write"
-    " to it; then run the same command again"
+    "No node starts on it. Look for damaged rows of the source with `noonmark doctor`, and for triggers and others who"
+    " write in the target; then run the same command again"
 )
 
 
-def copy(  # noqa: PLR0913 - each is an option
+def copy(
     source: Annotated[str, Parameter(name="FROM", help="The store to copy: sqlite:///noonmark.db.")],
     target: Annotated[str, Parameter(name="TO", help="An empty store, or an unfinished copy of the same store.")],
     /,
@@ -47,7 +47,7 @@ def copy(  # noqa: PLR0913 - each is an option
     ] = False,
     migrate: Annotated[
         bool,
-        Parameter(negative=(), show_default=False, help="Create the schema of a PostgreSQL database that has none."),
+        Parameter(negative=(), show_default=False, help="Create or upgrade the schema of a PostgreSQL target."),
     ] = False,
     dry_run: Annotated[
         bool, Parameter(negative=(), show_default=False, help="Print what would be copied; change nothing.")
