@@ -58,7 +58,7 @@ function figures(one, { running, due, waiting }) {
   const { today_usd: spent = 0, limit_usd: limit, forecast_usd: forecast } = one.spend ?? {};
   const used = limit ? Math.min(1, spent / limit) : 0;
   return h("section.figures", { "aria-label": "Today in figures" },
-    figure(one.fires_today.toLocaleString("en"), "fires today", share && h("em.good", null, share)),
+    figure(one.fires_today.toLocaleString("en"), "fires today", share && h(one.on_time_share >= 0.95 ? "em.good" : "em", null, share)),
     figure(one.lateness_p99_seconds === null ? "–" : duration(one.lateness_p99_seconds * 1000), "p99 lateness, last hour"),
     h("a.card.figure", { href: "#/failures", style: { "text-decoration": "none" } }, h(one.failed_last_day ? "b.bad" : "b", null, one.failed_last_day.toLocaleString("en")), h("span", null, `failed in the last day`)),
     figure(running.count.toLocaleString("en"), `running, ${(due.count + waiting.count).toLocaleString("en")} queued`),

@@ -13,6 +13,7 @@ export default async function view({ params: [id], signal, may, live }) {
   async function read() {
     const [one, page] = await Promise.all([get(path, {}, signal), get(`${path}/messages`, last ? { after: last, limit: 200 } : { newest_first: true, limit: 100 }, signal)]);
     const fresh = last ? page.messages : [...page.messages].reverse();
+    if (!last && fresh.length) replace(transcript);
     if (!last && fresh[0]?.number > 1) transcript.append(h("p.quiet", null, `The first ${fresh[0].number - 1} messages are not shown.`));
     for (const message of fresh) if (message.number > last) { transcript.append(shown(message)); last = message.number; }
     if (!last) replace(transcript, h("p.quiet", null, "No message yet."));
