@@ -9,6 +9,7 @@ from noonmark.core.policies.runaway import HOUR, RunawayPolicy
 from noonmark.core.targets import TaskTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.budgets import UsageRecord
+from noonmark.ports.events import RanAway
 from tests.driver.rig import Rig
 
 TASK = {"target": TaskTarget(query="look"), "trigger": EventTrigger("none")}
@@ -51,6 +52,7 @@ def test_an_hour_that_costs_far_more_than_the_past_ones_pauses_its_schedule(capl
     with caplog.at_level(logging.WARNING, "noonmark.driver"):
         assert rig.guard_once() == 1
     assert phase(rig, agent) is SchedulePhase.PAUSED
+    assert [one for one in rig.sink.told if isinstance(one, RanAway)] == [RanAway("agent", "spend_per_hour")]
     assert {phase(rig, one) for one in (*others, new)} == {SchedulePhase.ACTIVE}
     assert (
         "agent (task) is paused: it spent $5.50 within an hour; at most $5.00 are allowed, since nine of ten of its"

@@ -6,10 +6,12 @@ import pytest
 
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, RevisionConflict
 from noonmark.core.pings import parse_ping
+from noonmark.core.policies.runaway import RunawayRule
 from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.core.targets.ping import Moment
 from noonmark.driver.driver import Driver
 from noonmark.operations import pings
+from noonmark.ports.events import RanAway
 from noonmark.targets.store_targets import PingReceiver
 from noonmark.testing.manual import run_inline
 from tests.operations.harness import FOREIGN, Harness
@@ -154,6 +156,17 @@ def test_the_body_is_the_output_of_the_run():
     [run] = watch.runs()
     assert run["result"] == {"ping": "fail", "exit_status": 1, "output": "3 rows\ndisk full\n"}
     assert run["error"] == "3 rows\ndisk full\nthe job exited with status 1"
+
+
+def test_outputs_that_stay_the_same_pause_it_and_are_told(caplog):
+    watch, counted = Watch(runaway={"max_identical_results": 1}), []
+    watch.service = replace(watch.service, report=counted.extend)
+    for seconds in (61, 121):
+        watch.wait_until(seconds)
+        watch.ping("0", b"no rows")
+    assert watch("schedule/get", schedule_id="job")["phase"] == "paused"
+    assert "is paused: its last 2 results were the same" in caplog.text
+    assert counted == [RanAway("job", RunawayRule.RESULTS)]
 
 
 def test_a_start_is_the_start_of_the_run():

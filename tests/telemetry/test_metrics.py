@@ -89,6 +89,20 @@ def test_windows_that_miss_their_expected_rate_are_counted(metrics):
     assert found['noonmark_rate_alerts_total{problem="too_rare"}'] == 1
 
 
+def test_schedules_that_run_away_are_counted(metrics):
+    scheduler = Scheduler(clock=FakeClock(START), sink=metrics)
+    driver = ManualDriver(scheduler)
+    for rules in ({"max_fires_per_hour": 1}, {"max_identical_results": 1}):
+        job = scheduler.schedule(lambda: "same", trigger=NEVER, runaway=rules)
+        for _ in range(2):
+            scheduler.run_now(job, wait=False)
+            driver.run_due()
+    scheduler.close()
+    found = samples(metrics)
+    assert found['noonmark_runaways_total{rule="fires_per_hour"}'] == 1
+    assert found['noonmark_runaways_total{rule="identical_results"}'] == 1
+
+
 def test_runs_prevented_by_overlap_are_counted(metrics):
     gate = Gate()
     with Scheduler(sink=CompositeSink(metrics, LogSink())) as scheduler:

@@ -128,10 +128,12 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
     jobs.log(level, "%s", line, extra=_ids(settlement.occurrence) | {"run_id": run.id})
 
 
-def paused(schedule: Schedule, settlement: Settlement) -> None:
-    """A schedule was paused because its last run failed; nothing if it was not, or not for that."""
-    if (line := pause_line(schedule, settlement.run)) is not None:
+def paused(schedule: Schedule, settlement: Settlement) -> bool:
+    """A schedule was paused because of its last run; nothing if it was not, or not for that. Returns whether it was."""
+    line = pause_line(schedule, settlement.run)
+    if line is not None:
         logger.warning("%s", line, extra={"schedule_id": schedule.schedule_id})
+    return line is not None
 
 
 def leader(node: str, leads: str | None, term: int) -> None:

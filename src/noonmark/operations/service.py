@@ -22,6 +22,7 @@ from noonmark.core.ids import is_hidden
 from noonmark.core.instants import to_text
 from noonmark.core.interruption import failure_line, pause_line, rate_line
 from noonmark.core.lineage import AgentLimits
+from noonmark.core.policies.runaway import RunawayRule
 from noonmark.core.quotas import UNLIMITED, Resource, check_declaration
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
@@ -30,7 +31,7 @@ from noonmark.core.targets.ping import MOMENTS
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.serializers import audit_document
-from noonmark.ports.events import RateExceeded, Settled
+from noonmark.ports.events import RanAway, RateExceeded, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -181,7 +182,7 @@ class Service:
             level = logging.ERROR if settlement.is_failure else logging.WARNING
             ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
             logger.log(level, "%s", line, extra=ids)
-            self._log_pause(settlement)
+        self._log_pause(settlement)
         if self.traces is not None:
             self.traces.settled(Settled(occurrence, settlement.phase, settlement.reason, run, settlement.retry_at))
         if self.pinger is not None and schedule.declaration.ping_urls is not None:
@@ -190,14 +191,17 @@ class Service:
                 self.pinger.ping(schedule, occurrence, moment)
 
     def _log_pause(self, settlement: Settlement) -> None:
-        """Log that a schedule is paused now because of a run."""
+        """Log that a schedule is paused now because of a run, and count it if it ran away."""
         if not settlement.may_pause:
             return
         with suppress(NoonmarkError):  # the end is written; only a line is missing
             stored = self.store.find_uid(settlement.occurrence.uid)
             line = None if stored is None else pause_line(stored.schedule, settlement.run)
             if line is not None:
-                logger.warning("%s", line, extra={"schedule_id": settlement.occurrence.schedule_id})
+                schedule_id = settlement.occurrence.schedule_id
+                logger.warning("%s", line, extra={"schedule_id": schedule_id})
+                if not settlement.is_failure:
+                    self.report([RanAway(schedule_id, RunawayRule.RESULTS)])
 
     def report_rate(self, schedule: Schedule, alert: RateAlert) -> None:
         """Log and count that a job which pings runs too often."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan
     from noonmark.core.policies.expected_rate import RateAlert
+    from noonmark.core.policies.runaway import RunawayRule
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
 
@@ -55,6 +56,14 @@ class RateExceeded:
 
     schedule_id: str
     alert: RateAlert
+
+
+@dataclass(frozen=True, slots=True)
+class RanAway:
+    """The runaway guard has paused a schedule."""
+
+    schedule_id: str
+    rule: RunawayRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,7 @@ DriverEvent = (
     | Claimed
     | Started
     | RateExceeded
+    | RanAway
     | Waiting
     | Ended
     | Progressed

@@ -30,6 +30,7 @@ from noonmark.ports.events import (
     Matched,
     Planned,
     Pruned,
+    RanAway,
     RateExceeded,
     Settled,
     Started,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.planner import Plan
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
@@ -266,6 +268,7 @@ class Metrics:
         self._rate_alerts = CounterFamily(
             "rate_alerts", "Windows in which a schedule missed its expected rate, by problem.", "problem"
         )
+        self._runaways = CounterFamily("runaways", "Schedules that the runaway guard has paused, by rule.", "rule")
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -297,15 +300,20 @@ class Metrics:
                         self._count_undelivered(occurrence)
                     case RateExceeded(_, alert):
                         self._rate_alerts.add(1, alert.problem)
+                    case RanAway(_, rule):
+                        self._runaways.add(1, rule)
                     case Planned(plan):
-                        if plan.rate_alert is not None:
-                            self._rate_alerts.add(1, plan.rate_alert.problem)
-                        for occurrence in plan.closed:
-                            self._count_undelivered(occurrence)
+                        self._count_planned(plan)
                     case Pruned(occurrences, pruned_events):
                         self._pruned.add(occurrences + pruned_events)
                     case StoreFailed(step, _, _):
                         self._failures.add(1, step.lstrip("_"))
+
+    def _count_planned(self, plan: Plan) -> None:
+        if plan.rate_alert is not None:
+            self._rate_alerts.add(1, plan.rate_alert.problem)
+        for occurrence in plan.closed:
+            self._count_undelivered(occurrence)
 
     def _count_settled(self, settled: Settled) -> None:
         run, occurrence = settled.run, settled.occurrence
@@ -341,7 +349,7 @@ class Metrics:
                 ),
                 *(one.collect() for one in (self._lateness, self._durations, self._runs, self._phases, self._claims)),
                 *(one.collect() for one in (self._lost, self._misfires, self._events, self._pruned)),
-                *(one.collect() for one in (self._failures, self._rate_alerts)),
+                *(one.collect() for one in (self._failures, self._rate_alerts, self._runaways)),
             ]
         yield from counted
         yield from self._collect_gauges()

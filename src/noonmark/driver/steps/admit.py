@@ -456,6 +456,7 @@ def _not_started(
             node.ended(occurrence)
             if decision.breach is not None:
                 logs.runaway(decision.claim.schedule, decision.breach)
+                node.report([events.RanAway(occurrence.schedule_id, decision.breach.rule)])
             if occurrence.reason in CROWDED and kind_of(occurrence.origin) is not OriginKind.MANUAL:
                 logs.skipped(node.warned_of_skips, decision.claim.schedule, occurrence, now=node.now)
             else:

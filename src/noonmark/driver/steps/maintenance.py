@@ -27,7 +27,7 @@ from noonmark.driver.steps.heartbeat import beat_once, still_leads
 from noonmark.driver.steps.plan import commit
 from noonmark.driver.steps.reports import PruneReport, ReapReport, RewindReport
 from noonmark.driver.steps.settle import log_pauses
-from noonmark.ports.events import Ended, Planned, Pruned, Settled
+from noonmark.ports.events import Ended, Planned, Pruned, RanAway, Settled
 from noonmark.ports.records import KEY_LIFETIME, PUSH_LIFETIME, Admitted, Lease
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ async def _guard_spend(node: Node, tenant: str, schedule_id: str) -> bool:
     if breach is None or not await node.executor.call(store.change, schedule.uid, _stop_for(breach)):
         return False
     logs.runaway(schedule, breach)
+    node.report([RanAway(schedule_id, breach.rule)])
     return True
 
 

@@ -10,6 +10,7 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import Allow, Skip
+from noonmark.core.policies.runaway import RunawayRule
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, interim, settle
@@ -18,7 +19,7 @@ from noonmark.driver import logs
 from noonmark.driver.steps.reports import ProgressReport, SettleReport
 from noonmark.driver.store_executor import Priority
 from noonmark.ports.budgets import reported_usage
-from noonmark.ports.events import Abandoned, LeaseLost, Progressed, Settled
+from noonmark.ports.events import Abandoned, LeaseLost, Progressed, RanAway, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,13 +146,13 @@ async def _record_lost_usage(node: Node, lost: Sequence[Settlement]) -> None:
 
 
 async def log_pauses(node: Node, ended: Sequence[Settlement]) -> None:
-    """Log which schedules are paused now because of these ends."""
+    """Log which schedules are paused now because of these ends, and count those that ran away."""
     for settlement in ended:
         if settlement.may_pause:
             with suppress(NoonmarkError):  # the ends are written; only a line is missing
                 stored = await node.executor.call(node.store.find_uid, settlement.occurrence.uid)
-                if stored is not None:
-                    logs.paused(stored.schedule, settlement)
+                if stored is not None and logs.paused(stored.schedule, settlement) and not settlement.is_failure:
+                    node.report([RanAway(settlement.occurrence.schedule_id, RunawayRule.RESULTS)])
 
 
 async def _write_alone(node: Node, end: End) -> SettleReport:
