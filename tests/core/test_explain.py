@@ -13,9 +13,11 @@ from noonmark.core.lifecycle import ENDINGS, LIVE, Phase, SchedulePhase
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.policies.runaway import RunawayPolicy
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.targets import TaskTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import CronTrigger, EventTrigger
 from tests.core.explained import ERROR, GAP, NOW, check, decisions, explained, row, run, step
@@ -241,6 +243,19 @@ def test_a_pause_holds_what_the_schedule_asked_for_and_nothing_else():
     assert decisions(held) == PASSED | AHEAD | {"pause": "held", "claim": "not_yet", "runs": "failed"}
     by_hand = explain_occurrence(one, row(one, 400, origin=ids.manual("m1")), now=NOW)
     assert by_hand.summary == "It has not run yet: it is due at 2026-11-15 12:06:40 UTC."
+
+
+@pytest.mark.parametrize(
+    ("fields", "rules"),
+    [
+        ({}, None),
+        ({"target": TaskTarget(query="look")}, {"max_fires_per_hour": 60, "max_spend_factor": 5}),
+        ({"runaway": RunawayPolicy(max_identical_results=3)}, {"max_identical_results": 3}),
+    ],
+)
+def test_the_rules_of_the_runaway_guard_are_shown_with_their_defaults(fields, rules):
+    one = scheduled(**fields)
+    assert step(explain_occurrence(one, row(one), now=NOW), Rule.PAUSE).facts.get("runaway") == rules
 
 
 def test_an_open_run_of_one_that_was_taken_over_is_shown_as_running():

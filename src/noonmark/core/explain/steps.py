@@ -211,6 +211,8 @@ def _pause(case: Case) -> Step:
         facts["paused"] = case.schedule.pause.to_document()
     if case.backfill_pause is not None:
         facts["backfill_paused"] = case.backfill_pause
+    if (guard := case.schedule.declaration.guard) is not None:
+        facts["runaway"] = guard.to_document()
     return Step(rule=Rule.PAUSE, decision="not_paused" if case.is_own else DOES_NOT_APPLY, facts=facts)
 
 

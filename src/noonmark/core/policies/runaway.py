@@ -111,6 +111,12 @@ class Guard:
     factor: float | None = None
     identical: int | None = None
 
+    def to_document(self) -> dict[str, Any]:
+        """The rules as a document would set them."""
+        return present(
+            max_fires_per_hour=self.fires, max_spend_factor=self.factor, max_identical_results=self.identical
+        )
+
 
 def read_runaway(reader: Reader, name: str) -> RunawayPolicy | None:
     """The rules in a field; an empty object leaves all of them at their defaults."""
