@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.admission import Busy, Claim, Place, refused
-from noonmark.core.halt import Halt
+from noonmark.core.halt import Halt, halted_text
 from noonmark.core.ids import manual
 from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.lineage import Lineage
@@ -33,6 +33,12 @@ def test_a_halt_covers_what_has_its_labels(tenant, labels, is_covered):
     everything = Halt(halt_id="h2", tenant="acme", at=0, by="ada")
     assert everything.covers(schedule) is (tenant == "acme")
     assert everything.facts() == {"halt_id": "h2", "halted_by": "ada", "halted_at": "1970-01-01T00:00:00Z"}
+
+
+def test_what_is_halted_is_the_subject_of_a_sentence():
+    assert halted_text({}, None) == "Everything"
+    assert halted_text({"team": "blue", "tier": "1"}, None) == "Everything with team=blue tier=1"
+    assert halted_text({}, "talk") == "The lineage of talk"
 
 
 PROMPT = PromptAction(prompt="Go on.")

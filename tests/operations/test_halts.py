@@ -92,6 +92,7 @@ def test_a_lineage_is_halted_with_what_it_makes_later(harness):
         assert "nothing of it starts until that is lifted" in harness("schedule/explain", **named(one))["summary"]
     assert reasons(harness, other["schedule_id"]) == [("completed", "succeeded")]
     assert [one["lineage"] for one in harness("workload")["halts"]] == ["talk"]
+    assert harness("overview")["needs_look"][0]["text"].startswith("The lineage of talk is halted by")
     for wrong, message in (
         ({"lineage": "first"}, "^lineage: there is no halt of the lineage of first"),
         ({}, "^labels: there is no halt of the whole tenant"),

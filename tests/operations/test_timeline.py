@@ -170,6 +170,7 @@ def test_what_needs_a_look_comes_in_the_order_of_its_cost():
     assert (lost["schedule_id"], lost["action"]) == ("lost", "schedule/update")
     assert "no live node serves `function:gone`" in lost["text"]
     assert (found["nodes"]["live"], found["proposals_waiting"], len(found["halts"])) == (1, 1, 1)
+    assert found["now_utc"] == to_text(now)
     assert harness("overview", timezone="Asia/Tokyo")["day_from_utc"].endswith("T15:00:00Z")
     with pytest.raises(InvalidRequest):
         harness("overview", timezone="Nowhere/City")

@@ -58,6 +58,14 @@ class Halt:
         return facts if self.reason is None else {**facts, "halt_reason": self.reason}
 
 
+def halted_text(labels: Mapping[str, str], lineage: str | None) -> str:
+    """What a halt with these labels or this lineage stops, as the subject of a sentence."""
+    if lineage is not None:
+        return f"The lineage of {lineage}"
+    wanted = " ".join(f"{name}={value}" for name, value in labels.items())
+    return f"Everything with {wanted}" if wanted else "Everything"
+
+
 def _is_of_lineage(schedule: Schedule, ancestor: str) -> bool:
     """Whether a schedule has this id, or talks in the session that has it, or comes from either."""
     if schedule.schedule_id == ancestor or (schedule.lineage is not None and schedule.lineage.includes(ancestor)):

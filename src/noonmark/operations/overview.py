@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
 from noonmark.core.budgets.budget import BudgetScope, Period
 from noonmark.core.budgets.forecast import RUNS_READ, percentile
 from noonmark.core.budgets.spend import to_dollars
+from noonmark.core.halt import halted_text
 from noonmark.core.ids import shown_name, visible_id
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, to_text
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
+from noonmark.core.local_spans import LocalUnit, span_of
 from noonmark.core.occurrence import in_force
 from noonmark.core.outcomes import MarkState, late_by
 from noonmark.operations.approvals import list_approvals
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.proposals import Proposal
-    from noonmark.core.triggers.zones import Zone
     from noonmark.operations.models.arguments import OverviewQuery
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import NodeRecord, StoredSchedule
@@ -55,7 +55,7 @@ def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> 
     store, tenant, now = service.store, caller.owner.tenant, service.store.clock()
     user = caller.owner.user if caller.sees_own_only else None
     scope = MarkScope(tenant=tenant, wanted=None if user is None else ScheduleFilter(user=user))
-    midnight, following = day_of(arguments.timezone, now)
+    midnight, following = span_of(arguments.timezone, LocalUnit.DAY, now)
     today: Counter[tuple[MarkState, bool | None]] = Counter()
     for one in store.count_marks(scope, Span(since=midnight, until=now + 1, now=now), now + 1 - midnight):
         today[one.state, one.is_late] += one.count
@@ -71,6 +71,7 @@ def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> 
     nodes = store.nodes()
     started = {is_late: sum(n for (_, one), n in today.items() if one is is_late) for is_late in (False, True)}
     return {
+        "now_utc": to_text(now),
         "day_from_utc": to_text(midnight),
         "fires_today": sum(count for (state, _), count in today.items() if state is not MarkState.PLANNED),
         "on_time_share": started[False] / sum(started.values()) if any(started.values()) else None,
@@ -94,12 +95,6 @@ def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> 
         "halts": [halt_document(halt) for halt in store.halts(tenant)],
         "needs_look": _needs_look(service, caller, nodes, approvals, proposals, now=now),
     }
-
-
-def day_of(zone: Zone, now: Micros) -> tuple[Micros, Micros]:
-    """Midnight before an instant in a zone, and the next one."""
-    midnight = zone.local_time(now).replace(hour=0, minute=0, second=0, microsecond=0)
-    return zone.instant(midnight), zone.instant(midnight + timedelta(days=1))
 
 
 def _spend(service: Service, caller: Caller, midnight: Micros, following: Micros, *, now: Micros) -> dict[str, Any]:
@@ -190,8 +185,7 @@ def _entry(  # noqa: PLR0913 - each is a field of the entry
 def _halts(service: Service, caller: Caller) -> list[dict[str, Any]]:
     entries = []
     for halt in service.store.halts(caller.owner.tenant):
-        labels = " ".join(f"{name}={value}" for name, value in halt.labels.items())
-        what = f"Everything with {labels}" if labels else "Everything"
+        what = halted_text(halt.labels, halt.lineage)
         why = "" if halt.reason is None else f" ({halt.reason})"
         sentence = f"{what} is halted by `{halt.by}`{why}: nothing of it starts until that is lifted."
         entries.append(_entry("halt", to_text(halt.at), sentence, action="halt/lift", named=halt.halt_id))

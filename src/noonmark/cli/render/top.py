@@ -8,6 +8,7 @@ from noonmark.cli.output import one_line
 from noonmark.cli.render.console import Text, text_width
 from noonmark.cli.render.tables import node_state, schedule_label
 from noonmark.cli.render.times import duration_text
+from noonmark.core.halt import halted_text
 from noonmark.core.instants import from_micros, parse_instant
 
 if TYPE_CHECKING:
@@ -43,10 +44,7 @@ def frame(
 
 def halt_sentence(halt: Mapping[str, Any]) -> str:
     """What is halted, by whom, and why."""
-    labels = " ".join(f"{name}={value}" for name, value in halt["labels"].items())
-    what = f"Everything with {labels}" if labels else "Everything"
-    if halt["lineage"] is not None:
-        what = f"The lineage of {halt['lineage']}"
+    what = halted_text(halt["labels"], halt["lineage"])
     why = "" if halt["reason"] is None else f" ({halt['reason']})"
     return f"{what} is halted since {halt['halted_at_utc']} by {halt['halted_by']}{why}: {halt['halt_id']}."
 

@@ -985,6 +985,8 @@ class Attention:
 class Overview:
     """The state of a tenant at a glance; the numbers of the day begin at midnight in the given time zone."""
 
+    now_utc: datetime
+    """The time of the store."""
     day_from_utc: datetime
     """Midnight."""
     fires_today: int

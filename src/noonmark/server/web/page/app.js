@@ -150,7 +150,7 @@ async function refreshCounts() {
   if (!me?.scopes.includes("read")) return;
   try {
     const overview = await get("/overview", { timezone: zoneFor("UTC") });
-    if (overview.now_utc) setClock(overview.now_utc);
+    setClock(overview.now_utc);
     numbers = { schedules: overview.schedules?.total ?? 0, failures: overview.failed_last_day ?? 0, approvals: (overview.approvals_waiting ?? 0) + (overview.proposals_waiting ?? 0) };
     showNavigation();
   } catch {

@@ -23,7 +23,7 @@ export default async function view({ query, signal, may, live, set }) {
       get("/workload", { limit: 8 }, signal),
       get("/timeline", { from: new Date(from).toISOString(), to: new Date(to).toISOString(), limit: 12, max_marks: 120, buckets: 120 }, signal),
     ]);
-    if (overview.now_utc) setClock(overview.now_utc);
+    setClock(overview.now_utc);
     replace(body, overview.schedules.total ? [figures(overview, workload), around(timeline, from, to), h("div.columns.even", null, running(workload), needsLook(overview.needs_look), upNext(workload)), nodeLine(overview.nodes)] : first(may));
   }
 
