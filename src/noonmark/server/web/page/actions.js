@@ -1,5 +1,5 @@
 // What can be done with schedules and occurrences, from every view: the same question, words and command each time.
-import { part, send } from "./api.js";
+import { idempotencyKey, part, send } from "./api.js";
 import { h } from "./dom.js";
 import { ask, field, notify } from "./parts.js";
 
@@ -23,7 +23,7 @@ export async function pauseOrResume(schedule) {
 /** @param {any} schedule */
 export async function runNow(schedule) {
   const done = await ask(`Run ${nameOf(schedule)} now?`, h("p", null, "It runs once, beside its fires, which stay as they are."), {
-    confirm: "Run now", command: `noonmark schedule run-now ${schedule.schedule_id}`, act: () => send("POST", `/schedules/${part(schedule.schedule_id)}/run`, { key: crypto.randomUUID() }) });
+    confirm: "Run now", command: `noonmark schedule run-now ${schedule.schedule_id}`, act: () => send("POST", `/schedules/${part(schedule.schedule_id)}/run`, { key: idempotencyKey() }) });
   if (done) notify(`${nameOf(schedule)} was asked to run.`);
   return done;
 }

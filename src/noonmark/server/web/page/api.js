@@ -1,6 +1,6 @@
-// The public HTTP API. Every view goes through here: nothing on this page has a door of its own.
+// The public HTTP API. Every view goes through here: the page uses no private one.
 
-/** An answer that says no: what the problem document says, in its words. */
+/** An error that the API answered, from its problem document. */
 export class ApiError extends Error {
   /**
    * @param {number} status 0 if the server did not answer
@@ -64,6 +64,11 @@ export function send(method, path, body, signal) {
  */
 export function part(text) {
   return encodeURIComponent(text);
+}
+
+/** A random idempotency key, also where the page is not in a secure context. */
+export function idempotencyKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
 }
 
 /** @param {Record<string, any>} query */

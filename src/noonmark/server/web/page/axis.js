@@ -123,7 +123,7 @@ export function counts(one) {
  * @param {string} text
  * @param {number} width
  */
-export function noonLine(x, height, text, width) {
+function noonLine(x, height, text, width) {
   const middle = Math.min(Math.max(x, 24), width - 24);
   return svg("g.noon", { "aria-hidden": "true" }, svg("path", { d: `M${x} 10V${height - BOTTOM}` }), svg("rect", { x: middle - 23, y: 1, width: 46, height: 17, rx: 8.5 }), svg("text", { x: middle, y: 13.5, "text-anchor": "middle" }, text));
 }

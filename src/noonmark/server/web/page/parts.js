@@ -113,7 +113,7 @@ export function commandLine(text) {
 }
 
 /** @param {string} text */
-export function copyButton(text) {
+function copyButton(text) {
   const copy = h("button.plain", { type: "button", "aria-label": `Copy: ${text.slice(0, 80)}`, onclick: async () => {
     await navigator.clipboard.writeText(text);
     copy.textContent = "Copied";
@@ -141,6 +141,16 @@ export function fact(name, value) {
   return [h("dt", null, name), h("dd", null, value)];
 }
 
+/** The fields of a document that a change changed. @param {{field: string, before: any, after: any}[] | null} changes */
+export function fieldChanges(changes) {
+  /** @param {any} value */
+  const short = (value) => {
+    const text = value === null || value === undefined ? "–" : typeof value === "string" ? value : JSON.stringify(value);
+    return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+  };
+  return (changes ?? []).map(({ field, before, after }) => h("div.change", null, h("span.dim", null, field), h("del", null, short(before)), h("ins", null, short(after))));
+}
+
 /** JSON or text as it is, in a block that scrolls. @param {any} value */
 export function code(value) {
   return h("pre", { tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
@@ -156,22 +166,6 @@ export function notify(text, kind = "good") {
   const one = h(`p.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, text);
   box?.append(one);
   setTimeout(() => one.remove(), kind === "bad" ? 10_000 : 4000);
-}
-
-/**
- * Do something, and say how it went.
- * @param {Promise<any> | (() => Promise<any>)} work
- * @param {string} done
- */
-export async function attempt(work, done) {
-  try {
-    const answer = await (typeof work === "function" ? work() : work);
-    notify(done);
-    return answer;
-  } catch (error) {
-    notify(sentence(error), "bad");
-    return undefined;
-  }
 }
 
 /**

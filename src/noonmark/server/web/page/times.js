@@ -102,7 +102,7 @@ export function fromLocal(year, month, day, zone) {
  * @param {number | string} instant
  * @param {string} zone
  */
-export function shortText(instant, zone) {
+function shortText(instant, zone) {
   const at = typeof instant === "string" ? Date.parse(instant) : instant;
   const gap = Math.abs(at - now());
   const time = format(at, zone, { hour: "2-digit", minute: "2-digit", ...(gap < HOUR && { second: "2-digit" }) });
@@ -149,7 +149,7 @@ function joined(big, unit, small, smallUnit) {
  * "in 2 m 10 s" or "41 s ago"; whole seconds, because it counts.
  * @param {number | string} instant
  */
-export function relativeText(instant) {
+function relativeText(instant) {
   const gap = (typeof instant === "string" ? Date.parse(instant) : instant) - now();
   if (Math.abs(gap) < 1000) return "now";
   const text = duration(Math.max(1000, Math.round(Math.abs(gap) / 1000) * 1000)).replace(/\.\d s/, " s");

@@ -1,5 +1,5 @@
 // Create and edit: a form beside its JSON, with what the schedule will do while you type.
-import { ApiError, ROOT, get, part, send } from "../api.js";
+import { ApiError, ROOT, get, idempotencyKey, part, send } from "../api.js";
 import { axis } from "../axis.js";
 import { h, replace } from "../dom.js";
 import { ask, button, card, commandLine, dollars, notify, plural, segments, sentence } from "../parts.js";
@@ -69,7 +69,7 @@ export default async function view({ params, query, signal, may, live, go }) {
     const types = segments("Trigger", Object.entries(TRIGGERS).map(([name, [label]]) => [name, label]), type, (next) => change(() => {
       const fresh = TRIGGERS[next][1];
       setAt(draft, "trigger", fresh ? { type: next, ...structuredClone(fresh), ...(fresh.timezone && draft.trigger?.timezone && { timezone: draft.trigger.timezone }) } : undefined);
-          }, "trigger", true));
+    }, "trigger", true));
     const kinds = h("select", { id: "target-kind", "data-path": "target.target_kind", onchange: () => change(() => { draft.target = { target_kind: kinds.value, ...structuredClone(TARGETS[kinds.value][1]) }; }, "target", true) },
       !TARGETS[kind] && h("option", { value: kind, selected: true }, kind || "choose"), Object.entries(TARGETS).map(([name, [label]]) => h("option", { value: name, selected: name === kind }, label)));
     const kindField = h("div.field", null, h("label", { for: "target-kind" }, "Kind"), kinds);
@@ -105,7 +105,7 @@ export default async function view({ params, query, signal, may, live, go }) {
       input = h("input", { ...common, type: "checkbox", checked: Boolean(value), onchange: () => change(() => setAt(draft, path, input.checked || undefined), path) });
     } else if (isGroup) {
       const chosen = new Set(value?.values?.map((/** @type {number} */ one) => one % 7));
-      input = h("div.segments.wrapping", { id: name, role: "group", "aria-label": label }, ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"].map((text, number) => h("button", { type: "button", "data-path": `${path} ${number}`, "aria-pressed": String(chosen.has(number)), onclick: () => change(() => {
+      input = h("div.segments", { id: name, role: "group", "aria-label": label }, ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"].map((text, number) => h("button", { type: "button", "data-path": `${path} ${number}`, "aria-pressed": String(chosen.has(number)), onclick: () => change(() => {
         if (!chosen.delete(number)) chosen.add(number);
         setAt(draft, path, chosen.size ? { kind: "values", values: [...chosen].sort() } : undefined);
       }, path, true) }, text)));
@@ -335,7 +335,7 @@ export default async function view({ params, query, signal, may, live, go }) {
     if (unread.size) { showProblems(); focusProblem(); return; }
     isBusy = saveButton.disabled = true;
     try {
-      sentAs = sentAs || key();
+      sentAs = sentAs || idempotencyKey();
       const answer = id ? await send("PATCH", `/schedules/${part(id)}`, { ...changes(), expected_revision: work.revision, expected_updated_at_utc: work.updated }) : await send("POST", "/schedules", { ...work.draft, idempotency_key: sentAs });
       kept = null;
       done = true;
@@ -439,11 +439,6 @@ function written(document) {
 function brief(value) {
   const text = value === null ? "gone" : typeof value === "string" ? value : JSON.stringify(value);
   return text.length > 160 ? `${text.slice(0, 160)}…` : text;
-}
-
-/** Random, also where the page is not in a secure context. */
-function key() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
 }
 
 /** How far the picture may reach: as far as all fires are known. @param {number[][]} all @returns {[string, string, number][]} */

@@ -34,7 +34,7 @@ export default async function view({ signal, me, may, live }) {
   async function examine() {
     try {
       const found = await get("/doctor", {}, signal);
-      replace(checks, list(found.checks, (/** @type {any} */ one) => [mark(one.status === "ok" || one.ok ? "completed" : "failed", one.status ?? ""), h("span", null, one.name ?? one.check, h("small", null, one.sentence ?? one.detail ?? "")), h("span")], { label: "Checks" }));
+      replace(checks, list(found.checks, (/** @type {any} */ one) => [mark(one.status === "ok" ? "completed" : one.status === "warning" ? "late" : "failed", one.status), h("span", null, one.check, h("small", null, one.detail), one.advice && h("small", null, one.advice)), h("span")], { label: "Checks" }));
     } catch (error) {
       replace(checks, h("p.problem", null, sentence(error)));
     }

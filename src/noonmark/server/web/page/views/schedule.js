@@ -1,11 +1,11 @@
 // One schedule: past and future on one axis, a year at a glance, what it promises in words, its runs and revisions.
 import { pauseOrResume, remove, runNow } from "../actions.js";
-import { get, part, send } from "../api.js";
+import { get, idempotencyKey, part, send } from "../api.js";
 import { axis } from "../axis.js";
 import { bars, heatMap } from "../charts.js";
 import { h, replace } from "../dom.js";
 import { legend, mark, stateOf } from "../marks.js";
-import { ask, button, card, code, dollars, fact, field, list, notify, plural, said, segments, sentence } from "../parts.js";
+import { ask, button, card, code, dollars, fact, field, fieldChanges, list, notify, plural, said, segments, sentence } from "../parts.js";
 import { DAY, HOUR, counting, duration, format, fullText, local, now, time, zoneFor } from "../times.js";
 import { policySentences, targetText, triggerText, zoneOf } from "../words.js";
 
@@ -86,8 +86,8 @@ export default async function view({ params: [id], query, signal, may, live, set
 
   async function showRevisions() {
     const page = await get(`${path}/revisions`, { limit: 20 }, signal);
-    replace(revisions, list(page.revisions, (/** @type {any} */ one) => [h("b", null, String(one.revision)), h("span", null, one.by ?? one.caller ?? "", h("small", null, one.reason ?? one.operation ?? ""),
-      (one.changes ?? []).map((/** @type {any} */ change) => h("div.change", null, h("span.dim", null, change.field), h("del", null, short(change.before)), h("ins", null, short(change.after))))), h("span.when", null, time(one.at_utc, zone))], { empty: "It was never changed.", label: "Revisions" }));
+    replace(revisions, list(page.revisions, (/** @type {any} */ one) => [h("b", null, one.revision), h("span", null, one.by, h("small", null, one.reason ?? one.operation),
+      fieldChanges(one.changes)), h("span.when", null, time(one.at_utc, zone))], { empty: "It was never changed.", label: "Revisions" }));
   }
 
   async function showBackfills() {
@@ -119,7 +119,7 @@ export default async function view({ params: [id], query, signal, may, live, set
       }
     }
     const done = await ask(`Backfill ${schedule.name ?? id}`, [h("p", null, "Past fires between these times, in your zone, run again."), field("From", from), field("To", to), field("At once", h("input", { type: "number", name: "concurrency", min: 1, max: 1000, value: "1" })), preview],
-      { confirm: "Run them", command: `noonmark schedule backfill ${id} --from … --to …`, act: ({ concurrency }) => send("POST", `${path}/backfill`, { ...body(), concurrency: Number(concurrency) || 1, key: crypto.randomUUID() }) });
+      { confirm: "Run them", command: `noonmark schedule backfill ${id} --from … --to …`, act: ({ concurrency }) => send("POST", `${path}/backfill`, { ...body(), concurrency: Number(concurrency) || 1, key: idempotencyKey() }) });
     if (done) { notify(`${plural(done.count, "fire")} run again.`); await refresh(); }
   }
 
@@ -145,7 +145,7 @@ export default async function view({ params: [id], query, signal, may, live, set
       h("section.card", null, h("div.heading", null, h("h2", null, "Past and future"), segments("Zoom", ZOOMS, String(hours), (value) => { hours = Number(value); set({ hours: value }); void showAxis(); }),
         h("div.buttons", null, button("‹", () => pan(-1), { title: "Earlier" }), button("Now", () => { middle = now(); void showAxis(); }), button("›", () => pan(1), { title: "Later" }))), picture, legend()),
       about, card("The year", year), trends, backfills, h("div.columns", null, card("Occurrences", runs), card("Revisions", revisions)),
-      h("details.card", null, h("summary", null, "As JSON"), code(schedule.document ?? schedule))),
+      h("details.card", null, h("summary", null, "As JSON"), code(schedule))),
   };
 }
 
@@ -159,10 +159,4 @@ function usual(schedule) {
 /** @param {any} paused */
 function pausedText(paused) {
   return [paused.by && `by ${paused.by}`, paused.reason].filter(Boolean).join(": ");
-}
-
-/** @param {any} value */
-function short(value) {
-  const text = value === null || value === undefined ? "–" : typeof value === "string" ? value : JSON.stringify(value);
-  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
 }

@@ -1,5 +1,5 @@
 // One workflow: its graph, its inputs, its versions and runs.
-import { get, part, send } from "../api.js";
+import { get, idempotencyKey, part, send } from "../api.js";
 import { h, replace } from "../dom.js";
 import { graph } from "../graph.js";
 import { ask, button, card, code, field, list, notify, pages, plural } from "../parts.js";
@@ -21,7 +21,7 @@ export default async function view({ params: [id], query, signal, may, live, go 
   async function run() {
     const example = Object.fromEntries(Object.keys(one.inputs ?? {}).map((name) => [name, ""]));
     const done = await ask(`Run ${one.name ?? id}?`, field("Inputs", h("textarea", { name: "inputs", spellcheck: "false" }, JSON.stringify(example, null, 2)), "JSON"), {
-      confirm: "Run", command: `noonmark workflow run ${id}`, act: ({ inputs }) => send("POST", `${path}/runs`, { inputs: JSON.parse(inputs || "{}"), version: one.version, key: crypto.randomUUID() }) });
+      confirm: "Run", command: `noonmark workflow run ${id}`, act: ({ inputs }) => send("POST", `${path}/runs`, { inputs: JSON.parse(inputs || "{}"), version: one.version, key: idempotencyKey() }) });
     if (done) { notify("The run has begun."); go(`/workflow-runs/${part(done.workflow_run_id)}`); }
   }
 
