@@ -40,6 +40,8 @@ LATELY: Micros = DAY_SECONDS * SECOND
 """How long ago a failure may be to come first."""
 ACTIVE_LISTED = 50
 """How many occurrences of each kind decide which rows come first."""
+MAX_IN_ALL = 10_000
+"""How many marks the rows of an answer have together; the rows after that have buckets."""
 MAX_PROJECTED = 4_000
 """How many fires that are not stored, or buckets of them, one request computes."""
 USUAL_UNITS, MAX_TREND = 30, 1_000
@@ -143,11 +145,16 @@ def _by_schedule(
     for one in store.count_marks(scope, span, width) if uids else ():
         counts[one.uid][one.bucket, counted_as(one.state, is_late=one.is_late)] += one.count
     projection = _Projection(_horizons(store, scope, span) if uids else None, span, width)
-    few = tuple(uid for uid in uids if counts[uid].total() + projection.count([uid]) <= arguments.max_marks)
+    few, left = [], MAX_IN_ALL
+    for uid in uids:
+        number = counts[uid].total() + projection.count([uid])
+        if number <= min(arguments.max_marks, left):
+            few.append(uid)
+            left -= number
     shown: dict[str, list[Mark]] = {uid: projection.marks([uid]) for uid in few}
     if any(counts[uid] for uid in few):
-        listed = MarkScope(tenant=scope.tenant, uids=few)
-        for mark in store.marks(listed, span, len(few) * arguments.max_marks):
+        listed = MarkScope(tenant=scope.tenant, uids=tuple(few))
+        for mark in store.marks(listed, span, MAX_IN_ALL):
             shown[mark.uid].append(mark)
     schedules = {stored.schedule.uid: stored.schedule for stored in page}
     rows = []

@@ -1052,7 +1052,7 @@ class TimelineQuery(ScheduleFilters):
     schedule_id: Id | None = None
     """This schedule alone, even if it is deleted; the filters are not asked then."""
     max_marks: Annotated[int, integer(0, MAX_MARKS)] = USUAL_MARKS
-    """A row with more marks has buckets instead."""
+    """A row with more marks has buckets instead; so have the rows after 10,000 marks in all."""
     buckets: Annotated[int, integer(1, MAX_BUCKETS)] = USUAL_BUCKETS
     """Into how many buckets the time is divided, at most; none is shorter than a second."""
     limit: Annotated[int, integer(1, MAX_TIMELINES)] = USUAL_TIMELINES
