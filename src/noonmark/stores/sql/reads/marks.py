@@ -5,8 +5,9 @@ The state of a mark is decided by `core.outcomes`; `_STATE` is the same rule in 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from itertools import pairwise
+from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.budgets.forecast import percentile
@@ -177,30 +178,22 @@ def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> di
 
 
 _TREND = f"""
-    SELECT j.c2, state, is_late, count(*) FROM (
-        SELECT j.c2, {_STATE} AS state, {_IS_LATE} AS is_late FROM ROWS(bigint, bigint, bigint) AS j
-        CROSS JOIN occurrences AS o
-        ON o.schedule = ? AND o.nominal >= j.c0 AND o.nominal < j.c1 AND o.phase <> 'superseded'
-    ) AS j GROUP BY j.c2, state, is_late
+    SELECT step, state, is_late, count(*) FROM (
+        SELECT (o.nominal - CAST(? AS bigint)) / CAST(? AS bigint) AS step, {_STATE} AS state, {_IS_LATE} AS is_late
+        FROM occurrences AS o
+        WHERE o.schedule = ? AND o.nominal >= ? AND o.nominal < ? AND o.phase <> 'superseded'
+    ) AS counted GROUP BY step, state, is_late
 """  # noqa: S608 - our own text
 _DURATIONS = """
-    SELECT bucket, max(CASE WHEN place = (number * 50 + 99) / 100 THEN took END),
-        max(CASE WHEN place = (number * 95 + 99) / 100 THEN took END)
-    FROM (
-        SELECT j.c2 AS bucket, r.ended - r.started AS took,
-            row_number() OVER (PARTITION BY j.c2 ORDER BY r.ended - r.started) AS place,
-            count(*) OVER (PARTITION BY j.c2) AS number
-        FROM ROWS(bigint, bigint, bigint) AS j
-        CROSS JOIN runs AS r ON r.schedule = ? AND r.started >= j.c0 AND r.started < j.c1
-        AND r.ended IS NOT NULL AND r.outcome = 'completed'
-    ) AS timed GROUP BY bucket
+    SELECT started, ended - started FROM runs
+    WHERE schedule = ? AND started >= ? AND started < ? AND ended IS NOT NULL AND outcome = 'completed'
 """
 _SPENT = """
-    SELECT j.c2, CAST(coalesce(sum(cost), 0) AS bigint), count(*) - count(cost),
-        CAST(coalesce(sum(input_tokens), 0) AS bigint), CAST(coalesce(sum(output_tokens), 0) AS bigint)
-    FROM ROWS(bigint, bigint, bigint) AS j
-    CROSS JOIN model_calls AS c ON c.tenant = ? AND c.schedule_id = ? AND c.called >= j.c0 AND c.called < j.c1
-    AND c.is_settled = 1 GROUP BY j.c2
+    SELECT (called - CAST(? AS bigint)) / CAST(? AS bigint), CAST(coalesce(sum(cost), 0) AS bigint),
+        count(*) - count(cost), CAST(coalesce(sum(input_tokens), 0) AS bigint),
+        CAST(coalesce(sum(output_tokens), 0) AS bigint)
+    FROM model_calls
+    WHERE tenant = ? AND schedule_id = ? AND called >= ? AND called < ? AND is_settled = 1 GROUP BY 1
 """
 _IDENTITY = """
     SELECT schedules.key, tenant, schedule_id FROM schedule_states
@@ -209,33 +202,43 @@ _IDENTITY = """
 
 
 def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:
-    """What a schedule did between edges."""
-    spans = [(start, end, number) for number, (start, end) in enumerate(pairwise(edges))]
+    """What a schedule did between edges.
+
+    The database counts in even steps, of which every stretch has a whole number: a join with stretches would read the
+    occurrences once for each of them.
+    """
+    points = len(edges) - 1
     named = uow.session.query(_IDENTITY, uid)
-    if not named or not spans:
-        return [TrendPoint() for _ in spans]
+    if not named or points < 1:
+        return [TrendPoint() for _ in range(points)]
     [(key, tenant, schedule_id)] = named
-    counts: list[Counter[str]] = [Counter() for _ in spans]
-    for number, state, is_late, count in uow.session.query(_TREND, now, spans, key):
-        counts[number][counted_as(MarkState(state), is_late=bool(is_late))] += count
-    durations = {number: (p50, p95) for number, p50, p95 in uow.session.query(_DURATIONS, spans, key)}
-    spent = {number: values for number, *values in uow.session.query(_SPENT, spans, tenant, schedule_id)}
-    points = []
-    for number, counted in enumerate(counts):
-        p50, p95 = durations.get(number, (None, None))
-        cost, unpriced, read, written = spent.get(number, (0, 0, 0, 0))
-        points.append(
-            TrendPoint(
-                counts=dict(counted),
-                duration_p50=p50,
-                duration_p95=p95,
-                cost=cost,
-                unpriced_calls=unpriced,
-                input_tokens=read,
-                output_tokens=written,
-            )
+    begin, end = edges[0], edges[-1]
+    step = gcd(*(edge - begin for edge in edges))
+
+    def place(number: int) -> int:
+        return bisect_right(edges, begin + number * step) - 1
+
+    counts: list[Counter[str]] = [Counter() for _ in range(points)]
+    for number, state, is_late, count in uow.session.query(_TREND, begin, step, now, key, begin, end):
+        counts[place(number)][counted_as(MarkState(state), is_late=bool(is_late))] += count
+    took: list[list[int]] = [[] for _ in range(points)]
+    for started, length in uow.session.query(_DURATIONS, key, begin, end):
+        took[bisect_right(edges, started) - 1].append(length)
+    spent = [[0, 0, 0, 0] for _ in range(points)]
+    for number, *sums in uow.session.query(_SPENT, begin, step, tenant, schedule_id, begin, end):
+        spent[place(number)] = [one + more for one, more in zip(spent[place(number)], sums, strict=True)]
+    return [
+        TrendPoint(
+            counts=dict(counted),
+            duration_p50=percentile(sorted(lengths), 50) if lengths else None,
+            duration_p95=percentile(sorted(lengths), 95) if lengths else None,
+            cost=cost,
+            unpriced_calls=unpriced,
+            input_tokens=read,
+            output_tokens=written,
         )
-    return points
+        for counted, lengths, (cost, unpriced, read, written) in zip(counts, took, spent, strict=True)
+    ]
 
 
 def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Micros | None:
