@@ -34,7 +34,7 @@ from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.expected_rate import close, count_ping
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause, phase_change
+from noonmark.core.schedule import BY_ITSELF, Pause, automatic_entry
 from noonmark.core.triggers import IntervalTrigger
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.runaway import Breach
     from noonmark.core.proposals import Proposal
-    from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.schedule import AuditEntry, Declaration, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,17 +114,7 @@ def stop_runaway(snapshot: Snapshot, breach: Breach, *, now: Micros) -> Plan | N
     if schedule.phase is not SchedulePhase.ACTIVE:
         return None
     paused = pause(snapshot, now=now, why=Pause(at=now, by=BY_ITSELF, reason=breach.text))
-    note = AuditEntry(
-        at=now,
-        caller=BY_ITSELF,
-        operation="schedule/pause",
-        schedule_id=schedule.schedule_id,
-        uid=schedule.uid,
-        revision_before=schedule.revision,
-        revision_after=schedule.revision,
-        reason=breach.text,
-        changes=[phase_change(schedule.phase, SchedulePhase.PAUSED)],
-    )
+    note = automatic_entry(schedule, SchedulePhase.PAUSED, at=now, reason=breach.text)
     return replace(paused, note=note, breach=breach)
 
 
@@ -145,17 +135,8 @@ def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Pla
     if schedule.phase is not SchedulePhase.PAUSED or ends is None or ends > now:
         return _judge_rate(plan(snapshot, now=now, lookahead=lookahead), now=now)
     resumed = resume(snapshot, now=max(ends, schedule.updated), lookahead=lookahead)
-    note = AuditEntry(
-        at=now,
-        caller=BY_ITSELF,
-        operation="schedule/resume",
-        schedule_id=schedule.schedule_id,
-        uid=schedule.uid,
-        revision_before=schedule.revision,
-        revision_after=schedule.revision,
-        reason=f"it was paused until {to_text(ends)}",
-        changes=[phase_change(schedule.phase, SchedulePhase.ACTIVE)],
-    )
+    reason = f"it was paused until {to_text(ends)}"
+    note = automatic_entry(schedule, SchedulePhase.ACTIVE, at=now, reason=reason)
     return replace(resumed, note=note)
 
 

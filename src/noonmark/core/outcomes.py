@@ -219,6 +219,6 @@ def _stored_until(horizon: Horizon) -> Micros | None:
     schedule = horizon.schedule
     if schedule.phase is SchedulePhase.ACTIVE:
         return horizon.watermark
-    is_paused = schedule.phase is SchedulePhase.PAUSED and schedule.pause is not None
-    until = schedule.pause.until if is_paused and schedule.pause is not None else None
-    return None if until is None else max(horizon.watermark, until)
+    if schedule.phase is not SchedulePhase.PAUSED or schedule.pause is None or schedule.pause.until is None:
+        return None
+    return max(horizon.watermark, schedule.pause.until)

@@ -16,6 +16,7 @@ from noonmark.core.frozen import fast_evolve
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, read_delivery, read_missing_target
 from noonmark.core.policies.expected_rate import ExpectedRate, read_expected_rate
 from noonmark.core.policies.limits import (
@@ -40,7 +41,6 @@ from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.lineage import Lineage
     from noonmark.core.targets import Target
 
@@ -80,6 +80,21 @@ class AuditEntry:
 def phase_change(before: SchedulePhase, after: SchedulePhase) -> dict[str, Any]:
     """The change of a phase, as an audit entry has it."""
     return {"field": "phase", "before": str(before), "after": str(after)}
+
+
+def automatic_entry(schedule: Schedule, phase: SchedulePhase, *, at: Micros, reason: str | None) -> AuditEntry:
+    """The audit entry of a pause or resume that Noonmark does by itself."""
+    return AuditEntry(
+        at=at,
+        caller=BY_ITSELF,
+        operation="schedule/pause" if phase is SchedulePhase.PAUSED else "schedule/resume",
+        schedule_id=schedule.schedule_id,
+        uid=schedule.uid,
+        revision_before=schedule.revision,
+        revision_after=schedule.revision,
+        reason=reason,
+        changes=[phase_change(schedule.phase, phase)],
+    )
 
 
 MAX_NAME = 200

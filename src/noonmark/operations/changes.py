@@ -1,4 +1,4 @@
-"""Which operation changes what."""
+"""Changes that operations make, by topic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OPERATIONS = {
     "session/send": _WORK | {Topic.SESSIONS},
 }
 _FOR_ALL = ("selection", "halt", "event", "upload", "workflow", "budget")
-"""Whoever makes such a change, it may concern everyone of the tenant."""
+"""Changes that may concern every user of the tenant, not only the one who makes them."""
 
 
 def topics_of(operation: str) -> frozenset[Topic]:

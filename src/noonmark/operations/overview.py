@@ -10,7 +10,7 @@ from noonmark.core.budgets.budget import BudgetScope, Period
 from noonmark.core.budgets.forecast import RUNS_READ, percentile
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.halt import halted_text
-from noonmark.core.ids import shown_name, visible_id
+from noonmark.core.ids import visible_id
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, to_text
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.local_spans import LocalUnit, span_of
@@ -21,6 +21,7 @@ from noonmark.operations.budgets import list_budgets
 from noonmark.operations.halts import halt_document
 from noonmark.operations.models.arguments import ApprovalQuery, BudgetQuery
 from noonmark.operations.target_policy import unserved_by
+from noonmark.operations.timeline import schedule_name
 from noonmark.operations.usage import fires_until, spenders
 from noonmark.ports.budgets import UsageBy
 from noonmark.ports.records import MarkScope, OccurrenceFilter, ScheduleFilter, Span
@@ -271,12 +272,11 @@ class _Attention:
                 now=self._now,
                 unserved=unserved_by(self._nodes, in_force(schedule, row), self._service.permissions),
             )
-            name = schedule.declaration.name or shown_name(schedule.schedule_id)
             yield _entry(
                 kind,
                 to_text(row.due if row.ended is None else row.ended),
                 explanation.summary,
-                schedule=(visible_id(schedule.schedule_id), name),
+                schedule=(visible_id(schedule.schedule_id), schedule_name(schedule)),
                 occurrence_id=row.id,
                 action=action,
             )

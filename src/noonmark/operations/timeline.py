@@ -44,6 +44,8 @@ MAX_IN_ALL = 10_000
 """How many marks the rows of an answer have together; the rows after that have buckets."""
 MAX_PROJECTED = 4_000
 """How many fires that are not stored, or buckets of them, one request computes."""
+MAX_HORIZONS = 300
+"""For how many schedules it does so."""
 USUAL_UNITS, MAX_TREND = 30, 1_000
 UNITS: Mapping[LocalUnit, Micros] = {
     LocalUnit.HOUR: 3_600 * SECOND,
@@ -52,8 +54,6 @@ UNITS: Mapping[LocalUnit, Micros] = {
     LocalUnit.MONTH: 30 * DAY_SECONDS * SECOND,
 }
 """How long each is, about."""
-MAX_HORIZONS = 300
-"""For how many schedules it does so."""
 
 
 def get_timeline(service: Service, caller: Caller, arguments: TimelineQuery) -> dict[str, Any]:
@@ -253,13 +253,14 @@ def _row(schedule: Schedule) -> dict[str, Any]:
     trigger = schedule.declaration.trigger
     return {
         "schedule_id": schedule.schedule_id,
-        "name": _name(schedule),
+        "name": schedule_name(schedule),
         "timezone": None if trigger is None else trigger.to_document().get("timezone"),
         "phase": str(schedule.phase),
     }
 
 
-def _name(schedule: Schedule) -> str:
+def schedule_name(schedule: Schedule) -> str:
+    """The name that timelines and the overview show."""
     return schedule.declaration.name or shown_name(schedule.schedule_id)
 
 
@@ -273,7 +274,7 @@ def mark_document(mark: Mark, schedule: Schedule | None) -> dict[str, Any]:
     return {
         "occurrence_id": mark.occurrence_id,
         "schedule_id": None if schedule is None else visible_id(schedule.schedule_id),
-        "schedule_name": "" if schedule is None else _name(schedule),
+        "schedule_name": "" if schedule is None else schedule_name(schedule),
         "at_utc": to_text(mark.at),
         "due_at_utc": to_text(mark.due),
         "started_at_utc": text(mark.began),

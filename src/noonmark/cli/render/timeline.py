@@ -143,12 +143,16 @@ def _numbers(answer: Mapping[str, Any]) -> list[str]:
     phases = ", ".join(f"{schedules[phase]:,} {phase}" for phase in ("active", "paused", "completed"))
     waiting = ", ".join(f"{answer[f'{what}_waiting']} {what}" for what in ("approvals", "proposals"))
     return [
-        f"{answer['fires_today']:,} fires today{on_time}{lateness}",
+        f"{_plural(answer['fires_today'], 'fire')} today{on_time}{lateness}",
         f"{answer['running']:,} running, {answer['queued']:,} queued, {answer['failed_last_day']:,} failed in 24 hours",
-        f"{schedules['total']:,} schedules: {phases}",
+        f"{_plural(schedules['total'], 'schedule')}: {phases}",
         f"{dollars(spend['today_usd'])}{limit} spent today, forecast {dollars(spend['forecast_usd'])}",
-        f"{live} {'node' if live == 1 else 'nodes'} alive; waiting for a decision: {waiting}",
+        f"{_plural(live, 'node')} alive; waiting for a decision: {waiting}",
     ]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _show_entry(console: Console, entry: Mapping[str, Any], times: Times) -> None:

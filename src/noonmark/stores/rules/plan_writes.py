@@ -12,7 +12,7 @@ from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.lineage import check_children, check_depth, fingerprint
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
-from noonmark.core.schedule import BY_ITSELF, AuditEntry, Pause, phase_change
+from noonmark.core.schedule import BY_ITSELF, Pause, automatic_entry
 from noonmark.core.system_events import SystemEvent, change
 from noonmark.core.targets import BundleTarget, TargetKind, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
@@ -330,17 +330,7 @@ def stop_runaway(uow: UnitOfWork, state: ScheduleState, breach: Breach) -> None:
 
 def _pause(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, why: Pause, *, failures: int = 0) -> None:
     [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
-    note = AuditEntry(
-        at=why.at,
-        caller=BY_ITSELF,
-        operation="schedule/pause",
-        schedule_id=schedule.schedule_id,
-        uid=schedule.uid,
-        revision_before=schedule.revision,
-        revision_after=schedule.revision,
-        reason=why.reason,
-        changes=[phase_change(schedule.phase, SchedulePhase.PAUSED)],
-    )
+    note = automatic_entry(schedule, SchedulePhase.PAUSED, at=why.at, reason=why.reason)
     plan = replace(edits.pause(snapshot, now=uow.now(), why=why), note=None if failures else note)
     _write(uow, state, plan, schedule, plan.schedule or schedule, failures=failures)
     uow.add_audit_entry(schedule.owner.tenant, note)

@@ -33,7 +33,7 @@ export async function connect() {
       if (answer.status === 401) return void document.dispatchEvent(new Event("signed-out"));
       if (!answer.ok || !answer.body) throw new Error(`the stream answered ${answer.status}`);
       wait = 1000;
-      if (!isOnline) tell(null); // what changed while we were away is unknown
+      if (!isOnline) notifySubscribers(null); // what changed while we were away is unknown
       setOnline(true);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let text = ""; ;) {
@@ -56,7 +56,7 @@ export async function connect() {
     if (mine.aborted) return;
     if (document.hidden) {
       await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
-      tell(null);
+      notifySubscribers(null);
       continue;
     }
     setOnline(false);
@@ -72,8 +72,8 @@ export function disconnect() {
 /** Act on one message of the stream; returns its id. @param {string} message */
 function receive(message) {
   const fields = new Map(message.split("\n").map((line) => { const at = line.indexOf(":"); return [line.slice(0, at), line.slice(at + 1).trim()]; }));
-  if (fields.get("event") === "reset") tell(null);
-  if (fields.get("event") === "change") tell(JSON.parse(fields.get("data") ?? "null"));
+  if (fields.get("event") === "reset") notifySubscribers(null);
+  if (fields.get("event") === "change") notifySubscribers(JSON.parse(fields.get("data") ?? "null"));
   return fields.get("id") ?? "";
 }
 
@@ -91,7 +91,7 @@ export function subscribe(topics, act, signal) {
 }
 
 /** @param {{topics: string[], schedule_ids?: string[]} | null} change null: anything may have changed */
-function tell(change) {
+function notifySubscribers(change) {
   for (const one of subscribers) {
     if (one.isDue || (change && !change.topics.some((topic) => one.topics.has(topic)))) continue;
     one.isDue = true;

@@ -171,7 +171,7 @@ export default async function view({ params, query, signal, may, live, go }) {
     sentAs = "";
     showJson();
     if (redraws) showForm();
-    later();
+    schedulePreview();
   }
 
   function showJson() {
@@ -196,7 +196,7 @@ export default async function view({ params, query, signal, may, live, go }) {
       sentAs = "";
       showForm();
       showRest();
-      later();
+      schedulePreview();
     } catch (error) {
       jsonProblem.textContent = sentence(`This is not JSON yet: ${/** @type {Error} */ (error).message}`);
       json.setAttribute("aria-invalid", "true");
@@ -254,12 +254,12 @@ export default async function view({ params, query, signal, may, live, go }) {
 
   // The preview
 
-  function later() {
+  function schedulePreview() {
     clearTimeout(waiting);
-    waiting = window.setTimeout(() => void look(), 180);
+    waiting = window.setTimeout(() => void loadPreview(), 180);
   }
 
-  async function look() {
+  async function loadPreview() {
     asking.abort();
     const mine = (asking = new AbortController());
     signal.addEventListener("abort", () => mine.abort(), { once: true });
@@ -279,7 +279,7 @@ export default async function view({ params, query, signal, may, live, go }) {
       showPreview(answer, checks[0].warnings);
     } catch (error) {
       if (mine.signal.aborted) return;
-      replace(preview, h("h2", null, "Preview"), h("p.problem", { role: "alert" }, sentence(error)), button("Try again", () => void look()));
+      replace(preview, h("h2", null, "Preview"), h("p.problem", { role: "alert" }, sentence(error)), button("Try again", () => void loadPreview()));
     } finally {
       if (asking === mine) preview.removeAttribute("aria-busy");
     }
@@ -367,7 +367,7 @@ export default async function view({ params, query, signal, may, live, go }) {
   }
 
   /** @param {any} theirs */
-  function takeIn(theirs) {
+  function mergeTheirs(theirs) {
     const mine = changes();
     work.base = declared(theirs);
     Object.assign(work, versionOf(theirs));
@@ -376,7 +376,7 @@ export default async function view({ params, query, signal, may, live, go }) {
     replace(meanwhile);
     showForm();
     showJson();
-    void look();
+    void loadPreview();
   }
 
   async function follow() {
@@ -384,8 +384,8 @@ export default async function view({ params, query, signal, may, live, go }) {
     const theirs = await get(`/schedules/${part(id)}`, {}, signal);
     if (theirs.updated_at_utc === work.updated) return;
     if (theirs.phase === work.phase && !Object.keys(difference(work.base, declared(theirs))).length) Object.assign(work, versionOf(theirs));
-    else if (!isDirty()) takeIn(theirs);
-    else replace(meanwhile, h("section.card", { role: "status" }, h("h2", null, "It was changed meanwhile"), theirChanges(theirs), h("div.buttons", null, button("Take this in, keep my changes", () => takeIn(theirs)))));
+    else if (!isDirty()) mergeTheirs(theirs);
+    else replace(meanwhile, h("section.card", { role: "status" }, h("h2", null, "It was changed meanwhile"), theirChanges(theirs), h("div.buttons", null, button("Take this in, keep my changes", () => mergeTheirs(theirs)))));
   }
 
   const body = h("div.stack", null, meanwhile, !mayWrite && !mayPropose && h("p.warning", null, "Your key may not change schedules. You can see here what a change would do."),
@@ -393,7 +393,7 @@ export default async function view({ params, query, signal, may, live, go }) {
       h("div.stack.beside", null, preview, impact, h("section.card", null, h("h2", null, "JSON"), json, jsonProblem), card("The same elsewhere", commands))));
   showJson();
   showForm();
-  void look();
+  void loadPreview();
   live(["schedules"], () => void follow().catch(() => null));
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !document.querySelector("dialog[open]")) { event.preventDefault(); void save(); }

@@ -16,7 +16,7 @@ export default async function view({ params: [id], query, signal, may, live, set
   const path = `/schedules/${part(id)}`;
   let schedule = await get(path, { include_deleted: true }, signal);
   const zone = zoneOf(schedule.trigger) ?? "UTC";
-  let hours = Number(query.get("hours")) || usual(schedule);
+  let hours = Number(query.get("hours")) || defaultHours(schedule);
   let middle = now();
   const about = h("div"), picture = h("div"), year = h("div"), trends = h("div.columns"), runs = h("div"), revisions = h("div"), backfills = h("div");
   const actions = h("div.buttons");
@@ -93,11 +93,11 @@ export default async function view({ params: [id], query, signal, may, live, set
   async function showBackfills() {
     const { backfills: all } = await get(`${path}/backfills`, {}, signal);
     replace(backfills, all.length ? card("Backfills", list(all, (/** @type {any} */ one) => [mark(one.phase === "completed" ? "completed" : "running", one.phase), h("span", null, `${time(one.from_utc, zone).textContent} – ${time(one.to_utc, zone).textContent}`, h("small", null, `${one.ended} of ${one.count} done, ${one.phase}`)), h("span.when", null,
-      may("run") && one.phase !== "completed" && [button(one.phase === "paused" ? "Resume" : "Pause", () => void steer(one, one.phase === "paused" ? "resume" : "pause")), " ", button("Cancel", () => void steer(one, "cancel"))])], { label: "Backfills" })) : null);
+      may("run") && one.phase !== "completed" && [button(one.phase === "paused" ? "Resume" : "Pause", () => void controlBackfill(one, one.phase === "paused" ? "resume" : "pause")), " ", button("Cancel", () => void controlBackfill(one, "cancel"))])], { label: "Backfills" })) : null);
   }
 
   /** @param {any} one @param {string} verb */
-  async function steer(one, verb) {
+  async function controlBackfill(one, verb) {
     await send("POST", `${path}/backfills/${part(one.backfill_id)}/${verb}`, {}).then(() => notify("Done."), (error) => notify(sentence(error), "bad"));
     await showBackfills();
   }
@@ -105,11 +105,11 @@ export default async function view({ params: [id], query, signal, may, live, set
   async function backfill() {
     const preview = h("p.dim", { role: "status" }, "Choose a time to see what would run.");
     /** @type {any} */
-    const from = h("input", { type: "datetime-local", name: "from", required: true, onchange: () => void look() });
+    const from = h("input", { type: "datetime-local", name: "from", required: true, onchange: () => void countFires() });
     /** @type {any} */
-    const to = h("input", { type: "datetime-local", name: "to", required: true, onchange: () => void look() });
+    const to = h("input", { type: "datetime-local", name: "to", required: true, onchange: () => void countFires() });
     const body = () => ({ from: new Date(from.value).toISOString(), to: new Date(to.value).toISOString(), limit: 1000 });
-    async function look() {
+    async function countFires() {
       if (!from.value || !to.value) return;
       try {
         const { count, occurrences } = await send("POST", `${path}/backfill`, { ...body(), dry_run: true });
@@ -150,7 +150,7 @@ export default async function view({ params: [id], query, signal, may, live, set
 }
 
 /** How far the axis reaches at first: some fires either way. @param {any} schedule */
-function usual(schedule) {
+function defaultHours(schedule) {
   const [first, second] = schedule.next_fire_times ?? [];
   const gap = first && second ? (Date.parse(second) - Date.parse(first)) / HOUR : 2;
   return Number((ZOOMS.find(([value]) => Number(value) >= gap * 12) ?? ZOOMS[ZOOMS.length - 1])[0]);
