@@ -119,6 +119,24 @@ def named(document):
     return {"schedule_id": document["schedule_id"]}
 
 
+def test_an_agent_does_not_leave_a_halt_by_an_edit(harness):
+    talk = {"target_kind": "session", "type": "resumable_session", "action": {"type": "prompt", "prompt": "Look."}}
+    target, elsewhere = {**talk, "session_id": "desk"}, {**talk, "session_id": "other"}
+    fields = {"schedule_id": "s", "trigger": EVERY_MINUTE, "target": target, "labels": {"team": "blue"}}
+    harness("schedule/create", AGENT, **fields)
+    for covered, edit in (
+        ({"labels": {"team": "blue"}}, {"labels": {}}),
+        ({"lineage": "desk"}, {"target": elsewhere}),
+    ):
+        halt = harness("halt/set", WRITER, **covered)
+        with pytest.raises(NotAllowed, match="a person takes it out") as refusal:
+            harness("schedule/update", AGENT, schedule_id="s", **edit)
+        assert refusal.value.field in edit
+        harness("schedule/update", AGENT, schedule_id="s", description=f"halted by {halt['halt_id']}")
+        harness("schedule/update", WRITER, schedule_id="s", **edit)
+        harness("halt/lift", WRITER, halt_id=halt["halt_id"])
+
+
 def test_who_may_halt(harness):
     with pytest.raises(MissingScope):
         harness("halt/set", READER)

@@ -10,6 +10,7 @@ from noonmark.core.agents.turns import agent_target, missing, needed_mob, needed
 from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, NotAllowed
+from noonmark.core.frozen import evolve
 from noonmark.core.instants import from_micros
 from noonmark.core.policies.runaway import AGENT_FACTOR, AGENT_FIRES, is_looser
 from noonmark.core.policies.window import last_window_warning
@@ -216,6 +217,8 @@ def check_declaration(
     _check_ping_urls(service, declaration, stored)
     if caller.acts_as_agent:
         _check_guard(declaration, stored)
+        if stored is not None:
+            _check_halts(service, declaration, stored)
     target = declaration.target
     if stored is not None and stored.declaration.target == target:
         return declaration
@@ -236,6 +239,15 @@ def _check_guard(declaration: Declaration, stored: Schedule | None) -> None:
     if stored is None and declaration.target.kind in AGENT_KINDS and is_looser(declaration.runaway):
         allowed = f"at most {AGENT_FIRES} starts in an hour, and {AGENT_FACTOR} times the usual spend"
         raise NotAllowed(f"an agent gives an agent {allowed}; a person may give it more", field="runaway")
+
+
+def _check_halts(service: Service, declaration: Declaration, stored: Schedule) -> None:
+    """Refuse to let an agent take a schedule out of a halt by an edit, such as one of its labels."""
+    edited = evolve(stored, declaration=declaration)
+    for halt in service.store.halts(stored.owner.tenant):
+        if halt.covers(stored) and not halt.covers(edited):
+            field = "target" if halt.lineage is not None else "labels"
+            raise NotAllowed("a halt covers the schedule; a person takes it out of that, an agent cannot", field=field)
 
 
 def check_target(
