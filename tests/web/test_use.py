@@ -20,7 +20,7 @@ def heading(page, name):
 def test_the_keyboard_reaches_everything(visit, server):
     page = visit.open("#/now")
     page.keyboard.press("?")
-    page.get_by_role("dialog", name="Keys of this page").wait_for()
+    page.get_by_role("dialog", name="Keyboard").wait_for()
     assert violations(page) == []
     page.keyboard.press("Escape")
     page.get_by_role("dialog").wait_for(state="detached")

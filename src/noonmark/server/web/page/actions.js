@@ -40,7 +40,7 @@ export async function remove(schedule) {
 /** @param {any} occurrence */
 export async function cancel(occurrence) {
   const done = await ask(`Cancel ${occurrence.schedule_name ?? occurrence.occurrence_id}?`, h("p", null, "The work is asked to stop, and the occurrence ends as cancelled."), {
-    confirm: "Cancel the run", kind: "danger", command: `noonmark run cancel ${occurrence.occurrence_id}`, act: () => send("POST", `/occurrences/${part(occurrence.occurrence_id)}/cancel`, {}) });
+    confirm: "Cancel the run", cancel: "Keep it", kind: "danger", command: `noonmark run cancel ${occurrence.occurrence_id}`, act: () => send("POST", `/occurrences/${part(occurrence.occurrence_id)}/cancel`, {}) });
   if (done) notify("It was asked to stop.");
   return done;
 }

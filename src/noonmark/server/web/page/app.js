@@ -66,10 +66,16 @@ async function start() {
   });
   document.addEventListener("zone-changed", () => open());
   window.addEventListener("hashchange", async ({ oldURL }) => {
-    if (await mayLeave()) await open();
-    else history.replaceState(null, "", oldURL);
+    scrolls.set(entry, scrollY);
+    if (await mayLeave()) {
+      for (const one of document.querySelectorAll("dialog")) one.close();
+      isArriving = true;
+      await open();
+    }
+    else history.replaceState({ entry }, "", oldURL);
   });
   document.addEventListener("keydown", onKey);
+  history.scrollRestoration = "manual"; // the browser would scroll before there is anything to scroll
   await enter();
 }
 
@@ -168,7 +174,7 @@ function showNavigation(at = place) {
     h("div.places", null, shown.map(([route, text]) => h("a", { href: `#/${route}`, "aria-current": route === at ? "page" : null }, text,
       numbers[route] ? h(`span.${route === "schedules" ? "count" : "alarm"}`, null, numbers[route].toLocaleString("en")) : null))),
     h("div.who", null, h("span", { title: `tenant ${me?.tenant}` }, me?.user === "local" && !me?.key_id ? "No key is set" : `${me?.user} · ${me?.tenant}`),
-      me?.all_tenants && me.key_id && button("Another tenant", () => void changeTenant()), button("Keys of this page (?)", help), me?.key_id && button("Sign out", () => leave(false)), me?.key_id && button("Sign out everywhere", () => leave(true))));
+      me?.all_tenants && me.key_id && button("Another tenant", () => void changeTenant()), button("Keyboard (?)", help), me?.key_id && button("Sign out", () => leave(false)), me?.key_id && button("Sign out everywhere", () => leave(true))));
 }
 
 /** A key of every tenant acts for one of them at a time. */
@@ -208,6 +214,18 @@ async function load(name) {
   }
 }
 
+/** How far each entry of the history was scrolled: a new one begins at its top, and the way back ends where it began. @type {Map<number, number>} */
+const scrolls = new Map();
+let entry = 0, isArriving = true;
+
+function arrive() {
+  if (!isArriving) return;
+  isArriving = false;
+  entry = history.state?.entry ?? Math.max(0, ...scrolls.keys()) + 1;
+  history.replaceState({ entry }, "");
+  scrollTo(0, scrolls.get(entry) ?? 0);
+}
+
 /** Open the view that the hash names. The one before stays until there is something to show instead. */
 async function open() {
   if (!me) return;
@@ -232,7 +250,7 @@ async function open() {
       live: (topics, act) => live.subscribe(topics, act, mine.signal),
       set: (changes) => {
         for (const [key, value] of Object.entries(changes)) value === null || value === undefined || value === "" ? asked.delete(key) : asked.set(key, String(value));
-        history.replaceState(null, "", `#${path}${asked.size ? `?${asked}` : ""}`);
+        history.replaceState(history.state, "", `#${path}${asked.size ? `?${asked}` : ""}`);
       },
     });
     if (mine.signal.aborted) return;
@@ -240,6 +258,7 @@ async function open() {
     viewKeys = view.keys ?? {};
     mayLeave = view.leave ?? mayLeave;
     replace(main, h("div.heading", null, h("h1", null, view.title), h("div.buttons", null, view.actions)), view.body);
+    arrive();
   } catch (error) {
     if (mine.signal.aborted) return;
     live.subscribe(["schedules"], open, mine.signal); // once the server is back, by itself
@@ -274,7 +293,7 @@ function onKey(event) {
 function help() {
   const rows = [["/", "find"], ["n", "new schedule"], ["↑ ↓", "move in a list"], ["Enter", "open"], ["p", "pause or resume the row"], ["r", "run the row now"], ["Esc", "close"], ["?", "this help"],
     ...PLACES.filter(([, , , scope]) => me?.scopes.includes(scope)).map(([, text, letter]) => [`g ${letter}`, text])];
-  const dialog = h("dialog", { onclose: () => dialog.remove(), "aria-label": "Keys of this page" }, h("h2", null, "Keys of this page"),
+  const dialog = h("dialog", { onclose: () => dialog.remove(), "aria-label": "Keyboard" }, h("h2", null, "Keyboard"),
     h("dl.keys", null, rows.map(([keys, text]) => [h("dt", null, keys.split(" ").map((one) => h("kbd", null, one))), h("dd", null, text)])), h("div.buttons", null, button("Close", () => dialog.close(), { kind: "primary" })));
   document.body.append(dialog);
   dialog.showModal();

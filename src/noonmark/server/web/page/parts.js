@@ -73,11 +73,11 @@ export function segments(label, choices, chosen, choose) {
  * dialog stays and says why.
  * @param {string} title
  * @param {Children} body fields with a name each
- * @param {{confirm?: string, kind?: "primary" | "danger", command?: string, act?: (values: Record<string, string>) => Promise<any>}} [options]
+ * @param {{confirm?: string, kind?: "primary" | "danger", command?: string, cancel?: string | null, act?: (values: Record<string, string>) => Promise<any>}} [options]
  * `command`: the same on the command line
  * @returns {Promise<any>}
  */
-export function ask(title, body, { confirm = "OK", kind = "primary", command, act } = {}) {
+export function ask(title, body, { confirm = "OK", kind = "primary", command, cancel = "Cancel", act } = {}) {
   return new Promise((resolve) => {
     /** @type {any} */
     let outcome = null;
@@ -96,7 +96,7 @@ export function ask(title, body, { confirm = "OK", kind = "primary", command, ac
       } finally {
         submit.disabled = false;
       }
-    } }, h("h2", null, title), body, problem, command && commandLine(command), h("div.buttons", null, button("Cancel", () => dialog.close()), submit));
+    } }, h("h2", null, title), body, problem, command && commandLine(command), h("div.buttons", null, cancel && button(cancel, () => dialog.close()), submit));
     const dialog = h("dialog", { onclose: () => { dialog.remove(); resolve(outcome); }, "aria-label": title }, form);
     document.body.append(dialog);
     dialog.showModal();

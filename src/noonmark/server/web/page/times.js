@@ -185,7 +185,7 @@ function titleOf(instant, zone) {
 
 /** @param {string} instant @param {boolean} since */
 function countText(instant, since) {
-  return since ? duration(Math.max(0, Math.floor((now() - Date.parse(instant)) / 1000) * 1000)) : relativeText(instant);
+  return since ? duration(Math.max(1000, Math.floor((now() - Date.parse(instant)) / 1000) * 1000)).replace(/\.\d s/, " s") : relativeText(instant);
 }
 
 /** Let every counting time on the page count. Called once. */

@@ -27,7 +27,7 @@ export default async function view({ signal, may, live }) {
   const decideApproval = (one, verb) => decide(verb, `${LABELS[verb]}?`, [h("p", null, one.message), field("Comment", h("input", { name: "comment", maxlength: 500 }))], `approval ${verb} ${one.approval_id}`, `/approvals/${part(one.approval_id)}/${verb}`);
 
   /** @param {any} one @param {"approve" | "deny"} verb */
-  const decideProposal = (one, verb) => decide(verb, `${LABELS[verb]} what ${one.by} proposes?`, [h("p", null, `${one.action} ${one.schedule_name ?? one.schedule_id}`), verb === "deny" && field("Why", h("input", { name: "reason", maxlength: 500 }))], `schedule ${verb} ${one.schedule_id}`, `/schedules/${part(one.schedule_id)}/${verb}`);
+  const decideProposal = (one, verb) => decide(verb, `${LABELS[verb]} what ${one.by} proposes?`, [h("p", null, `${one.action} ${one.schedule_name ?? one.schedule_id}`), field("Comment", h("input", { name: "comment", maxlength: 500 }))], `schedule ${verb} ${one.schedule_id}`, `/schedules/${part(one.schedule_id)}/${verb}`);
 
   /** @param {"approve" | "deny"} verb @param {string} title @param {any} body @param {string} command @param {string} path */
   async function decide(verb, title, body, command, path) {

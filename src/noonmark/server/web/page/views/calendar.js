@@ -25,7 +25,7 @@ export default async function view({ query, signal, live, set, go }) {
     const filters = { label: query.get("label"), text: query.get("text") };
     if (shown === "day") {
       const timeline = await ask(from, to, { by: "schedule", limit: 60, max_marks: 150, buckets: 96, ...filters });
-      replace(picture, timeline.rows.length ? [axis({ rows: timeline.rows, from, to, bucketSeconds: timeline.bucket_seconds, label: `All schedules on ${heading("day", from, to, zone)}` }), timeline.next_cursor && h("p.quiet", null, "Only the first 60 schedules are drawn; a filter shows others.")] : nothing(), foot(timeline));
+      replace(picture, timeline.rows.some((/** @type {any} */ row) => row.marks?.length || row.buckets?.length) ? [axis({ rows: timeline.rows.filter((/** @type {any} */ row) => row.marks?.length || row.buckets?.length), from, to, bucketSeconds: timeline.bucket_seconds, label: `All schedules on ${heading("day", from, to, zone)}` }), timeline.next_cursor && h("p.quiet", null, "Only the first 60 schedules are drawn; a filter shows others.")] : nothing(), foot(timeline));
     } else if (shown === "agenda") {
       replace(picture, await agenda(from, to, filters));
     } else {

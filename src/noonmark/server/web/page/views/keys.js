@@ -19,7 +19,7 @@ export default async function view({ signal, me }) {
   async function create() {
     const done = await ask("New key", [field("What it is for", h("input", { name: "name", maxlength: 200 })), field("User", h("input", { name: "user", maxlength: 200 }), "The owner of what is made with it."), me.all_tenants && field("Tenant", h("input", { name: "tenant", maxlength: 63 }), "Empty: yours. *: every tenant."),
       h("fieldset", null, h("legend", null, "Scopes"), SCOPES.map((one) => h("label", null, h("input", { type: "checkbox", name: `scope-${one}`, checked: one === "read" }), ` ${one} `))), h("label", null, h("input", { type: "checkbox", name: "agent" }), " An agent uses it")], {
-      confirm: "Create", command: "noonmark key create", act: (values) => send("POST", "/keys", { scopes: SCOPES.filter((one) => values[`scope-${one}`]), ...(values.name && { name: values.name }), ...(values.user && { user: values.user }), ...(values.tenant && { tenant: values.tenant }), ...(values.agent && { agent: true }) }) });
+      confirm: "Create", command: "noonmark key create --scopes read", act: (values) => send("POST", "/keys", { scopes: SCOPES.filter((one) => values[`scope-${one}`]), ...(values.name && { name: values.name }), ...(values.user && { user: values.user }), ...(values.tenant && { tenant: values.tenant }), ...(values.agent && { agent: true }) }) });
     if (done) await showKey(done);
   }
 
@@ -38,7 +38,7 @@ export default async function view({ signal, me }) {
   /** @param {any} made */
   async function showKey(made) {
     await load();
-    await ask("The new key", [h("p", null, "Copy it now: it is not shown again."), commandLine(made.key)], { confirm: "I have it" });
+    await ask("The new key", [h("p", null, "Copy it now: it is not shown again."), commandLine(made.key)], { confirm: "I have it", cancel: null });
   }
 
   await load();

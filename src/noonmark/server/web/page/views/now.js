@@ -4,7 +4,7 @@ import { ROOT, get, part } from "../api.js";
 import { axis } from "../axis.js";
 import { h, replace } from "../dom.js";
 import { legend, mark } from "../marks.js";
-import { button, card, commandLine, dollars, list, plural, said, segments } from "../parts.js";
+import { button, card, commandLine, copyButton, dollars, list, plural, said, segments } from "../parts.js";
 import { HOUR, counting, duration, now, setClock, time, zoneFor } from "../times.js";
 import { zoneOf, zonedText } from "../words.js";
 
@@ -113,6 +113,6 @@ function first(may) {
   const cli = `noonmark schedule create --id tick --emit tick --cron "*/15 * * * *"`;
   const curl = `curl ${location.origin}${ROOT}/schedules -H 'Content-Type: application/json' -d '{"name": "tick", "trigger": {"type": "cron", "expression": "*/15 * * * *"}, "target": {"target_kind": "event", "event_type": "tick"}}'`;
   return h("section.card", null, h("h2", null, "No schedule yet"), h("p", null, "Three ways to the first one, and a button."),
-    h("div.stack", null, h("h3", null, "Python"), h("pre", { tabindex: "0" }, python), h("h3", null, "Command line"), commandLine(cli), h("h3", null, "HTTP"), commandLine(curl),
+    h("div.stack", null, h("h3", null, "Python ", copyButton(python)), h("pre", { tabindex: "0" }, python), h("h3", null, "Command line"), commandLine(cli), h("h3", null, "HTTP"), commandLine(curl),
       may("write") && h("div.buttons", null, h("a.button.primary", { href: "#/new" }, "New schedule"))));
 }

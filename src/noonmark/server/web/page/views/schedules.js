@@ -38,7 +38,8 @@ export default async function view({ query, signal, may, live, set }) {
     ]);
     shown = more ? [...shown, ...page.schedules] : page.schedules;
     cursor = page.next_cursor;
-    replace(summary, isNarrowed() ? `${plural(shown.length, "schedule")}${cursor ? " and more" : ""}` : plural(count, "schedule"));
+    const words = isNarrowed() ? `${plural(shown.length, "schedule")}${cursor ? " and more" : ""}` : plural(count, "schedule");
+    if (summary.textContent !== words) replace(summary, words); // it is read aloud
     replace(rows, list(shown, cells, {
       of: "schedule", id: (one) => one.schedule_id, label: "Schedules",
       empty: ["No schedule matches. ", may("write") && h("a", { href: "#/new" }, "Make one"), "."],
