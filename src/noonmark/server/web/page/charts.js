@@ -30,7 +30,12 @@ export function heatMap(days, today) {
   }
   const width = 53 * size + size, sum = days.reduce((all, one) => all + ran(one), 0), failed = days.reduce((all, one) => all + one.failed, 0);
   const box = h("div.axis-scroll.chart", { tabindex: "0", role: "group", "aria-label": `A year: ${sum} ran, ${failed} failed` }, svg("svg.year", { width, height: 16 + 7 * size, role: "img", "aria-label": `A year: ${sum} ran, ${failed} failed` }, labels, cells));
-  requestAnimationFrame(() => (box.scrollLeft = box.scrollWidth)); // on a phone, the newest weeks first
+  return fromEnd(box);
+}
+
+/** On a phone, what is newest comes first. @param {HTMLElement} box */
+function fromEnd(box) {
+  requestAnimationFrame(() => (box.scrollLeft = box.scrollWidth));
   return box;
 }
 
@@ -51,12 +56,12 @@ export function bars(points, values, { text, over, name }) {
   const step = (width - 52) / Math.max(1, points.length);
   /** @param {number} value */
   const place = (value) => floor - (floor - top) * value / most;
-  return h("div.chart", { tabindex: "0", role: "group", "aria-label": name }, svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": name },
+  return fromEnd(h("div.chart", { tabindex: "0", role: "group", "aria-label": name }, svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": name },
     svg("path.grid", { d: `M0 ${floor}H${width - 48}M0 ${top}H${width - 48}` }), svg("text", { x: width - 44, y: top + 4 }, text(most)), svg("text", { x: width - 44, y: floor + 4 }, text(0)),
     points.map((point, index) => {
       const value = values[index], x = index * step, second = over?.[index];
       return svg("g", null, svg("title", null, point.title), value !== null && value > 0 && svg("rect.bar", { x: x + step * 0.12, y: place(value), width: Math.max(1, step * 0.76), height: Math.max(1, floor - place(value)), rx: Math.min(2, step / 4) }),
         second !== null && second !== undefined && svg("circle.dot", { cx: x + step / 2, cy: place(second), r: 2 }), svg("rect.hit", { x, y: 0, width: step, height: floor }));
     }),
-    points.filter((_, index) => index % Math.ceil(points.length / 6) === 0).map((point) => svg("text", { x: points.indexOf(point) * step, y: height - 4 }, point.label))));
+    points.filter((_, index) => index % Math.ceil(points.length / 6) === 0).map((point) => svg("text", { x: points.indexOf(point) * step, y: height - 4 }, point.label)))));
 }

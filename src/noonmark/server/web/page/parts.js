@@ -46,10 +46,10 @@ export function list(items, cells, { href, action, keys = {}, empty, label, of =
  * A button.
  * @param {Children} text
  * @param {(event: Event) => void} onclick
- * @param {{kind?: "primary" | "danger" | "plain", title?: string, disabled?: boolean}} [options]
+ * @param {{kind?: "primary" | "danger" | "plain", title?: string, disabled?: boolean, about?: string}} [options] `about`: what it acts on, where several read the same
  */
-export function button(text, onclick, { kind = "plain", title, disabled = false } = {}) {
-  return h(`button.${kind}`, { type: "button", onclick, title, disabled }, text);
+export function button(text, onclick, { kind = "plain", title, disabled = false, about } = {}) {
+  return h(`button.${kind}`, { type: "button", onclick, title, disabled, "aria-label": about && `${text} ${about}` }, text);
 }
 
 /**
