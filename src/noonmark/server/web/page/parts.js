@@ -113,7 +113,7 @@ export function commandLine(text) {
 }
 
 /** @param {string} text */
-function copyButton(text) {
+export function copyButton(text) {
   const copy = h("button.plain", { type: "button", "aria-label": `Copy: ${text.slice(0, 80)}`, onclick: async () => {
     await navigator.clipboard.writeText(text);
     copy.textContent = "Copied";

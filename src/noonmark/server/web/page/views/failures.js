@@ -18,7 +18,7 @@ export default async function view({ query, signal, may, live, set }) {
     mark("failed", one.phase),
     h("span", null, one.schedule_name ?? one.schedule_id ?? one.occurrence_id, h("small", { title: one.reason }, one.failure_detail ?? said(one.why))),
     h("span.when", null, time(one.completed_at_utc)),
-  ], { action: (one) => may("run") && button("Redrive", () => void again(one)), href: (one) => `#/occurrences/${part(one.occurrence_id)}`, keys: may("run") ? { r: (one) => void again(one) } : {}, empty: "Nothing failed in this time.", label: "Failures" }));
+  ], { action: (one) => may("run") && button("Redrive", () => void again(one), { about: one.schedule_name ?? one.occurrence_id }), href: (one) => `#/occurrences/${part(one.occurrence_id)}`, keys: may("run") ? { r: (one) => void again(one) } : {}, empty: "Nothing failed in this time.", label: "Failures" }));
 
   /** @param {any} one */
   const again = (one) => redrive(one).then((done) => done && load());

@@ -14,7 +14,7 @@ export default async function view({ signal, me }) {
     return { items: page.keys, next_cursor: page.next_cursor };
   }, (keys) => list(keys, (/** @type {any} */ one) => [mark(one.status === "active" ? "completed" : "skipped", one.status),
     h("span", null, one.name ?? one.key_id, h("small", null, `${one.key_id} · ${one.user} · tenant ${one.tenant} · ${one.scopes.join(", ")}${one.agent ? " · an agent’s" : ""}`), h("small", null, one.status, one.expires_at_utc ? [", expires ", time(one.expires_at_utc)] : "", one.last_used_at_utc ? [", last used ", time(one.last_used_at_utc)] : ", never used")),
-    h("span.when.buttons", null, one.status === "active" && [button("Rotate", () => void rotate(one)), button("Revoke", () => void revoke(one))])], { empty: "No key yet: everyone who reaches this machine is the administrator.", label: "Keys" }));
+    h("span.when.buttons", null, one.status === "active" && [button("Rotate", () => void rotate(one), { about: one.name ?? one.key_id }), button("Revoke", () => void revoke(one), { about: one.name ?? one.key_id })])], { empty: "No key yet: everyone who reaches this machine is the administrator.", label: "Keys" }));
 
   async function create() {
     const done = await ask("New key", [field("What it is for", h("input", { name: "name", maxlength: 200 })), field("User", h("input", { name: "user", maxlength: 200 }), "The owner of what is made with it."), me.all_tenants && field("Tenant", h("input", { name: "tenant", maxlength: 63 }), "Empty: yours. *: every tenant."),

@@ -44,7 +44,7 @@ export default async function view({ query, signal, may, live, set }) {
       mark(state),
       h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, state === "running" ? progressText(one, progress.get(one.occurrence_id)) : said(one.why ?? "due, waits for a free node"))),
       h("span.when", null, state === "running" ? counting(one.started_at_utc, { since: true }) : counting(one.due_at_utc, { since: true })),
-    ], { action: ({ one }) => may("run") && button("Cancel", () => void cancel(one).then((done) => done && read())), href: ({ one }) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing runs, nothing waits.", label: "Running and queued" }));
+    ], { action: ({ one }) => may("run") && button("Cancel", () => void cancel(one).then((done) => done && read()), { about: one.schedule_name ?? one.occurrence_id }), href: ({ one }) => `#/occurrences/${part(one.occurrence_id)}`, empty: "Nothing runs, nothing waits.", label: "Running and queued" }));
   }
 
   live(["occurrences", "runs", "schedules", "nodes", "approvals"], () => void read().catch(() => null));
