@@ -114,6 +114,7 @@ export function commandLine(text) {
 
 /** @param {string} text */
 export function copyButton(text) {
+  if (!navigator.clipboard) return null; // browsers have one only over https, or on this machine
   const copy = h("button.plain", { type: "button", "aria-label": `Copy: ${text.slice(0, 80)}`, onclick: async () => {
     await navigator.clipboard.writeText(text);
     copy.textContent = "Copied";

@@ -18,8 +18,9 @@ export default async function view({ signal, me, may, live }) {
   }
 
   async function halt() {
-    const done = await ask("Halt everything?", [h("p", null, "Nothing starts, what runs is cancelled, until it is lifted. With a label, only schedules that have it."), field("Label", h("input", { name: "label", placeholder: "name=value" }), "Empty: everything."), field("Why", h("input", { name: "reason", maxlength: 500 }))], { confirm: "Halt", kind: "danger", command: "noonmark halt", act: ({ label, reason }) => {
-      const [name, value = ""] = label.split("=", 2);
+    const done = await ask("Halt", [h("p", null, "Nothing starts, what runs is cancelled, until it is lifted."), field("Only schedules with the label", h("input", { name: "label", placeholder: "name=value" })), field("Why", h("input", { name: "reason", maxlength: 500 })), h("label", null, h("input", { type: "checkbox", name: "all" }), " Everything of this tenant")], { confirm: "Halt", kind: "danger", command: "noonmark halt", act: async ({ label, reason, all }) => {
+      const [name, value = ""] = label.trim().split("=", 2);
+      if (!name && !all) throw new Error("give a label, or say that everything is meant");
       return send("POST", "/halts", { ...(name && { labels: { [name]: value } }), ...(reason && { reason }) });
     } });
     if (done) { notify("Halted."); await read(); }
