@@ -47,7 +47,7 @@ def offered(monkeypatch, capsys, *words):
     [
         (("sch",), ["schedule"]),
         (("",), [*COMMANDS, *GROUPS]),
-        (("schedule", "re"), ["resume"]),
+        (("schedule", "re"), ["resume", "revisions"]),
         (("schedule", "list", "--ki"), ["--kind"]),
         (("schedule", "create", "--function", "f", "--catchup-w"), ["--catchup-window"]),
         (("completion", ""), list(SHELLS)),

@@ -204,7 +204,17 @@ OTHER_DOORS = [
     ("POST", "/api/v1/schedules/{schedule_id}/resume", {}),
     ("GET", "/api/v1/schedules/{schedule_id}/runs", None),
 ]
-NO_IDS = {"/run-launcher/start", "/rpc", "/stream", "/metrics", "/uploads", "/bundles", "/api/v1/schedules", *PUBLIC}
+NO_IDS = {
+    "/run-launcher/start",
+    "/rpc",
+    "/mcp",
+    "/stream",
+    "/metrics",
+    "/uploads",
+    "/bundles",
+    "/api/v1/schedules",
+    *PUBLIC,
+}
 
 
 def test_every_route_with_an_id_is_tried():

@@ -71,6 +71,11 @@ class KeyCache:
             self._asked_at = self._monotonic()
         return self._has_keys is True
 
+    def ask_again(self) -> None:
+        """Ask the store the next time, however lately it had no key."""
+        if self._has_keys is False:
+            self._has_keys = None
+
     def _is_fresh(self) -> bool:
         return self._has_keys is False and self._monotonic() - self._asked_at < FIRST_KEY_LIFETIME
 

@@ -16,6 +16,7 @@ from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.local_spans import LocalUnit, span_of
 from noonmark.core.occurrence import in_force
 from noonmark.core.outcomes import MarkState, late_by
+from noonmark.core.triggers.zones import load_zone
 from noonmark.operations.approvals import list_approvals
 from noonmark.operations.budgets import list_budgets
 from noonmark.operations.halts import halt_document
@@ -56,7 +57,7 @@ def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> 
     store, tenant, now = service.store, caller.owner.tenant, service.store.clock()
     user = caller.owner.user if caller.sees_own_only else None
     scope = MarkScope(tenant=tenant, wanted=None if user is None else ScheduleFilter(user=user))
-    midnight, following = span_of(arguments.timezone, LocalUnit.DAY, now)
+    midnight, following = span_of(load_zone(arguments.timezone), LocalUnit.DAY, now)
     today: Counter[tuple[MarkState, bool | None]] = Counter()
     for one in store.count_marks(scope, Span(since=midnight, until=now + 1, now=now), now + 1 - midnight):
         today[one.state, one.is_late] += one.count

@@ -82,7 +82,7 @@ def get_trends(service: Service, caller: Caller, arguments: TrendQuery) -> dict[
     store, now = service.store, service.store.clock()
     stored = schedule_edits.find_for(caller, store, arguments.schedule_id, deleted=True)
     uid, unit = stored.schedule.uid, arguments.unit
-    zone = arguments.timezone or load_zone(_row(stored.schedule)["timezone"] or "UTC")
+    zone = load_zone(arguments.timezone or _row(stored.schedule)["timezone"] or "UTC")
     until = now + 1 if arguments.to is None else arguments.to
     since = until - USUAL_UNITS * UNITS[unit] if arguments.from_ is None else arguments.from_
     if until <= since:

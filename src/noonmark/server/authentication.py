@@ -101,6 +101,7 @@ class Authenticator:
         """The caller that a key stands for, which somebody has typed; 401 if it is not valid."""
         if self._rates is not None:
             await self._rates.check_address(request)
+        self._keys.ask_again()  # who types a key may have made the first one a moment ago
         # A token would outlive what its issuer says; and what is no key must not be tried as one.
         return await self._find_caller(request, key if key_id_of(key) is not None else "")
 
