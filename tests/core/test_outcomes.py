@@ -6,17 +6,8 @@ import pytest
 
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
-from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.outcomes import (
-    Horizon,
-    Mark,
-    MarkState,
-    counted_as,
-    future_counts,
-    future_marks,
-    late_by,
-    mark_state,
-)
+from noonmark.core.lifecycle import MarkState, Phase, SchedulePhase
+from noonmark.core.outcomes import Horizon, Mark, counted_as, future_counts, future_marks, late_by, mark_state
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Pause
 from noonmark.core.triggers import EventTrigger, IntervalTrigger

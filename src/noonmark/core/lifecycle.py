@@ -43,6 +43,23 @@ class Phase(StrEnum):
     """An edit moved it; the only final phase that planning may reopen."""
 
 
+class MarkState(StrEnum):
+    """What became of an occurrence, or will become of it."""
+
+    __hash__ = str.__hash__
+
+    PLANNED = "planned"
+    """It is due later."""
+    QUEUED = "queued"
+    """It is due, and has not started, or waits for its turn or for another attempt."""
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """It failed, timed out, could not be delivered, or was missed."""
+    SKIPPED = "skipped"
+    """A policy or somebody decided that it does not run, or not to its end."""
+
+
 class SchedulePhase(StrEnum):
     """The phase of a schedule."""
 

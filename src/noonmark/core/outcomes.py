@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.ids import TRIGGER, Origin
-from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, MarkState, Phase, SchedulePhase
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
@@ -24,23 +23,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-
-
-class MarkState(StrEnum):
-    """What became of an occurrence, or will become of it."""
-
-    __hash__ = str.__hash__
-
-    PLANNED = "planned"
-    """It is due later."""
-    QUEUED = "queued"
-    """It is due, and has not started, or waits for its turn or for another attempt."""
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    """It failed, timed out, could not be delivered, or was missed."""
-    SKIPPED = "skipped"
-    """A policy or somebody decided that it does not run, or not to its end."""
 
 
 ENDED: Mapping[Phase, MarkState] = MappingProxyType(

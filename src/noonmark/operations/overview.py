@@ -12,10 +12,10 @@ from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.halt import halted_text
 from noonmark.core.ids import visible_id
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, to_text
-from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, MarkState, Phase, SchedulePhase
 from noonmark.core.local_spans import LocalUnit, span_of
 from noonmark.core.occurrence import in_force
-from noonmark.core.outcomes import MarkState, late_by
+from noonmark.core.outcomes import late_by
 from noonmark.core.triggers.zones import load_zone
 from noonmark.operations.approvals import list_approvals
 from noonmark.operations.budgets import list_budgets

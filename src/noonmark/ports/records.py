@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.instants import Micros
-    from noonmark.core.lifecycle import Phase, SchedulePhase
+    from noonmark.core.lifecycle import MarkState, Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.outcomes import Horizon, MarkState
+    from noonmark.core.outcomes import Horizon
     from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run

@@ -11,9 +11,8 @@ from noonmark.core.api_key import MAX_NAME, Scope, scopes_of, tenant_or_all
 from noonmark.core.budgets.budget import BudgetScope, Period, WhenExhausted
 from noonmark.core.budgets.reported import MAX_CALLS, MAX_TOKENS, MAX_USD, dollars
 from noonmark.core.documents import named, one_of
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import MarkState, Phase, SchedulePhase
 from noonmark.core.local_spans import LocalUnit
-from noonmark.core.outcomes import MarkState
 from noonmark.core.reasons import Reason as OccurrenceReason
 from noonmark.operations.models.fields import (
     ID_SCHEMA,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from noonmark.core.budgets.forecast import percentile
 from noonmark.core.ids import Origin, owner_number
 from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import FAILURES, SchedulePhase
+from noonmark.core.lifecycle import FAILURES, MarkState, SchedulePhase
 from noonmark.core.occurrence import CONTINUED
-from noonmark.core.outcomes import Horizon, Mark, MarkState, counted_as, mark_state
+from noonmark.core.outcomes import Horizon, Mark, counted_as, mark_state
 from noonmark.core.system_events import LATE
 from noonmark.ports.records import Horizons, MarkCount, ScheduleFilter, TrendPoint
 from noonmark.stores.rules.records import PHASES, REASONS, Unreadable
