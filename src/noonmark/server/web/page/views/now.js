@@ -20,7 +20,7 @@ export default async function view({ query, signal, may, live, set }) {
     const from = at - span * HOUR / 2, to = at + span * HOUR / 2;
     const [overview, workload, timeline] = await Promise.all([
       get("/overview", { timezone: zoneFor("UTC") }, signal),
-      get("/workload", { limit: 8 }, signal),
+      get("/workload", { limit: 10 }, signal),
       get("/timeline", { from: new Date(from).toISOString(), to: new Date(to).toISOString(), limit: 12, max_marks: 120, buckets: 120 }, signal),
     ]);
     setClock(overview.now_utc);
@@ -99,7 +99,7 @@ function upNext({ upcoming }) {
     mark("planned"),
     h("span", null, one.schedule_name ?? one.schedule_id, h("small", null, time(one.due_at_utc, zoneOf(one.trigger_snapshot)), ` · ${zonedText(one.trigger_snapshot)}`)),
     h("span.when", null, counting(one.due_at_utc)),
-  ], { href: (one) => `#/schedules/${part(one.schedule_id)}`, empty: "Nothing is planned.", label: "Up next" }));
+  ], { href: (one) => `#/schedules/${part(one.schedule_id)}`, empty: "Nothing is planned.", label: "Up next" }), upcoming.occurrences.length ? h("p.quiet", null, h("a", { href: "#/calendar?by=agenda" }, "All fires of the day")) : null);
 }
 
 /** @param {{live: number, leader: string | null}} nodes */
