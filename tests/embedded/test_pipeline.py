@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -412,6 +413,12 @@ class TestTwoProcesses:
         reader.close()
 
 
+def suppressed(call, *words):
+    """Call something whose failure is not the matter."""
+    with suppress(NoonmarkError):
+        call(*words)
+
+
 class TestNamed:
     """A pipeline with a name is a workflow."""
 
@@ -458,6 +465,16 @@ class TestNamed:
         gate.wait_for_end()
         [run] = eventually(lambda: [run for run in memory.workflow_runs("etl") if run.ended])
         assert (str(run.phase), gate.stops, ran.is_set()) == ("cancelled", 1, False)
+
+    def test_one_that_is_given_up_before_it_is_looked_at_is_cancelled(self, memory):
+        gate, given_up = Gate(), threading.Event()
+        given_up.set()
+        pipeline = JobPipeline(memory, name="etl").add_stage(gate)
+        waiting = threading.Thread(target=suppressed, args=(pipeline._run, given_up), daemon=True)
+        waiting.start()
+        [run] = eventually(lambda: [run for run in memory.workflow_runs("etl") if run.ended])
+        waiting.join(SOON)
+        assert (str(run.phase), gate.stops) == ("cancelled", gate.runs)
 
     def test_it_is_scheduled(self, keeper):
         pipeline = JobPipeline(keeper, name="etl").add_stage(one, two).add_stage(three)

@@ -226,15 +226,16 @@ class JobPipeline:
     ) -> list[list[Any]]:
         """Run the stages as a workflow. Whoever no longer waits for it cancels it; a process that dies does not."""
         run_ids: set[str] = set()
+        cancelled: set[str] = set()
         step_ids = _step_ids(stages)
         told: set[str] = set()
 
         def look(run_id: str, records: Records) -> None:
-            if is_cancelled.is_set() and run_ids:
+            run_ids.add(run_id)
+            if is_cancelled.is_set() and run_id not in cancelled:
+                cancelled.add(run_id)
                 with suppress(NoonmarkError):  # it may have ended
-                    self._scheduler.cancel_workflow_run(run_ids.pop())
-            elif not is_cancelled.is_set():
-                run_ids.add(run_id)
+                    self._scheduler.cancel_workflow_run(run_id)
             self._tell_ends(stages, step_ids, records, told)
 
         version = self._store_workflow(workflow_id)
