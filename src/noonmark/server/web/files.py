@@ -45,6 +45,7 @@ HEADERS = {
 }
 _COMMENT = re.compile(rb"^[ \t]*(?:/\*(?:[^*]|\*(?!/))*\*/|//.*)[ \t]*$", re.MULTILINE)
 """A comment on lines of its own."""
+_INDENT = re.compile(rb"^[ \t]+", re.MULTILINE)
 _TAG = re.compile(r'(?:W/)?("[^"]*")')
 _GZIP = re.compile(r"(?:gzip|x-gzip|\*)(?:\s*;\s*q=(0(?:\.\d*)?|1(?:\.0*)?))?", re.IGNORECASE | re.ASCII)
 
@@ -66,7 +67,7 @@ def page_files() -> Mapping[str, PageFile]:
     files: dict[str, PageFile] = {}
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix in TYPES:
-            content = without_comments(path.read_bytes()) if path.suffix in (".css", ".js") else path.read_bytes()
+            content = compact(path.read_bytes()) if path.suffix in (".css", ".js") else path.read_bytes()
             tag = sha256(content).hexdigest()[:32]
             files[path.relative_to(FOLDER).as_posix()] = PageFile(
                 content, gzip.compress(content, 9, mtime=0), TYPES[path.suffix], tag
@@ -74,12 +75,12 @@ def page_files() -> Mapping[str, PageFile]:
     return files
 
 
-def without_comments(source: bytes) -> bytes:
-    """A script or style sheet without the comments on lines of their own, an eighth of what is sent.
+def compact(source: bytes) -> bytes:
+    """A script or style sheet without indentation and without comments on lines of their own.
 
     The lines stay, so that an error in the browser names the line of the file.
     """
-    return _COMMENT.sub(lambda comment: b"\n" * comment[0].count(b"\n"), source)
+    return _INDENT.sub(b"", _COMMENT.sub(lambda comment: b"\n" * comment[0].count(b"\n"), source))
 
 
 def routes() -> list[Route]:

@@ -75,7 +75,8 @@ export function idempotencyKey() {
 export function queryText(query) {
   const out = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") out.append(name, String(one));
+    for (const one of Array.isArray(value) ? value : [value])
+      if (one !== null && one !== undefined && one !== "") out.append(name, String(one));
   }
   return out.toString();
 }
@@ -93,7 +94,13 @@ async function call(method, url, body, signal) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(ROOT + url, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin" });
+    answer = await fetch(ROOT + url, {
+      method,
+      headers,
+      signal,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+    });
   } catch (error) {
     if (/** @type {Error} */ (error).name === "AbortError") throw error;
     throw new ApiError(0, { code: "offline", detail: "the server does not answer" });

@@ -37,9 +37,18 @@ const ROUTES = /** @type {[RegExp, string, string][]} */ ([
 ]);
 /** The navigation: route, text, the key after `g`, and the scope that it takes. */
 const PLACES = /** @type {[string, string, string, string][]} */ ([
-  ["now", "Now", "n", "read"], ["calendar", "Calendar", "c", "read"], ["schedules", "Schedules", "s", "read"], ["failures", "Failures", "f", "read"],
-  ["events", "Events", "e", "read"], ["workflows", "Workflows", "w", "read"], ["sessions", "Sessions", "i", "read"], ["usage", "Usage", "u", "read"],
-  ["approvals", "Approvals", "a", "read"], ["nodes", "Nodes", "o", "read"], ["audit", "Audit", "l", "read"], ["keys", "Keys", "k", "admin"],
+  ["now", "Now", "n", "read"],
+  ["calendar", "Calendar", "c", "read"],
+  ["schedules", "Schedules", "s", "read"],
+  ["failures", "Failures", "f", "read"],
+  ["events", "Events", "e", "read"],
+  ["workflows", "Workflows", "w", "read"],
+  ["sessions", "Sessions", "i", "read"],
+  ["usage", "Usage", "u", "read"],
+  ["approvals", "Approvals", "a", "read"],
+  ["nodes", "Nodes", "o", "read"],
+  ["audit", "Audit", "l", "read"],
+  ["keys", "Keys", "k", "admin"],
 ]);
 
 /** @type {Me | null} */
@@ -53,13 +62,29 @@ let wantsGo = false;
 
 const main = h("main", { id: "main", tabindex: "-1" });
 const navigation = h("nav", { "aria-label": "Main" });
-const offline = h("p.offline", { role: "status", hidden: true }, "The server does not answer. What you see may be old; trying again.");
+const offline = h(
+  "p.offline",
+  { role: "status", hidden: true },
+  "The server does not answer. What you see may be old; trying again.",
+);
 const clock = h("div.clock", { "aria-hidden": "true" });
-const find = h("input.find", { type: "search", placeholder: "Find a schedule, label or id", "aria-label": "Find a schedule, label or id", autocomplete: "off", spellcheck: "false" });
+const find = h("input.find", {
+  type: "search",
+  placeholder: "Find a schedule, label or id",
+  "aria-label": "Find a schedule, label or id",
+  autocomplete: "off",
+  spellcheck: "false",
+});
 
 async function start() {
   startCounting();
-  document.addEventListener("signed-out", () => { if (me) { me = null; live.disconnect(); signIn(); } });
+  document.addEventListener("signed-out", () => {
+    if (me) {
+      me = null;
+      live.disconnect();
+      signIn();
+    }
+  });
   document.addEventListener("online-changed", (event) => {
     offline.hidden = /** @type {CustomEvent} */ (event).detail;
     if (offline.hidden) void refreshCounts();
@@ -71,8 +96,7 @@ async function start() {
       for (const one of document.querySelectorAll("dialog")) one.close();
       isArriving = true;
       await open();
-    }
-    else history.replaceState({ entry }, "", oldURL);
+    } else history.replaceState({ entry }, "", oldURL);
   });
   document.addEventListener("keydown", onKey);
   history.scrollRestoration = "manual"; // the browser would scroll before there is anything to scroll
@@ -86,13 +110,27 @@ async function enter() {
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return signIn();
     replace(document.body, h("div.alone", null, failure(error, enter)));
-    setTimeout(() => { if (!me && document.querySelector(".alone")) void enter(); }, 3000);
+    setTimeout(() => {
+      if (!me && document.querySelector(".alone")) void enter();
+    }, 3000);
     return;
   }
-  replace(document.body,
-    h("a.skip", { href: "#main", onclick: (/** @type {Event} */ event) => { event.preventDefault(); main.focus(); } }, "Skip to content"),
+  replace(
+    document.body,
+    h(
+      "a.skip",
+      {
+        href: "#main",
+        onclick: (/** @type {Event} */ event) => {
+          event.preventDefault();
+          main.focus();
+        },
+      },
+      "Skip to content",
+    ),
     h("div.app", null, navigation, h("div.page", null, header(), offline, main)),
-    h("div", { id: "notices" }));
+    h("div", { id: "notices" }),
+  );
   showNavigation("");
   void live.connect();
   live.subscribe(["occurrences", "approvals", "schedules"], refreshCounts, new AbortController().signal);
@@ -103,18 +141,40 @@ async function enter() {
 
 function signIn() {
   const problem = h("p.problem", { role: "alert", hidden: true });
-  const key = h("input", { name: "key", type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
-  replace(document.body, h("main.alone", null, h("form.card.sign-in", { onsubmit: async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    try {
-      await send("POST", "/ui/session", { key: key.value.trim() });
-      await enter();
-    } catch (error) {
-      problem.textContent = sentence(error);
-      problem.hidden = false;
-      key.select();
-    }
-  } }, h("h1", null, logo(), "Noonmark"), field("Key", key, "An operator makes one with: noonmark key create"), problem, h("button.primary", { type: "submit" }, "Sign in"))));
+  const key = h("input", {
+    name: "key",
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+    spellcheck: "false",
+  });
+  replace(
+    document.body,
+    h(
+      "main.alone",
+      null,
+      h(
+        "form.card.sign-in",
+        {
+          onsubmit: async (/** @type {Event} */ event) => {
+            event.preventDefault();
+            try {
+              await send("POST", "/ui/session", { key: key.value.trim() });
+              await enter();
+            } catch (error) {
+              problem.textContent = sentence(error);
+              problem.hidden = false;
+              key.select();
+            }
+          },
+        },
+        h("h1", null, logo(), "Noonmark"),
+        field("Key", key, "An operator makes one with: noonmark key create"),
+        problem,
+        h("button.primary", { type: "submit" }, "Sign in"),
+      ),
+    ),
+  );
   document.title = "Sign in · Noonmark";
   key.focus();
 }
@@ -130,12 +190,38 @@ function header() {
     if (event.key !== "Enter" || !find.value.trim()) return;
     clearTimeout(timer);
     const text = find.value.trim();
-    void get(`/occurrences/${encodeURIComponent(text)}`).then(() => go(`/occurrences/${encodeURIComponent(text)}`), () => go(`/schedules?${queryText({ text })}`));
+    void get(`/occurrences/${encodeURIComponent(text)}`).then(
+      () => go(`/occurrences/${encodeURIComponent(text)}`),
+      () => go(`/schedules?${queryText({ text })}`),
+    );
   };
   const zones = h("div.segments", { role: "group", "aria-label": "Zone of times" });
-  const showZones = () => replace(zones, /** @type {[import("./times.js").ZoneChoice, string, string][]} */ ([["utc", "UTC", "UTC"], ["mine", MINE.split("/").pop()?.replace(/_/g, " ") ?? MINE, MINE], ["schedule", "Schedule’s", "the zone of each schedule"]])
-    .filter(([value]) => value !== "mine" || MINE !== "UTC" || zoneChoice() === "mine")
-    .map(([value, text, title]) => h("button", { type: "button", title: `Times in ${title}`, "aria-pressed": String(zoneChoice() === value), onclick: () => { chooseZone(value); showZones(); tick(); } }, text)));
+  const showZones = () =>
+    replace(
+      zones,
+      /** @type {[import("./times.js").ZoneChoice, string, string][]} */ ([
+        ["utc", "UTC", "UTC"],
+        ["mine", MINE.split("/").pop()?.replace(/_/g, " ") ?? MINE, MINE],
+        ["schedule", "Schedule’s", "the zone of each schedule"],
+      ])
+        .filter(([value]) => value !== "mine" || MINE !== "UTC" || zoneChoice() === "mine")
+        .map(([value, text, title]) =>
+          h(
+            "button",
+            {
+              type: "button",
+              title: `Times in ${title}`,
+              "aria-pressed": String(zoneChoice() === value),
+              onclick: () => {
+                chooseZone(value);
+                showZones();
+                tick();
+              },
+            },
+            text,
+          ),
+        ),
+    );
   showZones();
   tick();
   setInterval(tick, 1000);
@@ -143,10 +229,15 @@ function header() {
 }
 
 function tick() {
-  const zone = zoneFor("UTC"), at = now();
+  const zone = zoneFor("UTC"),
+    at = now();
   const time = format(at, zone, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   if (clock.firstChild?.textContent === time) return;
-  replace(clock, h("b", null, time), h("small", null, `${format(at, zone, { weekday: "short", day: "numeric", month: "short" })}, ${zone}`));
+  replace(
+    clock,
+    h("b", null, time),
+    h("small", null, `${format(at, zone, { weekday: "short", day: "numeric", month: "short" })}, ${zone}`),
+  );
 }
 
 /** @type {Record<string, number>} */
@@ -157,7 +248,11 @@ async function refreshCounts() {
   try {
     const overview = await get("/overview", { timezone: zoneFor("UTC") });
     setClock(overview.now_utc);
-    numbers = { schedules: overview.schedules?.total ?? 0, failures: overview.failed_last_day ?? 0, approvals: (overview.approvals_waiting ?? 0) + (overview.proposals_waiting ?? 0) };
+    numbers = {
+      schedules: overview.schedules?.total ?? 0,
+      failures: overview.failed_last_day ?? 0,
+      approvals: (overview.approvals_waiting ?? 0) + (overview.proposals_waiting ?? 0),
+    };
     showNavigation();
   } catch {
     // The view itself says what is wrong.
@@ -170,16 +265,52 @@ let place = "";
 function showNavigation(at = place) {
   place = at;
   const shown = PLACES.filter(([, , , scope]) => me?.scopes.includes(scope));
-  replace(navigation, h("a.brand", { href: "#/now" }, logo(), "Noonmark"),
-    h("div.places", null, shown.map(([route, text]) => h("a", { href: `#/${route}`, "aria-current": route === at ? "page" : null }, text,
-      numbers[route] ? h(`span.${route === "schedules" ? "count" : "alarm"}`, null, numbers[route].toLocaleString("en")) : null))),
-    h("div.who", null, h("span", { title: `tenant ${me?.tenant}` }, me?.user === "local" && !me?.key_id ? "No key is set" : `${me?.user} · ${me?.tenant}`),
-      me?.all_tenants && me.key_id && button("Another tenant", () => void changeTenant()), button("Keyboard (?)", help), me?.key_id && button("Sign out", () => leave(false)), me?.key_id && button("Sign out everywhere", () => leave(true))));
+  replace(
+    navigation,
+    h("a.brand", { href: "#/now" }, logo(), "Noonmark"),
+    h(
+      "div.places",
+      null,
+      shown.map(([route, text]) =>
+        h(
+          "a",
+          { href: `#/${route}`, "aria-current": route === at ? "page" : null },
+          text,
+          numbers[route]
+            ? h(`span.${route === "schedules" ? "count" : "alarm"}`, null, numbers[route].toLocaleString("en"))
+            : null,
+        ),
+      ),
+    ),
+    h(
+      "div.who",
+      null,
+      h(
+        "span",
+        { title: `tenant ${me?.tenant}` },
+        me?.user === "local" && !me?.key_id ? "No key is set" : `${me?.user} · ${me?.tenant}`,
+      ),
+      me?.all_tenants && me.key_id && button("Another tenant", () => void changeTenant()),
+      button("Keyboard (?)", help),
+      me?.key_id && button("Sign out", () => leave(false)),
+      me?.key_id && button("Sign out everywhere", () => leave(true)),
+    ),
+  );
 }
 
 /** A key of every tenant acts for one of them at a time. */
 async function changeTenant() {
-  const done = await ask("Act for which tenant?", field("Tenant", h("input", { name: "tenant", value: me?.tenant ?? "", maxlength: 63 }), "Empty: that of your key."), { confirm: "Change", act: async ({ tenant }) => { sessionStorage.setItem("noonmark.tenant", tenant.trim()); return true; } });
+  const done = await ask(
+    "Act for which tenant?",
+    field("Tenant", h("input", { name: "tenant", value: me?.tenant ?? "", maxlength: 63 }), "Empty: that of your key."),
+    {
+      confirm: "Change",
+      act: async ({ tenant }) => {
+        sessionStorage.setItem("noonmark.tenant", tenant.trim());
+        return true;
+      },
+    },
+  );
   if (done) location.reload();
 }
 
@@ -192,7 +323,13 @@ async function leave(everywhere) {
 }
 
 function logo() {
-  return svg("svg.logo", { viewBox: "0 0 20 20", width: 20, height: 20, "aria-hidden": "true" }, svg("circle", { cx: 10, cy: 10, r: 8.5 }), svg("path.noon-hand", { d: "M10 1.5V18.5" }), svg("path", { d: "M10 10L15 6.5" }));
+  return svg(
+    "svg.logo",
+    { viewBox: "0 0 20 20", width: 20, height: 20, "aria-hidden": "true" },
+    svg("circle", { cx: 10, cy: 10, r: 8.5 }),
+    svg("path.noon-hand", { d: "M10 1.5V18.5" }),
+    svg("path", { d: "M10 10L15 6.5" }),
+  );
 }
 
 /** @param {string} hash */
@@ -216,7 +353,8 @@ async function load(name) {
 
 /** How far each entry of the history was scrolled: a new one begins at its top, and the way back ends where it began. @type {Map<number, number>} */
 const scrolls = new Map();
-let entry = 0, isArriving = true;
+let entry = 0,
+  isArriving = true;
 
 function arrive() {
   if (!isArriving) return;
@@ -241,15 +379,21 @@ async function open() {
   const wait = setTimeout(() => replace(main, loading()), 150);
   const params = /** @type {RegExpMatchArray} */ (path.match(pattern)).slice(1).map(decodeURIComponent);
   const asked = new URLSearchParams(query);
-  if (document.activeElement !== find) find.value = at === "schedules" && name === "schedules" ? asked.get("text") ?? "" : "";
+  if (document.activeElement !== find) find.value = at === "schedules" && name === "schedules" ? (asked.get("text") ?? "") : "";
   try {
     /** @type {{default: (context: Context) => Promise<View>}} */
     const module = await load(name);
     const view = await module.default({
-      params, query: asked, signal: mine.signal, me, may: (scope) => Boolean(me?.scopes.includes(scope)), go,
+      params,
+      query: asked,
+      signal: mine.signal,
+      me,
+      may: (scope) => Boolean(me?.scopes.includes(scope)),
+      go,
       live: (topics, act) => live.subscribe(topics, act, mine.signal),
       set: (changes) => {
-        for (const [key, value] of Object.entries(changes)) value === null || value === undefined || value === "" ? asked.delete(key) : asked.set(key, String(value));
+        for (const [key, value] of Object.entries(changes))
+          value === null || value === undefined || value === "" ? asked.delete(key) : asked.set(key, String(value));
         history.replaceState(history.state, "", `#${path}${asked.size ? `?${asked}` : ""}`);
       },
     });
@@ -271,12 +415,23 @@ async function open() {
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
-  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || target.closest("dialog") || target.matches("input, textarea, select, [contenteditable]")) return;
+  if (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    event.defaultPrevented ||
+    target.closest("dialog") ||
+    target.matches("input, textarea, select, [contenteditable]")
+  )
+    return;
   const { key } = event;
   if (wantsGo) {
     wantsGo = false;
     const found = PLACES.find(([, , letter, scope]) => letter === key && me?.scopes.includes(scope));
-    if (found) { event.preventDefault(); go(`/${found[0]}`); }
+    if (found) {
+      event.preventDefault();
+      go(`/${found[0]}`);
+    }
   } else if (key === "g") {
     wantsGo = true;
     setTimeout(() => (wantsGo = false), 1500);
@@ -286,15 +441,47 @@ function onKey(event) {
     find.select();
   } else if (key === "?") help();
   else if (key === "n" && (me?.scopes.includes("write") || me?.scopes.includes("propose"))) go("/new");
-  else if (viewKeys[key]) { event.preventDefault(); viewKeys[key](); }
-  else if ((key === "ArrowDown" || key === "j") && target === document.body) /** @type {HTMLElement | null} */ (main.querySelector(".list [tabindex='0']"))?.focus();
+  else if (viewKeys[key]) {
+    event.preventDefault();
+    viewKeys[key]();
+  } else if ((key === "ArrowDown" || key === "j") && target === document.body)
+    /** @type {HTMLElement | null} */ (main.querySelector(".list [tabindex='0']"))?.focus();
 }
 
 function help() {
-  const rows = [["/", "find"], ["n", "new schedule"], ["↑ ↓", "move in a list"], ["Enter", "open"], ["p", "pause or resume the row"], ["r", "run the row now"], ["Esc", "close"], ["?", "this help"],
-    ...PLACES.filter(([, , , scope]) => me?.scopes.includes(scope)).map(([, text, letter]) => [`g ${letter}`, text])];
-  const dialog = h("dialog", { onclose: () => dialog.remove(), "aria-label": "Keyboard" }, h("h2", null, "Keyboard"),
-    h("dl.keys", null, rows.map(([keys, text]) => [h("dt", null, keys.split(" ").map((one) => h("kbd", null, one))), h("dd", null, text)])), h("div.buttons", null, button("Close", () => dialog.close(), { kind: "primary" })));
+  const rows = [
+    ["/", "find"],
+    ["n", "new schedule"],
+    ["↑ ↓", "move in a list"],
+    ["Enter", "open"],
+    ["p", "pause or resume the row"],
+    ["r", "run the row now"],
+    ["Esc", "close"],
+    ["?", "this help"],
+    ...PLACES.filter(([, , , scope]) => me?.scopes.includes(scope)).map(([, text, letter]) => [`g ${letter}`, text]),
+  ];
+  const dialog = h(
+    "dialog",
+    { onclose: () => dialog.remove(), "aria-label": "Keyboard" },
+    h("h2", null, "Keyboard"),
+    h(
+      "dl.keys",
+      null,
+      rows.map(([keys, text]) => [
+        h(
+          "dt",
+          null,
+          keys.split(" ").map((one) => h("kbd", null, one)),
+        ),
+        h("dd", null, text),
+      ]),
+    ),
+    h(
+      "div.buttons",
+      null,
+      button("Close", () => dialog.close(), { kind: "primary" }),
+    ),
+  );
   document.body.append(dialog);
   dialog.showModal();
 }

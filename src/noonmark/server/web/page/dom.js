@@ -40,9 +40,12 @@ export function replace(element, ...children) {
   const focused = document.activeElement;
   const holds = focused && focused !== element && element.contains(focused);
   const at = holds ? alike(element, focused).indexOf(focused) : 0;
-  const open = new Map([...element.querySelectorAll("details[id]")].map((one) => [one.id, /** @type {HTMLDetailsElement} */ (one).open]));
+  const open = new Map(
+    [...element.querySelectorAll("details[id]")].map((one) => [one.id, /** @type {HTMLDetailsElement} */ (one).open]),
+  );
   element.replaceChildren(...nodes(children));
-  for (const one of element.querySelectorAll("details[id]")) /** @type {HTMLDetailsElement} */ (one).open = open.get(one.id) ?? /** @type {HTMLDetailsElement} */ (one).open;
+  for (const one of element.querySelectorAll("details[id]"))
+    /** @type {HTMLDetailsElement} */ (one).open = open.get(one.id) ?? /** @type {HTMLDetailsElement} */ (one).open;
   if (!holds || focused.isConnected) return;
   const heir = /** @type {HTMLElement | null} */ (alike(element, focused)[at] ?? document.getElementById("main"));
   heir?.focus({ preventScroll: true });
@@ -56,7 +59,14 @@ function alike(root, one) {
 
 /** @param {Element} one */
 function nameOf(one) {
-  return one.id || one.getAttribute("data-id") || one.getAttribute("href") || one.getAttribute("name") || one.getAttribute("aria-label") || (one.matches("button, summary") ? one.textContent : "");
+  return (
+    one.id ||
+    one.getAttribute("data-id") ||
+    one.getAttribute("href") ||
+    one.getAttribute("name") ||
+    one.getAttribute("aria-label") ||
+    (one.matches("button, summary") ? one.textContent : "")
+  );
 }
 
 /** @param {string} spec */
@@ -88,7 +98,8 @@ function fill(element, spec, attributes, children) {
 function set(element, name, value) {
   if (value === null || value === undefined || value === false) return;
   if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-  else if (name === "style") Object.entries(value).forEach(([key, one]) => /** @type {HTMLElement} */ (element).style.setProperty(key, String(one)));
+  else if (name === "style")
+    Object.entries(value).forEach(([key, one]) => /** @type {HTMLElement} */ (element).style.setProperty(key, String(one)));
   else if (name === "class" && element.classList.length) element.classList.add(...String(value).split(" ").filter(Boolean));
   else if (name === "value" || name === "checked") /** @type {any} */ (element)[name] = value;
   else element.setAttribute(name, value === true ? "" : String(value));
@@ -99,6 +110,7 @@ function set(element, name, value) {
  * @returns {(Node | string)[]}
  */
 function nodes(children) {
-  return /** @type {Child[]} */ (/** @type {any[]} */ (children).flat(Infinity)).filter((one) => one !== null && one !== undefined && one !== false && one !== "")
+  return /** @type {Child[]} */ (/** @type {any[]} */ (children).flat(Infinity))
+    .filter((one) => one !== null && one !== undefined && one !== false && one !== "")
     .map((one) => (one instanceof Node ? one : String(one)));
 }

@@ -19,17 +19,25 @@ let closed = new AbortController();
 export async function connect() {
   closed.abort();
   const mine = (closed = new AbortController()).signal;
-  let last = "", wait = 1000;
+  let last = "",
+    wait = 1000;
   while (!mine.aborted) {
     const dead = new AbortController();
     const stop = () => dead.abort();
     mine.addEventListener("abort", stop, { once: true });
     let timer = setTimeout(stop, SILENCE);
     let hiding = 0;
-    const onSight = () => { clearTimeout(hiding); if (document.hidden) hiding = window.setTimeout(stop, OUT_OF_SIGHT); };
+    const onSight = () => {
+      clearTimeout(hiding);
+      if (document.hidden) hiding = window.setTimeout(stop, OUT_OF_SIGHT);
+    };
     document.addEventListener("visibilitychange", onSight);
     try {
-      const answer = await fetch(`${ROOT}/stream`, { headers: { Accept: "text/event-stream", ...usualHeaders(), ...(last && { "Last-Event-ID": last }) }, signal: dead.signal, credentials: "same-origin" });
+      const answer = await fetch(`${ROOT}/stream`, {
+        headers: { Accept: "text/event-stream", ...usualHeaders(), ...(last && { "Last-Event-ID": last }) },
+        signal: dead.signal,
+        credentials: "same-origin",
+      });
       if (answer.status === 401) return void document.dispatchEvent(new Event("signed-out"));
       if (!answer.ok || !answer.body) throw new Error(`the stream answered ${answer.status}`);
       wait = 1000;
@@ -71,7 +79,12 @@ export function disconnect() {
 
 /** Act on one message of the stream; returns its id. @param {string} message */
 function receive(message) {
-  const fields = new Map(message.split("\n").map((line) => { const at = line.indexOf(":"); return [line.slice(0, at), line.slice(at + 1).trim()]; }));
+  const fields = new Map(
+    message.split("\n").map((line) => {
+      const at = line.indexOf(":");
+      return [line.slice(0, at), line.slice(at + 1).trim()];
+    }),
+  );
   if (fields.get("event") === "reset") notifySubscribers(null);
   if (fields.get("event") === "change") notifySubscribers(JSON.parse(fields.get("data") ?? "null"));
   return fields.get("id") ?? "";

@@ -25,20 +25,47 @@ export function list(items, cells, { href, action, keys = {}, empty, label, of =
   if (!items.length) return h("p.quiet", null, empty ?? "Nothing here.");
   const rows = items.map((item, index) => {
     const to = href?.(item);
-    return h(`${to ? "a" : "div"}.${of}`, { href: to, "data-id": id?.(item), tabindex: index ? "-1" : "0", onkeydown: (/** @type {KeyboardEvent} */ event) => {
-      const act = !event.ctrlKey && !event.metaKey && !event.altKey && event.target === event.currentTarget && keys[event.key];
-      if (act) { event.preventDefault(); act(item); }
-    } }, cells(item));
+    return h(
+      `${to ? "a" : "div"}.${of}`,
+      {
+        href: to,
+        "data-id": id?.(item),
+        tabindex: index ? "-1" : "0",
+        onkeydown: (/** @type {KeyboardEvent} */ event) => {
+          const act =
+            !event.ctrlKey && !event.metaKey && !event.altKey && event.target === event.currentTarget && keys[event.key];
+          if (act) {
+            event.preventDefault();
+            act(item);
+          }
+        },
+      },
+      cells(item),
+    );
   });
   // A link holds no button, so an action stands beside its row.
-  const lines = rows.map((row, index) => { const beside = action?.(items[index]); return beside ? h("div.pair", null, row, beside) : row; });
-  const box = h("div.list", { role: "group", "aria-label": label, onfocusin: (/** @type {any} */ { target }) => { if (rows.includes(target)) rows.forEach((one) => one.setAttribute("tabindex", one === target ? "0" : "-1")); }, onkeydown: (/** @type {KeyboardEvent} */ event) => {
-    const at = rows.indexOf(/** @type {any} */ (event.target).closest?.(`.${of}`));
-    const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
-    if (at < 0 || next === undefined || /** @type {any} */ (event.target).matches("input, select, textarea")) return;
-    event.preventDefault();
-    rows[Math.min(Math.max(next, 0), rows.length - 1)].focus();
-  } }, lines);
+  const lines = rows.map((row, index) => {
+    const beside = action?.(items[index]);
+    return beside ? h("div.pair", null, row, beside) : row;
+  });
+  const box = h(
+    "div.list",
+    {
+      role: "group",
+      "aria-label": label,
+      onfocusin: (/** @type {any} */ { target }) => {
+        if (rows.includes(target)) rows.forEach((one) => one.setAttribute("tabindex", one === target ? "0" : "-1"));
+      },
+      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+        const at = rows.indexOf(/** @type {any} */ (event.target).closest?.(`.${of}`));
+        const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+        if (at < 0 || next === undefined || /** @type {any} */ (event.target).matches("input, select, textarea")) return;
+        event.preventDefault();
+        rows[Math.min(Math.max(next, 0), rows.length - 1)].focus();
+      },
+    },
+    lines,
+  );
   return box;
 }
 
@@ -61,10 +88,24 @@ export function button(text, onclick, { kind = "plain", title, disabled = false,
  */
 export function segments(label, choices, chosen, choose) {
   const box = h("div.segments", { role: "group", "aria-label": label });
-  replace(box, choices.map(([value, text]) => h("button", { type: "button", "aria-pressed": String(value === chosen), onclick: () => {
-    for (const one of box.children) one.setAttribute("aria-pressed", String(one.getAttribute("data-value") === value));
-    choose(value);
-  }, "data-value": value }, text)));
+  replace(
+    box,
+    choices.map(([value, text]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(value === chosen),
+          onclick: () => {
+            for (const one of box.children) one.setAttribute("aria-pressed", String(one.getAttribute("data-value") === value));
+            choose(value);
+          },
+          "data-value": value,
+        },
+        text,
+      ),
+    ),
+  );
   return box;
 }
 
@@ -83,24 +124,47 @@ export function ask(title, body, { confirm = "OK", kind = "primary", command, ca
     let outcome = null;
     const problem = h("p.problem", { role: "alert", hidden: true });
     const submit = h(`button.${kind}`, { type: "submit" }, confirm);
-    const form = h("form", { method: "dialog", onsubmit: async (/** @type {SubmitEvent} */ event) => {
-      event.preventDefault();
-      const values = /** @type {Record<string, string>} */ (Object.fromEntries(new FormData(form)));
-      submit.disabled = true;
-      try {
-        outcome = act ? (await act(values)) ?? values : values;
-        dialog.close();
-      } catch (error) {
-        problem.textContent = sentence(error);
-        problem.hidden = false;
-      } finally {
-        submit.disabled = false;
-      }
-    } }, h("h2", null, title), body, problem, command && commandLine(command), h("div.buttons", null, cancel && button(cancel, () => dialog.close()), submit));
-    const dialog = h("dialog", { onclose: () => { dialog.remove(); resolve(outcome); }, "aria-label": title }, form);
+    const form = h(
+      "form",
+      {
+        method: "dialog",
+        onsubmit: async (/** @type {SubmitEvent} */ event) => {
+          event.preventDefault();
+          const values = /** @type {Record<string, string>} */ (Object.fromEntries(new FormData(form)));
+          submit.disabled = true;
+          try {
+            outcome = act ? ((await act(values)) ?? values) : values;
+            dialog.close();
+          } catch (error) {
+            problem.textContent = sentence(error);
+            problem.hidden = false;
+          } finally {
+            submit.disabled = false;
+          }
+        },
+      },
+      h("h2", null, title),
+      body,
+      problem,
+      command && commandLine(command),
+      h("div.buttons", null, cancel && button(cancel, () => dialog.close()), submit),
+    );
+    const dialog = h(
+      "dialog",
+      {
+        onclose: () => {
+          dialog.remove();
+          resolve(outcome);
+        },
+        "aria-label": title,
+      },
+      form,
+    );
     document.body.append(dialog);
     dialog.showModal();
-    (form.querySelector("input, select, textarea") ?? (kind === "danger" ? form.querySelector(".buttons button") : submit)).focus();
+    (
+      form.querySelector("input, select, textarea") ?? (kind === "danger" ? form.querySelector(".buttons button") : submit)
+    ).focus();
   });
 }
 
@@ -115,11 +179,19 @@ export function commandLine(text) {
 /** @param {string} text */
 export function copyButton(text) {
   if (!navigator.clipboard) return null; // browsers have one only over https, or on this machine
-  const copy = h("button.plain", { type: "button", "aria-label": `Copy: ${text.slice(0, 80)}`, onclick: async () => {
-    await navigator.clipboard.writeText(text);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy"), 1500);
-  } }, "Copy");
+  const copy = h(
+    "button.plain",
+    {
+      type: "button",
+      "aria-label": `Copy: ${text.slice(0, 80)}`,
+      onclick: async () => {
+        await navigator.clipboard.writeText(text);
+        copy.textContent = "Copied";
+        setTimeout(() => (copy.textContent = "Copy"), 1500);
+      },
+    },
+    "Copy",
+  );
   return copy;
 }
 
@@ -149,7 +221,9 @@ export function fieldChanges(changes) {
     const text = value === null || value === undefined ? "–" : typeof value === "string" ? value : JSON.stringify(value);
     return text.length > 200 ? `${text.slice(0, 200)}…` : text;
   };
-  return (changes ?? []).map(({ field, before, after }) => h("div.change", null, h("span.dim", null, field), h("del", null, short(before)), h("ins", null, short(after))));
+  return (changes ?? []).map(({ field, before, after }) =>
+    h("div.change", null, h("span.dim", null, field), h("del", null, short(before)), h("ins", null, short(after))),
+  );
 }
 
 /** JSON or text as it is, in a block that scrolls. @param {any} value */
@@ -177,14 +251,20 @@ export function notify(text, kind = "good") {
  */
 export function said(text, { links = false, zone } = {}) {
   return (text ?? "").split("`").map((one, index) => {
-    if (index % 2) return links && one.startsWith("occ_") ? h("a", { href: `#/occurrences/${one}` }, h("code", null, one)) : h("code", null, one);
-    return one.split(/(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)?(?: UTC|Z)/).map((piece, turn) => (turn % 2 ? time(`${piece.replace(" ", "T")}Z`, zone) : piece));
+    if (index % 2)
+      return links && one.startsWith("occ_")
+        ? h("a", { href: `#/occurrences/${one}` }, h("code", null, one))
+        : h("code", null, one);
+    return one
+      .split(/(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)?(?: UTC|Z)/)
+      .map((piece, turn) => (turn % 2 ? time(`${piece.replace(" ", "T")}Z`, zone) : piece));
   });
 }
 
 /** What went wrong, as a sentence. @param {unknown} error */
 export function sentence(error) {
-  const text = error instanceof SyntaxError ? `this is no JSON: ${error.message}` : error instanceof Error ? error.message : String(error);
+  const text =
+    error instanceof SyntaxError ? `this is no JSON: ${error.message}` : error instanceof Error ? error.message : String(error);
   const done = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(done) ? done : `${done}.`;
 }
@@ -196,9 +276,21 @@ export function sentence(error) {
  */
 export function failure(error, again) {
   const known = error instanceof ApiError ? error : null;
-  const title = known?.isOffline ? "The server does not answer" : known?.status === 404 ? "Not found" : known?.status === 403 ? "Your key may not see this" : "This could not be read";
-  return h("div.card.blank", { role: "alert" }, h("h1", null, title), h("p", null, known?.isOffline ? "The page tries again by itself as soon as it is back." : sentence(error)),
-    known?.requestId && h("p.dim", null, "Request ", h("code", null, known.requestId)), button("Try again", again, { kind: "primary" }));
+  const title = known?.isOffline
+    ? "The server does not answer"
+    : known?.status === 404
+      ? "Not found"
+      : known?.status === 403
+        ? "Your key may not see this"
+        : "This could not be read";
+  return h(
+    "div.card.blank",
+    { role: "alert" },
+    h("h1", null, title),
+    h("p", null, known?.isOffline ? "The page tries again by itself as soon as it is back." : sentence(error)),
+    known?.requestId && h("p.dim", null, "Request ", h("code", null, known.requestId)),
+    button("Try again", again, { kind: "primary" }),
+  );
 }
 
 /** What a view shows while it reads. */
@@ -238,7 +330,16 @@ export function pages(read, show) {
     const page = await read(more ? cursor : null);
     items = more ? [...items, ...page.items] : page.items;
     cursor = page.next_cursor;
-    replace(box, show(items), cursor && h("div.buttons", null, button("Show more", () => void load(true))));
+    replace(
+      box,
+      show(items),
+      cursor &&
+        h(
+          "div.buttons",
+          null,
+          button("Show more", () => void load(true)),
+        ),
+    );
   }
   return { box, load: () => load(false) };
 }

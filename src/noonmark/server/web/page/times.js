@@ -4,7 +4,9 @@ import { h } from "./dom.js";
 /** @typedef {"utc" | "mine" | "schedule"} ZoneChoice */
 
 const MINE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-const MINUTE = 60_000, HOUR = 3_600_000, DAY = 86_400_000;
+const MINUTE = 60_000,
+  HOUR = 3_600_000,
+  DAY = 86_400_000;
 /** @type {Map<string, Intl.DateTimeFormat>} */
 const formats = new Map();
 let choice = /** @type {ZoneChoice} */ (localStorage.getItem("noonmark.zone") ?? "mine");
@@ -62,7 +64,15 @@ export function format(instant, zone, options) {
  * @param {string} zone
  */
 export function local(instant, zone) {
-  const text = format(instant, zone, { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const text = format(instant, zone, {
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hourCycle: "h23",
+  });
   const [day, month, year, hour, minute, second] = /** @type {string[]} */ (text.match(/\d+/g)).map(Number);
   return { year, month, day, hour, minute, second };
 }
@@ -109,7 +119,10 @@ function shortText(instant, zone) {
   const isToday = format(at, zone, { dateStyle: "short" }) === format(now(), zone, { dateStyle: "short" });
   if (isToday) return time;
   if (gap < 6 * DAY) return `${format(at, zone, { weekday: "short" })} ${time}`;
-  const year = format(at, zone, { year: "numeric" }) === format(now(), zone, { year: "numeric" }) ? {} : { year: /** @type {const} */ ("numeric") };
+  const year =
+    format(at, zone, { year: "numeric" }) === format(now(), zone, { year: "numeric" })
+      ? {}
+      : { year: /** @type {const} */ ("numeric") };
   return `${format(at, zone, { day: "numeric", month: "short", ...year })}, ${time}`;
 }
 
@@ -119,7 +132,16 @@ function shortText(instant, zone) {
  * @param {string} zone
  */
 export function fullText(instant, zone) {
-  const text = format(instant, zone, { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "longOffset" });
+  const text = format(instant, zone, {
+    weekday: "short",
+    day: "numeric",
+    month: "short",
+    year: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    timeZoneName: "longOffset",
+  });
   return `${text.replace("GMT", "UTC")} ${zone === "UTC" ? "" : zone}`.trim();
 }
 
@@ -174,7 +196,11 @@ export function time(instant, zone) {
  */
 export function counting(instant, { zone = null, since = false } = {}) {
   if (!instant) return h("span.dim", null, "–");
-  return h("time", { datetime: instant, title: titleOf(instant, zone), "data-counts": since ? "since" : "to" }, countText(instant, since));
+  return h(
+    "time",
+    { datetime: instant, title: titleOf(instant, zone), "data-counts": since ? "since" : "to" },
+    countText(instant, since),
+  );
 }
 
 /** @param {string} instant @param {string | null | undefined} zone */
@@ -185,7 +211,9 @@ function titleOf(instant, zone) {
 
 /** @param {string} instant @param {boolean} since */
 function countText(instant, since) {
-  return since ? duration(Math.max(1000, Math.floor((now() - Date.parse(instant)) / 1000) * 1000)).replace(/\.\d s/, " s") : relativeText(instant);
+  return since
+    ? duration(Math.max(1000, Math.floor((now() - Date.parse(instant)) / 1000) * 1000)).replace(/\.\d s/, " s")
+    : relativeText(instant);
 }
 
 /** Let every counting time on the page count. Called once. */
