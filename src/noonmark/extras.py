@@ -12,6 +12,8 @@ EXTRAS = {
     "otel": ("opentelemetry",),
     "agents": ("anthropic", "genai_prices", "jsonschema_rs", "openai", "pydantic_ai"),
     "mcp": ("mcp",),
+    "redis": ("redis",),
+    "temporal": ("temporalio",),
 }
 """The packages that the code of each extra imports."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.core.targets.session import Provider
+    from noonmark.node_locks import NodeLocks
     from noonmark.operations.diagnosis import Disk
     from noonmark.ports.agent_host import AgentHost
     from noonmark.ports.clock import Clock
     from noonmark.ports.runtime import Pinger, Seal
     from noonmark.ports.store import Store
-    from noonmark.ports.target import Target
+    from noonmark.ports.target import Engine, Target
     from noonmark.ports.uploads import Uploads
     from noonmark.stores.store_copy.endpoint import Endpoint
     from noonmark.targets.agent.settings import AgentSettings
@@ -39,12 +41,17 @@ if TYPE_CHECKING:
     from noonmark.targets.function.runner import FunctionRunner
     from noonmark.targets.http.settings import HttpTargetSettings
     from noonmark.targets.secrets import SecretResolver
+    from noonmark.targets.temporal.settings import EngineSettings
     from noonmark.telemetry.traces import TraceRecorder
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
 FILES = (".db", ".sqlite", ".sqlite3")
 POSTGRES = ("postgresql://", "postgres://")
+REDIS = ("redis://", "rediss://")
+KNOWN_STORES = (
+    "memory://, sqlite:///relative.db, sqlite:////absolute.db, postgresql://host/database or redis://host/number"
+)
 
 
 def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file: bool = False) -> Store:
@@ -72,10 +79,17 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True, creates_file
 
         # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
         return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros, migrates=migrates)
+    if isinstance(url, str) and url.startswith(REDIS):
+        require("redis", "a Redis store")
+        from noonmark.stores.redis.store import RedisStore
+
+        # Likewise. There are no tables to create: what may create a file may also use an empty database.
+        return RedisStore(
+            url, None if isinstance(clock, SystemClock) else clock.micros, migrates=migrates or creates_file
+        )
     if isinstance(url, str) and url and "://" not in url:
         raise InvalidSchedule(f"{url!r} is a path, not the URL of a store; write {SQLITE}{url}", field="store")
-    known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
-    raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+    raise InvalidSchedule(f"{url!r} names no store; it must be {KNOWN_STORES}", field="store")
 
 
 def make_copy_endpoint(url: str, clock: Clock, field: str) -> Endpoint:
@@ -90,10 +104,31 @@ def make_copy_endpoint(url: str, clock: Clock, field: str) -> Endpoint:
         from noonmark.stores.postgres.copy_endpoint import PostgresEndpoint
 
         return PostgresEndpoint(url)
+    if url.startswith(REDIS):
+        require("redis", "a Redis store")
+        from noonmark.stores.redis.copy_endpoint import RedisEndpoint
+
+        return RedisEndpoint(url)
     if url == MEMORY:
         raise InvalidSchedule("a store in memory belongs to one process, and cannot be copied", field=field)
     make_store(url, clock)
     raise InvalidSchedule(f"{url!r} names no store that can be copied", field=field)
+
+
+def schema_version(url: str) -> str:
+    """The version of the schema that this Noonmark creates in a store."""
+    if url.startswith(REDIS):
+        from noonmark.stores.redis.bootstrap import FORMAT
+
+        return FORMAT
+    from noonmark.stores.sql.schema.version import VERSION
+
+    return VERSION
+
+
+def needs_migration(url: str) -> bool:
+    """Whether the schema of a store is created and upgraded only on demand: other nodes may run an older version."""
+    return url.startswith(POSTGRES)
 
 
 def store_url(store: object) -> object:
@@ -155,11 +190,13 @@ def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
     permissions: TargetPermissions | None = None,
     bundles: BundleSettings | None = None,
     agents: AgentSettings | None = None,
+    engine: EngineSettings | None = None,
 ) -> Target:
     """The target for functions, programs, events, pings, HTTP requests, workflows, bundles and agents.
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
-    Without settings of bundles, it runs none; without settings of agents, it delivers to none.
+    Without settings of bundles, it runs none; without settings of agents, it delivers to none. An engine takes its
+    routes over from all of them.
     """
     from noonmark.targets.composite import CompositeTarget
     from noonmark.targets.http.runner import HttpRunner
@@ -194,9 +231,17 @@ def make_target(  # noqa: PLR0913, PLR0917 - each is what a process picks
             cache = BundleCache(bundles.cache or bundle_folder(), bundles.max_cache_bytes)
             others = dict(kinds)
             kinds["bundle"] = BundleRunner(store, reaper, secret_resolver, cache, bundles.resources, others)
-    target = CompositeTarget(kinds, permissions)
+    target = CompositeTarget(kinds, permissions, None if engine is None else make_engine(store, engine))
     workflows.attach(target)
     return target
+
+
+def make_engine(store: Store, settings: EngineSettings) -> Engine:
+    """The engine that carries out the occurrences of some routes."""
+    require("temporal", "an engine (--engine)")
+    from noonmark.targets.temporal.engine import TemporalEngine
+
+    return TemporalEngine(store, settings)
 
 
 def make_first_call(
@@ -321,6 +366,40 @@ def bundle_folder() -> Path:
     if os.path.isabs(home) and os.access(home, os.W_OK):  # noqa: PTH117 - likewise
         return Path(home) / ".cache" / "noonmark" / "bundles"
     return Path(tempfile.gettempdir()) / f"noonmark-bundles-{os.geteuid()}"
+
+
+def make_node_locks(url: object, store: Store) -> NodeLocks | None:
+    """The locks by which nodes of this machine see that another is gone; None where there are no such locks."""
+    if sys.platform != "linux" or not isinstance(url, str) or url == MEMORY:
+        return None
+    from noonmark.node_locks import NodeLocks
+
+    file = file_of(url)
+    if file is None:
+        return NodeLocks(partial(_lock_folder, store))
+    # By the real name: another process may use a link to the file.
+    return NodeLocks(lambda: (real := file.resolve()).with_name(f"{real.name}.nodes"))
+
+
+def _lock_folder(store: Store) -> Path:
+    """The folder for locks of the nodes of a store that has no file; for all processes of this user the same."""
+    import tempfile
+    from hashlib import sha256
+    from pathlib import Path
+
+    runtime = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]  # of systemd
+    user = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith(os.sep):
+        folder = Path(runtime) / "nodes"
+    elif user.startswith(os.sep) and os.access(user, os.W_OK):
+        folder = Path(user) / "noonmark" / "nodes"
+    else:
+        folder = Path(tempfile.gettempdir()) / f"noonmark-nodes-{os.geteuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.lstat().st_uid != os.geteuid() or folder.is_symlink():
+        raise OSError(f"{folder} belongs to another user")
+    # URLs of one store may differ from process to process.
+    return folder / sha256(b"node locks\0" + store.own_key()).hexdigest()[:16]
 
 
 def fresh_id(clock: Clock) -> str:

@@ -36,6 +36,7 @@ COMMANDS = {
     "halt": ("halt:halt", "Stop everything at once, or what has some labels or a lineage.", "[OPTIONS]"),
     "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
+    "temporal-worker": ("engine:temporal_worker", "Run a worker of the engine.", "[OPTIONS]"),
     "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
     "backup": ("store:backup", "Write a consistent copy of a SQLite store.", "[OPTIONS] FILE"),
     "restore": ("store:restore", "Replace a SQLite store with a backup.", "[OPTIONS] FILE"),
@@ -242,6 +243,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "store": (
         "Move a store to another database.",
         {"copy": ("store_copy:copy", "Copy a store to an empty one, and verify the copy.")},
+    ),
+    "engine": (
+        "Compare the ledger with the engine.",
+        {"check": ("engine:check", "List what only the ledger or only the engine has.")},
     ),
     "node": ("Show the nodes of a cluster.", {"list": ("cluster:list_nodes", "List nodes.")}),
     "audit": ("Show the audit log.", {"list": ("cluster:list_audit", "List changes and who made them.")}),

@@ -17,7 +17,7 @@ from noonmark.core.budgets.budget import Refused, WhenExhausted
 from noonmark.core.budgets.refusals import refusal_text
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
-from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
+from noonmark.core.instants import DAY, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import in_force
 from noonmark.core.policies import dependencies, misfire, overlap, window
@@ -44,7 +44,7 @@ MAX_LOSSES = 5
 """An occurrence whose lease was lost more often than this is taken for the cause."""
 MAX_LOSSES_OF_ENDS = 2 * MAX_LOSSES
 """A workflow that is to end is given up after so many: to undo its steps may be the cause as well."""
-APPROVAL_WAIT: Micros = DAY_SECONDS * SECOND
+APPROVAL_WAIT: Micros = DAY
 """So long somebody may decide whether an occurrence goes beyond its budget."""
 NOT_REFUSED = Refused(scope=None)
 _ONE_WAITS = (overlap.QueueOne, overlap.CancelRunning, overlap.Terminate)
@@ -197,7 +197,8 @@ def admit(claim: Claim, *, now: Micros, lease: Micros, keys: tuple[KeyLimit, ...
 
 def _under_own_terms(claim: Claim) -> Claim:
     """The claim with the schedule as it applies to this occurrence."""
-    return replace(claim, schedule=in_force(claim.schedule, claim.occurrence))
+    schedule = in_force(claim.schedule, claim.occurrence)
+    return claim if schedule is claim.schedule else replace(claim, schedule=schedule)
 
 
 def depends_on_others(claim: Claim) -> bool:

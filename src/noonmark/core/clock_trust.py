@@ -12,18 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.instants import DAY, HOUR, SECOND
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
-LEAP: Micros = 3_600 * SECOND
+LEAP: Micros = HOUR
 """How far the store's clock may run ahead of the boot clock, or fall behind it, without doubt."""
-LONG_SILENCE: Micros = 30 * DAY_SECONDS * SECOND
+LONG_SILENCE: Micros = 30 * DAY
 """A store that remembers nothing newer was not used for so long, or its time is wrong."""
 AGREEMENT: Micros = 60 * SECOND
 """Two readings agree when the store and the boot clock count the same between them, give or take this."""
-PROOF: Micros = 3_600 * SECOND
+PROOF: Micros = HOUR
 """After a leap, nothing is pruned until this much time has passed evenly."""
 
 

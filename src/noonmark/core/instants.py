@@ -15,7 +15,9 @@ Micros = int
 """Microseconds since 1970-01-01T00:00:00Z, or a length of time in microseconds."""
 
 SECOND: Micros = 1_000_000
+HOUR: Micros = 3_600 * SECOND
 DAY_SECONDS = 86_400
+DAY: Micros = DAY_SECONDS * SECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 MIN_INSTANT: Micros = -62_135_596_800 * SECOND

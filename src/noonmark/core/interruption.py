@@ -34,6 +34,8 @@ SET_BY = "deadline_set_by"
 """The key, in the detail of an occurrence that awaits its completion, of what set its deadline: its window, the
 target, or the start ping of a job."""
 BY_WINDOW, BY_TARGET, BY_START = "window", "target", "start"
+ENGINE = "engine"
+"""The key, in the same place, of the engine that carries it out, if one does."""
 
 
 def interruption(
@@ -74,6 +76,14 @@ def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Mi
         return bool(agreed == BY_WINDOW)
     closes = interrupted_at(occurrence, declared)
     return closes is not None and closes <= deadline
+
+
+def engine_of(occurrence: Occurrence) -> str | None:
+    """The engine that has accepted an occurrence, and has not said how it ended; None without one."""
+    if occurrence.phase is not Phase.AWAITING_COMPLETION:
+        return None
+    engine = (kept_facts(occurrence) or {}).get(ENGINE)
+    return engine if isinstance(engine, str) else None
 
 
 def alert_at(declared: Declaration, started: Micros) -> Micros | None:
@@ -130,6 +140,11 @@ def is_begun(occurrence: Occurrence) -> bool:
 def lost_error(node: str | None) -> str:
     """The words for a run whose node was lost."""
     return f"{_named(node)} was lost before it had ended"
+
+
+def gone_error(node: str | None) -> str:
+    """The words for a run whose node was lost because its process was gone."""
+    return f"the process of {_named(node)} was gone before it had ended"
 
 
 def _named(node: str | None) -> str:

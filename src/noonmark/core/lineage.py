@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope, session_scopes
 from noonmark.core.errors import Conflict, InvalidTrigger, QuotaExceeded
-from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros, to_text
+from noonmark.core.instants import DAY, HOUR, from_micros, to_text
 from noonmark.core.rate_limit import RateLimit
 from noonmark.core.triggers import EventTrigger, parse_trigger
 from noonmark.core.triggers.recurrence import WallTrigger
@@ -105,9 +105,9 @@ class AgentLimits:
     """Schedules that are active or paused and that runs of one schedule made."""
     per_hour: int = 30
     """New schedules of one agent."""
-    lifetime: Micros | None = 30 * DAY_SECONDS * SECOND
+    lifetime: Micros | None = 30 * DAY
     """When a schedule ends that names no end; None: never."""
-    proposal_lifetime: Micros = 7 * DAY_SECONDS * SECOND
+    proposal_lifetime: Micros = 7 * DAY
     """When a proposal expires that nobody decided."""
     max_proposals: int = 100
     """Pending proposals of one user."""
@@ -115,7 +115,7 @@ class AgentLimits:
     @property
     def rate(self) -> RateLimit:
         """How many new schedules an agent may create, as a bucket of tokens."""
-        return RateLimit(max(1, self.per_hour), 3_600 * SECOND, self.per_hour)
+        return RateLimit(max(1, self.per_hour), HOUR, self.per_hour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import HOUR, SECOND
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.triggers.zones import Zone
 
-HOUR: Micros = 3_600 * SECOND
 LONG_MONTH = timedelta(days=32)
 
 

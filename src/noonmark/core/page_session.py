@@ -9,11 +9,11 @@ import re
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
-from noonmark.core.instants import DAY_SECONDS, SECOND, Micros
+from noonmark.core.instants import DAY, HOUR, SECOND, Micros
 
-IDLE: Micros = 12 * 3_600 * SECOND
+IDLE: Micros = 12 * HOUR
 """A session ends when it was not used for this long."""
-LONGEST: Micros = 7 * DAY_SECONDS * SECOND
+LONGEST: Micros = 7 * DAY
 """It ends this long after it began, however much it is used."""
 NOTE_AFTER: Micros = 300 * SECOND
 """Its use is written at most this often."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.instants import DAY, SECOND
 from noonmark.core.schedule import TRUSTED
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ BEYOND = "pipeline`"
 """The first text after all that begin with the prefix."""
 STOPPED_FOR: Micros = 60 * SECOND
 """How long schedules outlive a node that stopped: it may start again under its name within this time."""
-UNKNOWN_FOR: Micros = 2 * DAY_SECONDS * SECOND
+UNKNOWN_FOR: Micros = 2 * DAY
 """How old schedules of an unknown node must be to be abandoned: it was silent for days, or has just started."""
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import TRIGGER, occurrence_id
-from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND
+from noonmark.core.instants import DAY, MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence, Overrides
 from noonmark.core.policies.catch_up import decide
@@ -354,7 +354,7 @@ def look_ahead(so_far: Plan, *, due_times: dict[Micros, Micros], now: Micros, lo
     if trigger is None:
         return _look_upstream(so_far, schedule, now=now)
     horizon = schedule.declaration.horizon
-    near, days = now + lookahead, horizon.days * DAY_SECONDS * SECOND
+    near, days = now + lookahead, horizon.days * DAY
     watermark = so_far.watermark
     # What is past and yet to start, by jitter or a catch-up, does not stand for the next fire.
     ahead = [due for nominal, due in due_times.items() if now < nominal <= watermark and due > near]

@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import HOUR, SECOND
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
-UNITS: dict[str, Micros] = {"s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND}
+UNITS: dict[str, Micros] = {"s": SECOND, "m": 60 * SECOND, "h": HOUR}
 MAX_PER_SECOND = 100_000
 BURST: Micros = SECOND // 5
 """A bucket holds what comes in this time, and at least one token."""

@@ -6,16 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.reported import total
-from noonmark.core.frozen import construct
+from noonmark.core.frozen import construct, fast_evolve
 from noonmark.core.ids import stored_id
-from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
+from noonmark.core.instants import DAY, to_text
 from noonmark.core.interruption import (
     BY_TARGET,
     BY_WINDOW,
     DEADLINE,
+    ENGINE,
     SET_BY,
     alert_at,
     ends_with_window,
+    engine_of,
+    gone_error,
     interrupted_at,
     interruption,
     is_alert,
@@ -40,9 +43,9 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.workflows.run import StepKey
 
-MAX_RETRY_AFTER: Micros = DAY_SECONDS * SECOND
+MAX_RETRY_AFTER: Micros = DAY
 """A target that is busy may put an attempt off for so long."""
-COMPLETION_LIMIT: Micros = DAY_SECONDS * SECOND
+COMPLETION_LIMIT: Micros = DAY
 """A target that accepted the work has so long to say how it ended."""
 
 ENDS = {
@@ -91,6 +94,8 @@ class Accepted:
     deadline: Micros | None = None
     set_by: str = BY_TARGET
     """What set the deadline: the target, or the start ping of the job."""
+    engine: str | None = None
+    """The engine that carries it out, if one does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +135,7 @@ class Interim:
     run: Run
 
 
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """What to write, on condition that the fence is still this one.
@@ -190,9 +196,10 @@ def settle(
 ) -> Settlement:
     """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come.
 
-    `reported` is what the run says it has used, for each model.
+    `reported` is what the run says it has used, for each model. The run of what an engine carries out names the engine
+    before the node.
     """
-    settlement = _settle(occurrence, schedule, delivered, node=node)
+    settlement = _settle(occurrence, schedule, delivered, node=_place(occurrence, delivered, node))
     guard = schedule.declaration.runaway
     if guard is not None and guard.max_identical_results and settlement.phase is Phase.COMPLETED:
         settlement = replace(settlement, max_identical=guard.max_identical_results)
@@ -202,6 +209,11 @@ def settle(
     usage = total(reported if before is None else (before, *reported))
     run = replace(settlement.run, usage=usage)
     return replace(settlement, run=run, user=schedule.owner.user, reported=reported)
+
+
+def _place(occurrence: Occurrence, delivered: Delivered | Accepted | Suspended, node: str) -> str:
+    engine = delivered.engine if isinstance(delivered, Accepted) else engine_of(occurrence)
+    return node if engine is None or node.startswith(f"{engine}:") else f"{engine}:{node}"
 
 
 def _settle(
@@ -269,9 +281,9 @@ def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settle
     return replace(settlement, facts=facts) if facts else settlement
 
 
-def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
+def lost_run(occurrence: Occurrence, *, now: Micros, is_process_gone: bool = False) -> Run:
     """The run of a delivery whose lease expired, made of its row before it was taken over."""
-    error = lost_error(occurrence.node)
+    error = gone_error(occurrence.node) if is_process_gone else lost_error(occurrence.node)
     return replace(open_run(occurrence, now=now), ended=now, outcome=Outcome.LEASE_LOST, error=error)
 
 
@@ -318,14 +330,20 @@ def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, nod
 
 
 def _await(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, run: Run) -> Settlement:
-    """Until the earlier of the two: what the target has, and the end of its window."""
+    """Until the earlier of the two: what the target has, and the end of its window.
+
+    A workflow that an engine carries out ends with its window by itself: it stops its steps, and undoes some.
+    """
     deadline = accepted.accepted + COMPLETION_LIMIT if accepted.deadline is None else accepted.deadline
     closes, set_by = interrupted_at(occurrence, schedule.declaration), accepted.set_by
-    if closes is not None and closes <= deadline:
+    if closes is not None and closes <= deadline and not occurrence.is_workflow_run:
         deadline, set_by = closes, BY_WINDOW
     waiting = _to(Phase.AWAITING_COMPLETION, occurrence, schedule, run, Reason.ACCEPTED)
     alert = alert_at(schedule.declaration, accepted.started)
-    return replace(waiting, deadline=deadline, alert=alert, facts={DEADLINE: to_text(deadline), SET_BY: set_by})
+    facts: dict[str, int | float | str] = {DEADLINE: to_text(deadline), SET_BY: set_by}
+    if accepted.engine is not None:
+        facts[ENGINE] = accepted.engine
+    return replace(waiting, deadline=deadline, alert=alert, facts=facts)
 
 
 def _overdue(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settlement:
@@ -402,7 +420,8 @@ def _suspend(occurrence: Occurrence, schedule: Schedule, suspended: Suspended, r
 
 
 def _to(phase: Phase, occurrence: Occurrence, schedule: Schedule, run: Run, reason: Reason) -> Settlement:
-    return Settlement(
+    return construct(
+        Settlement,
         occurrence=occurrence,
         tenant=schedule.owner.tenant,
         phase=step(occurrence.phase, phase),

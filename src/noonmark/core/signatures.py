@@ -187,4 +187,4 @@ def _masked(key: bytes, tag: bytes, data: bytes) -> bytes:
 
 
 def _digest(key: str, message: bytes) -> str:
-    return hmac.new(key.encode(), message, "sha256").hexdigest()
+    return hmac.digest(key.encode(), message, "sha256").hex()

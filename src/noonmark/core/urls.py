@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote
 
@@ -61,8 +62,9 @@ class Url:
         return self.path if self.query is None else f"{self.path}?{self.query}"
 
 
+@lru_cache(maxsize=1_024)
 def parse_url(text: str) -> Url:
-    """Read a URL; a ValueError says what is wrong, and repeats nothing of it."""
+    """Read a URL; a ValueError says what is wrong, and repeats nothing of it. Most are called again and again."""
     match = _URL.fullmatch(text)
     if text.startswith("{{") or (match is not None and "{{" in match["authority"]):
         raise ValueError("must not have a placeholder in its scheme, host or port: only after them")

@@ -8,7 +8,7 @@ from noonmark.core.settlement import RunInProgress
 from noonmark.driver.node import Node
 from noonmark.driver.steps.admit import admit_once
 from noonmark.driver.steps.claim import claim_once, release, renew_once
-from noonmark.driver.steps.heartbeat import lead_once, leave
+from noonmark.driver.steps.heartbeat import beat_if_routes_changed, lead_once, leave
 from noonmark.driver.steps.maintenance import (
     adopt_once,
     guard_once,
@@ -20,6 +20,7 @@ from noonmark.driver.steps.maintenance import (
 from noonmark.driver.steps.match import match_once
 from noonmark.driver.steps.plan import plan_once
 from noonmark.driver.steps.settle import hand_back, progress_once, settle_once
+from noonmark.driver.steps.takeover import take_over_once
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         RenewReport,
         RewindReport,
         SettleReport,
+        TakeoverReport,
     )
     from noonmark.driver.store_executor import Executor
     from noonmark.ports.runtime import Runtime
@@ -95,6 +97,10 @@ class Driver:
         """Take or renew leadership, or learn who has it."""
         return await lead_once(self.node)
 
+    async def take_over_once(self) -> TakeoverReport:
+        """End the leases of nodes on this machine whose process is gone."""
+        return await take_over_once(self.node)
+
     async def adopt_once(self) -> bool:
         """Serve functions that other processes registered since the last call."""
         return await adopt_once(self.node)
@@ -106,6 +112,10 @@ class Driver:
     async def reap_once(self) -> ReapReport:
         """Send a heartbeat; end deliveries past their deadline, and occurrences that no node can serve."""
         return await reap_once(self.node)
+
+    async def beat_if_routes_changed(self) -> None:
+        """Send a heartbeat if the routes differ from those of the last one."""
+        await beat_if_routes_changed(self.node)
 
     async def rewind_once(self) -> RewindReport:
         """Plan again what a fast clock had planned too far."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.documents import present
 from noonmark.core.ids import is_hidden, visible_id
-from noonmark.core.instants import SECOND, micros_to_seconds, to_text
+from noonmark.core.instants import HOUR, SECOND, micros_to_seconds, to_text
 from noonmark.core.interruption import failure_line, log_name, more_about, pause_line, rate_line, runaway_line
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.driver")
 jobs = logging.getLogger("noonmark.jobs")
 
-WARNING_INTERVAL: Micros = 3_600 * SECOND
+WARNING_INTERVAL: Micros = HOUR
 """How often the same warning about a schedule is logged."""
 MAX_WARNED = 10_000
 """A node remembers its warnings about this many schedules; beyond that, an older one may be repeated early."""
@@ -168,6 +168,13 @@ def runaway(schedule: Schedule, breach: Breach) -> None:
 def lost(node: str, seen: Micros) -> None:
     """Another node is lost."""
     logger.warning("node %s is lost: its last heartbeat was at %s, and it did not stop cleanly", node, to_text(seen))
+
+
+def process_gone(node: str, leases: int) -> None:
+    """The process of another node on this machine is gone, and what it held begins again."""
+    logger.warning(
+        "the process of node %s is gone: its %s now", node, "lease ends" if leases == 1 else f"{leases:,} leases end"
+    )
 
 
 def clock(before: Trust, after: Trust) -> None:

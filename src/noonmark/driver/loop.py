@@ -14,11 +14,13 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.settlement import RunInProgress
 from noonmark.driver.driver import Driver
-from noonmark.driver.steps.settle import LAST_CALL, until_ended
+from noonmark.driver.steps.settle import LAST_CALL, is_deferrable, until_ended
+from noonmark.driver.steps.takeover import lock_process, unlock_process
 from noonmark.driver.store_executor import StoreExecutor
+from noonmark.driver.switch_interval import short_switch_interval
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports.events import NodeStarted, NodeStopped, StoreFailed
-from noonmark.ports.target import AwaitsOthers
+from noonmark.ports.target import AwaitsOthers, Reconciles
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -95,8 +97,14 @@ LAST_PINGS: Micros = 2 * SECOND
 """How long calls of URLs have to end when the loop stops."""
 PROGRESS_INTERVAL: Micros = SECOND
 REAP_INTERVAL: Micros = 10 * SECOND
+TAKEOVER_INTERVAL: Micros = SECOND // 2
 GUARD_INTERVAL: Micros = 60 * SECOND
+RECONCILE_INTERVAL: Micros = 30 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
+SETTLE_INTERVAL: Micros = SECOND // 200
+"""The time between two writes of ends that nothing waits for: one transaction instead of many small ones."""
+SETTLE_BATCH = 100
+"""Ends that are written at once, without waiting for the interval."""
 PACE: Micros = SECOND // 50
 """The pause between two searches, unless the first found more than it could take. It turns many small transactions
 into one."""
@@ -122,9 +130,12 @@ class Loop:
         self._retries = Retries(self._node)
         self._claim, self._start, self._settle = self._wakeup(), self._wakeup(), self._wakeup()
         self._stop, self._drain, self._renew = self._wakeup(), self._wakeup(), self._wakeup()
-        self._prune, self._progress = self._wakeup(), self._wakeup()
+        self._prune, self._progress, self._compare = self._wakeup(), self._wakeup(), self._wakeup()
+        self._settle_now = self._wakeup()
         self._is_stopping = self._is_drained = False
         self._is_leaving = self._has_successor = False
+        self._batches_ends = runtime.store.traits.blocks
+        self._has_urgent_end = False
         self._fetches = 0
         self._grace: Micros | None = None
         self._named: Micros = 0
@@ -182,7 +193,12 @@ class Loop:
 
     async def run(self, started: Callable[[], None] | None = None) -> int:
         """Run every step in time until `stop` is called; returns the number of occurrences handed back."""
+        with short_switch_interval():
+            return await self._run(started)
+
+    async def _run(self, started: Callable[[], None] | None) -> int:
         node, timing = self._node, self._node.timing
+        await lock_process(node)
         self._runtime.target.open(self._report, node.store_clock.now)
         # Two of them, so that one decides while the decisions of the other are written.
         starting = [asyncio.create_task(self._start_loop()) for _ in range(2)]
@@ -190,6 +206,8 @@ class Loop:
         if self._claims:
             starting.append(asyncio.create_task(self._claim_loop()))
             leading = [self._every(timing.lease // 3, self._lead, self._wakeup())]
+            if self._runtime.locks is not None:
+                leading.append(self._every(TAKEOVER_INTERVAL, self._take_over, self._wakeup()))
         watch_interval, watch = node.store.traits.watch_interval, self._wakeup()
         stop_listening = node.store.listen(watch.set)
         background = [
@@ -204,6 +222,7 @@ class Loop:
                 *leading,
                 self._every(timing.prune_every, self._prune_all, self._prune),
                 self._every(GUARD_INTERVAL, self._guard, self._wakeup()),
+                self._every(RECONCILE_INTERVAL, self._reconcile, self._compare),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
             )
         ]
@@ -218,7 +237,9 @@ class Loop:
             await self._finish_pings(self._wakeup())
             await asyncio.gather(*background)
             self._is_leaving = True
-            if not self._has_successor:
+            if self._has_successor:
+                unlock_process(node)
+            else:
                 await self._try(self.driver.leave)
         except asyncio.CancelledError:
             await self._hand_over([*starting, *background])
@@ -279,41 +300,46 @@ class Loop:
             logger.exception("could not hand back claimed work; other nodes take it over when the leases expire")
 
     async def _claim_loop(self) -> None:
-        """Match, plan and claim, as soon as something is due."""
+        """Match, plan and claim, as soon as something is due; first what the last process left behind."""
+        if self._runtime.locks is not None:
+            await self._try(self._take_over)
         while not self._is_stopping:
             self._claim_at = None
-            pause = await self._try(self._claim_due)
+            claim_at = self._claim_at = await self._try(self._claim_due)
             self._wake_target()  # an event may have been matched, or another node may have woken this one
-            self._claim_at = None if pause is None else self._node.now + pause
-            await self._claim.wait(pause)
+            await self._claim.wait(None if claim_at is None else claim_at - self._node.now)
 
     async def _claim_due(self) -> Micros | None:
-        """Match, plan and claim what is due; returns the pause until the next search, None to wait for a wake-up."""
+        """Match, plan and claim what is due; returns when to search next, None to wait for a wake-up.
+
+        The time as it is stored: `wake` compares it with that of a new occurrence, which often is the same.
+        """
         node = self._node
         if not await node.trusts_time():
             await node.read_clock()
             if node.is_in_doubt:
-                return DOUBT_PAUSE
+                return node.now + DOUBT_PAUSE
+        await self.driver.beat_if_routes_changed()
         lookahead = node.timing.lookahead
         time = await self._next_time(lookahead)
         if time is None or time > node.now:
-            return None if time is None else time - node.now
+            return time
         matched = await self.driver.match_once()
         planned = await self.driver.plan_once()
         claimed = await self.driver.claim_once()
         if claimed.claimed:
             self._start.set()
         if matched.more or planned.more or claimed.more:
-            return 0
+            return node.now
         if matched.matched or planned.planned or claimed.claimed:
-            return PACE
+            return node.now + PACE
         # Most often another node was faster. Otherwise it is full, or a delivery may be past its deadline.
         time = await self._next_time(0)
         if time is None:
             return None
         if (pause := time - node.now) <= 0:
             await self._reap()
-        return max(IDLE_PAUSE, pause if pause <= lookahead else pause - lookahead)
+        return node.now + max(IDLE_PAUSE, pause if pause <= lookahead else pause - lookahead)
 
     async def _next_time(self, lookahead: Micros) -> Micros | None:
         time: Micros | None = await self._node.executor.call(
@@ -342,7 +368,8 @@ class Loop:
 
     async def _settle_loop(self) -> None:
         """Write the ends of deliveries; those that arrive during a write go into the next one together."""
-        chances = LAST_REPORT_WAITS
+        chances, monotonic = LAST_REPORT_WAITS, self._node.store_clock.monotonic
+        next_write = monotonic()
         while not (self._is_drained and not self._node.finished and not (self._node.deliveries and chances)):
             if not self._node.finished:
                 # A run that has just ended may not be reported yet.
@@ -352,6 +379,9 @@ class Loop:
             if self._node.is_in_doubt and not self._is_stopping:
                 await self._settle.wait(IDLE_PAUSE)  # the end would be stored with a false time
                 continue
+            if (pause := next_write - monotonic()) > 0 and self._may_batch_ends:
+                await self._settle_now.wait(pause)
+            next_write, self._has_urgent_end = monotonic() + SETTLE_INTERVAL, False
             report = await self._try(self.driver.settle_once)
             if report is None:
                 return
@@ -361,6 +391,12 @@ class Loop:
             elif report.settled:
                 # Other schedules may depend on it; only the store knows.
                 self._claim.set_within(PACE)
+
+    @property
+    def _may_batch_ends(self) -> bool:
+        """Whether ends may wait for others that come soon, and are written with them."""
+        is_urgent = self._has_urgent_end or self._is_stopping or len(self._node.finished) >= SETTLE_BATCH
+        return self._batches_ends and not is_urgent
 
     async def _progress_loop(self) -> None:
         """Write new output of runs in progress, of all runs together, at most once per interval."""
@@ -410,6 +446,7 @@ class Loop:
 
     async def _reap(self) -> None:
         report = await self.driver.reap_once()
+        await self.driver.beat_if_routes_changed()  # one may have been registered during the first heartbeat
         self._wake_target()  # of what it has ended; and in case a notification was lost
         if (await self.driver.rewind_once()).rewound:
             self._claim.set()
@@ -419,7 +456,12 @@ class Loop:
     async def _lead(self) -> None:
         if (report := await self.driver.lead_once()).gained:
             self._prune.set()
+            self._compare.set()
         if report.lost:
+            self._claim.set()
+
+    async def _take_over(self) -> None:
+        if (await self.driver.take_over_once()).expired:
             self._claim.set()
 
     async def _prune_all(self) -> None:
@@ -429,6 +471,10 @@ class Loop:
     async def _guard(self) -> None:
         if await self.driver.guard_once():  # a schedule may listen for that event
             self._claim.set()
+
+    async def _reconcile(self) -> None:
+        if self._node.leads and isinstance(self._runtime.target, Reconciles):
+            self._runtime.target.reconcile()
 
     async def _watch(self) -> None:
         if await self._node.executor.call(self._node.store.changed_by_others):
@@ -448,7 +494,8 @@ class Loop:
             return backoff >= LAST_RETRY
         if step == self.driver.settle_once:
             return self._is_drained and backoff >= LAST_RETRY
-        return self._is_drained or (self._is_stopping and step in (self._claim_due, self.driver.admit_once))
+        searches = (self._claim_due, self._take_over, self.driver.admit_once)
+        return self._is_drained or (self._is_stopping and step in searches)
 
     def _report(self, assignment: Assignment, delivered: Reported) -> None:
         self.driver.report(assignment, delivered)
@@ -459,6 +506,9 @@ class Loop:
             if delivered.stops_work:
                 self.check_stop_requests()
             return
+        if self._batches_ends and not is_deferrable(self._node, assignment, delivered):
+            self._has_urgent_end = True
+            self._settle_now.set()
         self._settle.set()
         if self._is_stopping:
             self._drain.set()

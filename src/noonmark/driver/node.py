@@ -105,12 +105,18 @@ class Node:
         """The last owner that had a turn in a shared claim."""
         self.routes_seen: set[str] = set()
         """Routes of schedules from trusted sources that this node has seen, whether it serves them or not."""
+        self.routes_reported: tuple[str, ...] | None = None
+        """The routes of its last heartbeat."""
         self.started: Micros | None = None
         """Its first heartbeat, by the store's time."""
         self.inspected: Position | None = None
         """The last row of the inspection so far."""
         self.leadership: Leadership | None = None
         """The leader, as last read."""
+        self.process_lock = ""
+        """The lock that this process holds for it, as its heartbeats name it."""
+        self.gone_before: frozenset[str] = frozenset()
+        """The nodes of this machine that were found to be gone when it last looked."""
         self._upcoming: FairQueue[Claim] = FairQueue()
 
     @property
@@ -130,7 +136,9 @@ class Node:
         if self.trust == Trust():
             self.trust = Trust(remembered=await executor.call(self.store.newest_time))
         boot, asked_at = self.runtime.clock.boot(), self.store_clock.monotonic()
-        time: Micros = await executor.call(self.store.clock)
+        # The later the answer comes, the further the estimate is behind, and every start with it.
+        is_remote = self.store.traits.has_remote_clock
+        time: Micros = await executor.call(self.store.clock) if is_remote else self.store.clock()
         reading = Reading(boot, time, self.runtime.clock.boot())
         if self.trust.last is None:
             self.trust = replace(self.trust, older=await executor.call(self.store.newest_time, before=time - PROOF))

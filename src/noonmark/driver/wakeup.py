@@ -29,6 +29,8 @@ class Wakeup:
 
     def set_within_threadsafe(self, pause: Micros) -> None:
         """The same, from any thread."""
+        if self._timer is not None:
+            return  # it fires after this call, and so does what is asked for
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.set_within, pause)
 

@@ -377,7 +377,7 @@ class Declarations:
     def _create(self, document: dict[str, Any], expected: ExpectedId | None) -> Schedule | None:
         """Store a new schedule; None when another process has just declared the name."""
         schedule = self._new_schedule(document, expected)
-        if not schedule_edits.create(self._store, schedule, lookahead=self._lookahead):
+        if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) is None:
             return None
         declared = schedule.declaration
         if (warning := last_window_warning(declared.window, declared.trigger, now=schedule.created - 1)) is not None:

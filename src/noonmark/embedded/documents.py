@@ -385,6 +385,8 @@ def retry_document(retries: object) -> dict[str, Any]:
     """The retry policy for a number of retries, or for a document."""
     if isinstance(retries, Mapping):
         return dict(retries)
+    if type(retries) is int and retries == 0:
+        return {"max_attempts": 1}  # as most schedules have it
     try:
         return Retry(retries).to_document()  # type: ignore[arg-type] # it judges what it is given
     except InvalidSchedule:

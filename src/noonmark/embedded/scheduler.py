@@ -22,6 +22,7 @@ from noonmark.wiring import (
     fresh_id,
     make_first_call,
     make_model_check,
+    make_node_locks,
     make_pinger,
     make_program_traces,
     make_runner,
@@ -130,7 +131,7 @@ class Scheduler:
         clock: Clock | None = None,
         sink: EventSink | None = None,
     ) -> None:
-        """Use a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
+        """Use a store: `memory://`, `sqlite:///jobs.db`, `postgresql://host/database` or `redis://host/number`.
 
         A `Path`, and text that ends in .db, .sqlite or .sqlite3, is the path of a SQLite file.
 
@@ -175,7 +176,8 @@ class Scheduler:
         self._bundles = _bundle_settings(is_allowed=allow_bundles)
         self._agents = self._with_schedule_tools(_agent_settings(agents, agent_model))
         self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
-        unopened = make_store(store_url(store), self._clock)
+        url = store_url(store)
+        unopened = make_store(url, self._clock)
         recorder = make_program_traces(self._clock, version=__version__, node=node_name()) if traces else None
         self._runtime = Runtime(
             node=node_name() if recorder is None else recorder.node,
@@ -188,6 +190,7 @@ class Scheduler:
             version=__version__,
             zone_data=zone_data_version(),
             timing=timing,
+            locks=make_node_locks(url, unopened),
             first_call=make_first_call(unopened, self._agents),
             has_remote_host=self._agents is None or self._agents.remote_url is not None,
         )

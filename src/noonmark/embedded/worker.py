@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noonmark.targets.function.registry import FunctionRegistry
     from noonmark.targets.function.runner import FunctionRunner
     from noonmark.targets.http.settings import HttpTargetSettings
+    from noonmark.targets.temporal.settings import EngineSettings
 
 
 FAILED_TIMES = 3
@@ -49,11 +50,12 @@ class Worker:
         permissions: TargetPermissions | None = None,
         bundles: BundleSettings | None = None,
         agents: AgentSettings | None = None,
+        engine: EngineSettings | None = None,
     ) -> None:
         """`stop` and `close` wait for runs as long as the grace period."""
         self._runtime, self._functions, self._programs, self._outbound = runtime, functions, programs, outbound
         self._max_threads, self._grace, self._seal = max_threads, grace, seal
-        self._permissions, self._bundles, self._agents = permissions, bundles, agents
+        self._permissions, self._bundles, self._agents, self._engine = permissions, bundles, agents, engine
         self._runners = RunnerPool(self._new_runner)
         self._draining: tuple[Runner, ...] = ()
         """Those that were stopped, and wait for their runs. Replaced as a whole, so that any thread may read it."""
@@ -139,7 +141,10 @@ class Worker:
     @property
     def clock_ahead(self) -> Micros | None:
         """By how much the store's time jumped ahead, while that is in doubt."""
-        return self.snapshot().clock_ahead
+        current = self._runners.current
+        runners = [runner for runner in (*self._draining, current) if runner is not None and runner.is_alive]
+        doubt = runners[-1].loop.driver.node.trust.doubt if runners else None
+        return None if doubt is None else doubt.ahead
 
     def status(self) -> dict[str, Any]:
         """Its state and its settings."""
@@ -219,6 +224,7 @@ class Worker:
             self._permissions,
             self._bundles,
             self._agents,
+            self._engine,
         )
         return ThreadRunner(replace(self._runtime, target=target), claims=claims)
 

@@ -157,8 +157,20 @@ def _store(condition: Condition) -> Check:
             name="store",
             status=PROBLEM,
             sentence=f"{about}; {'; '.join(condition.problems)}",
-            advice="Copy the file, then restore a backup with `noonmark restore`",
+            advice="Look into the log of the server, and at its disk"
+            if condition.promise
+            else "Copy the file, then restore a backup with `noonmark restore`",
         )
+    if condition.is_lossy:
+        return Check(
+            name="store",
+            status=WARNING,
+            sentence=f"{about}: {condition.promise}",
+            advice="Set appendonly to yes, appendfsync to always and maxmemory-policy to noeviction, unless losses are"
+            " acceptable",
+        )
+    if condition.promise:
+        return Check(name="store", sentence=f"{about}: {condition.promise}")
     if journal > LARGE_JOURNAL:
         return Check(
             name="store",
@@ -285,11 +297,14 @@ def _nodes(nodes: Sequence[NodeRecord], now: Micros) -> Check:
     alive = _alive(nodes)
     dead = [node for node in nodes if not node.is_alive and node.left is None]
     if dead:
-        silent = [f"{node.name} for {_seconds(now - node.seen)}" for node in dead]
+        gone = [node.name for node in dead if node.gone is not None]
+        silent = [f"{node.name} for {_seconds(now - node.seen)}" for node in dead if node.gone is None]
+        kinds = {"the process is gone without having stopped": gone, "silent without having stopped": silent}
+        found = "; ".join(f"{kind}: {_named(names)}" for kind, names in kinds.items() if names)
         return Check(
             name="nodes",
             status=WARNING if alive else PROBLEM,
-            sentence=f"{len(alive)} alive; silent without having stopped: {_named(silent)}",
+            sentence=f"{len(alive)} alive; {found}",
             advice="Start them again, unless others replace them; a dead node is listed for a day",
         )
     versions = sorted({node.version for node in alive})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.instants import HOUR, SECOND, micros_to_seconds
 from noonmark.core.quotas import COUNTED, TASK_ROUTE, Quota, Resource, Scope, inflight_key
 from noonmark.operations.service import has_key_rate, limits_of
 from noonmark.ports.records import ScheduleFilter
@@ -58,7 +58,7 @@ def _used(service: Service, caller: Caller, quota: Quota) -> int:
 
 def _rate(scope: str, limit: RateLimit) -> dict[str, Any]:
     """A rate of requests; the headers of each answer say how much of it is left."""
-    unit = {SECOND: "second", 60 * SECOND: "minute", 3_600 * SECOND: "hour"}[limit.per]
+    unit = {SECOND: "second", 60 * SECOND: "minute", HOUR: "hour"}[limit.per]
     return {"name": f"requests_per_{unit}", "scope": scope, "value": limit.quantity, "used": None}
 
 

@@ -11,6 +11,7 @@ from noonmark.core.budgets.spend import Usage
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
 from noonmark.core.ids import backfill as backfill_origin
 from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
+from noonmark.core.interruption import engine_of
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.occurrence import Overrides, in_force
 from noonmark.core.planner import occurrence as plan_occurrence
@@ -29,7 +30,7 @@ from noonmark.operations.remote_turns import end_turn
 from noonmark.operations.secrets import redact, redactor_for
 from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_document, occurrence_documents, read_page
 from noonmark.operations.service import cause_of_backfill, cause_of_run, quotas_of, record_audit_entry
-from noonmark.operations.target_policy import check_payload, unserved
+from noonmark.operations.target_policy import check_payload, lacks_workers_words, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -233,7 +234,9 @@ def cancel(service: Service, caller: Caller, arguments: Cancellation) -> dict[st
     occurrence_id = arguments.occurrence_id
     while True:
         occurrence, schedule = find_occurrence(service, caller, occurrence_id)
-        if occurrence.phase is Phase.AWAITING_COMPLETION:
+        # A workflow run that an engine carries out is asked to stop: it may have something to undo.
+        ends_itself = occurrence.is_workflow_run and engine_of(occurrence) is not None
+        if occurrence.phase is Phase.AWAITING_COMPLETION and not ends_itself:
             return _end(service, caller, occurrence_id, Outcome.CANCELLED)
         if occurrence.phase in FINAL:
             raise Conflict(f"it has ended already, as {occurrence.phase}")
@@ -316,7 +319,11 @@ def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str,
     occurrence, schedule = find_occurrence(service, caller, occurrence_id)
     runs = service.store.last_runs([occurrence.id])
     missing = unserved(service.store, schedule, service.permissions) if occurrence.phase is Phase.PENDING else None
-    return occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing)
+    document = occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing)
+    if engine_of(occurrence) is not None and service.lacks_workers(occurrence.route):
+        words = lacks_workers_words(occurrence.route)
+        document["why"] = f"It waits: {words}."
+    return document
 
 
 def find_occurrence(service: Service, caller: Caller, occurrence_id: str) -> tuple[Occurrence, Schedule]:

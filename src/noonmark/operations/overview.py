@@ -11,7 +11,7 @@ from noonmark.core.budgets.forecast import RUNS_READ, percentile
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.halt import halted_text
 from noonmark.core.ids import visible_id
-from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, to_text
+from noonmark.core.instants import DAY, HOUR, SECOND, micros_to_seconds, to_text
 from noonmark.core.lifecycle import FAILURES, MarkState, Phase, SchedulePhase
 from noonmark.core.local_spans import LocalUnit, span_of
 from noonmark.core.occurrence import in_force
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import NodeRecord, StoredSchedule
 
-DAY: Micros = DAY_SECONDS * SECOND
-HOUR: Micros = 3_600 * SECOND
 SLOW: Micros = 10 * SECOND
 """What is due for longer and was not taken up is late."""
 MAX_LISTED = 20

@@ -214,7 +214,7 @@ def _create(service: Service, caller: Caller, proposal: Proposal, comment: str |
         now=now,
         lineage=proposal.lineage,
     )
-    is_created = schedule_edits.create(
+    plan = schedule_edits.create(
         service.store,
         schedule,
         lookahead=service.lookahead,
@@ -224,7 +224,7 @@ def _create(service: Service, caller: Caller, proposal: Proposal, comment: str |
         agent_limits=_limits(service, proposal),
         proposal=proposal.proposal_id,
     )
-    if not is_created:
+    if plan is None:
         raise Conflict("the proposal was decided by somebody else, or its id is taken by now", field="schedule_id")
     return schedules.with_ping_url(service, schedule, schedules.written(service, schedule))
 

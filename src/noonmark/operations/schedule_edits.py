@@ -14,7 +14,7 @@ from noonmark.core.planner import first_plan, occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Pause, Schedule
 from noonmark.operations.secrets import check_secrets, secret_names
-from noonmark.ports.records import ScheduleFilter
+from noonmark.ports.records import Counters, ScheduleFilter, StoredSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
     from noonmark.operations.service import AuditEntryMaker, Caller
-    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
     Decide = Callable[[Snapshot, Micros], Plan | None]
@@ -105,23 +104,36 @@ def create(  # noqa: PLR0913 - each is a part of the request
     quotas: tuple[Quota, ...] = (),
     agent_limits: AgentLimits | None = None,
     proposal: str | None = None,
-) -> bool:
-    """Store a new schedule with its first plan; False if its id is taken, QuotaExceeded if the owner has too many.
+) -> Plan | None:
+    """Store a new schedule with its first plan; None if its id is taken, QuotaExceeded if the owner has too many.
 
-    With `agent_limits`, an agent makes it. With a proposal, False also if that is not pending.
+    With `agent_limits`, an agent makes it. With a proposal, None also if that is not pending.
     """
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
+    note = None if audit is None else audit(None, schedule, now=schedule.created)
     plan = first_plan(schedule, lookahead=lookahead)
-    plan = replace(plan, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
-    if audit is not None:
-        plan = replace(plan, note=audit(None, schedule, now=schedule.created))
+    plan = replace(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
     for _ in range(MAX_TRIES):
-        [created] = store.create([replace(plan, graph=_check_order(store, schedule))])
-        if created or store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
-            return created
-        if proposal is not None and not _is_pending(store, schedule, proposal):
-            return False
+        graph = _check_order(store, schedule)
+        [created] = store.create([plan if graph is None else replace(plan, graph=graph)])
+        if created:
+            return plan
+        is_taken = store.find(schedule.owner.tenant, schedule.schedule_id) is not None
+        if is_taken or (proposal is not None and not _is_pending(store, schedule, proposal)):
+            return None
     raise Conflict("other schedules kept changing; try again")
+
+
+def as_created(plan: Plan) -> StoredSchedule | None:
+    """A schedule as it is right after it was created with a plan; None if only the store knows.
+
+    The store completes one without fires, holds those of one that is paused, and lets others wait for upstreams.
+    """
+    schedule = plan.snapshot.schedule
+    if plan.exhausted or plan.closed or schedule.phase is not SchedulePhase.ACTIVE or schedule.declaration.depends_on:
+        return None
+    due = min((one.due for one in plan.planned), default=None)
+    return StoredSchedule(schedule=schedule, counters=Counters(), next_due=due, next_own=due)
 
 
 def _is_pending(store: Store, schedule: Schedule, proposal_id: str) -> bool:
@@ -137,7 +149,7 @@ def create_many(store: Store, schedules: Sequence[Schedule], *, lookahead: Micro
     plans = [first_plan(schedule, lookahead=lookahead) for schedule in alone]
     created = dict(zip((schedule.uid for schedule in alone), store.create(plans), strict=True))
     return [
-        created[schedule.uid] if schedule.uid in created else create(store, schedule, lookahead=lookahead)
+        created[schedule.uid] if schedule.uid in created else create(store, schedule, lookahead=lookahead) is not None
         for schedule in schedules
     ]
 

@@ -6,6 +6,9 @@ A document has the fields of its model in `models.answers`.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -23,7 +26,7 @@ from noonmark.core.settlement import run_id
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from noonmark.core.api_key import ApiKey
     from noonmark.core.instants import Micros
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.secret import Secret
+    from noonmark.core.triggers import Trigger
     from noonmark.ports.records import NodeRecord, StoredSchedule
 
 
@@ -57,10 +61,12 @@ def read_page(
     limit: int,
     fetch: Callable[[int, Row | None], Sequence[Row]],
     serialize: Callable[[Sequence[Row]], list[dict[str, Any]]],
+    measure: Callable[[Row], int] | None = None,
 ) -> Page:
     """Read a page of at most `limit` entries.
 
     `fetch` reads a number of rows after a row, or the first ones; fewer mean the end. `serialize` makes the entries.
+    `measure` gives the size of an entry, or a little more, where that is quicker than writing it.
     """
     entries: list[dict[str, Any]] = []
     size, last, step = 0, None, min(limit + 1, FIRST)
@@ -68,7 +74,8 @@ def read_page(
         while True:
             rows = fetch(step, last)
             documents = serialize(rows)
-            fits, size = _fitting(documents[: limit - len(entries)], size, is_first=not entries)
+            sizes = map(size_of, documents) if measure is None else map(measure, rows)
+            fits, size = _fitting(documents[: limit - len(entries)], sizes, size, is_first=not entries)
             entries += fits
             last = rows[len(fits) - 1] if fits else last
             if len(fits) < len(documents):
@@ -81,13 +88,15 @@ def read_page(
 
 def fitting(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first entries that fit into a page by their size."""
-    return _fitting(entries, 0, is_first=True)[0]
+    return _fitting(entries, map(size_of, entries), 0, is_first=True)[0]
 
 
-def _fitting(entries: list[dict[str, Any]], size: int, *, is_first: bool) -> tuple[list[dict[str, Any]], int]:
+def _fitting(
+    entries: list[dict[str, Any]], sizes: Iterable[int], size: int, *, is_first: bool
+) -> tuple[list[dict[str, Any]], int]:
     """The entries that fit after others of that size, and the size of all; the first of a page always fits."""
-    for count, entry in enumerate(entries):
-        following = size + size_of(entry)
+    for count, own in enumerate(islice(sizes, len(entries))):
+        following = size + own
         if following > MAX_BYTES and (count or not is_first):
             return entries[:count], size
         size = following
@@ -100,6 +109,10 @@ def size_of(document: object) -> int:
 
 
 NEXT_FIRES = 5
+STATE_BYTES = 512
+"""The bytes of the state of a schedule in its document, at most: its next fires, its last run and its counters."""
+MAX_REMEMBERED = 2_048
+"""Of how many schedules and triggers documents are remembered, in parts."""
 SMALL_TARGET = 4_096
 """Longer targets are left out of the occurrences of a list."""
 PING_SENTENCES: Mapping[Reason | None, str] = MappingProxyType(
@@ -110,16 +123,59 @@ TERMS = ("trigger_snapshot", "target_snapshot", "misfire_policy", "overlap_polic
 """The fields of an occurrence document that come from the declaration in force for it."""
 
 
+_text = lru_cache(8_192)(to_text)
+
+
 def text(instant: Micros | None) -> str | None:
     """Write an instant as RFC 3339, in UTC."""
     return None if instant is None else to_text(instant)
 
 
 def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
-    """A schedule: what it declares, and its state."""
-    schedule, counters = stored.schedule, stored.counters
-    fires = _next_fires(stored, now=now)
+    """A schedule: what it declares, and its state. Documents share their parts, so these are not to be changed."""
+    counters, fires = stored.counters, _next_fires(stored, now=now)
     return {
+        **_schedule_fields(stored.schedule).fields,
+        "next_run_at": None if (next_run := _next_run(stored, fires)) is None else _text(next_run),
+        "next_fire_times": [_text(time) for time in fires],  # many schedules have the same ones
+        "last_run_at": text(counters.last_started),
+        "last_phase": None if counters.last_phase is None else str(counters.last_phase),
+        "counters": {
+            "total": counters.total,
+            "successful": counters.successful,
+            "failed": counters.failed,
+            "missed": counters.missed,
+            "skipped": counters.skipped,
+        },
+    }
+
+
+def schedule_size(stored: StoredSchedule) -> int:
+    """The bytes of the document of a schedule, or some more."""
+    known = _schedule_fields(stored.schedule)
+    if known.size is None:
+        known.size = size_of(known.fields)
+    return known.size + STATE_BYTES
+
+
+@dataclass(slots=True)
+class _ScheduleFields:
+    """The fields of a document that change only with the schedule itself; those of its state are None there."""
+
+    schedule: Schedule
+    fields: dict[str, Any]
+    size: int | None = None
+
+
+_fields_of: dict[int, _ScheduleFields] = {}
+"""By the identity of a schedule, which does not change: comparing schedules would take longer than writing them."""
+
+
+def _schedule_fields(schedule: Schedule) -> _ScheduleFields:
+    known = _fields_of.get(id(schedule))
+    if known is not None and known.schedule is schedule:
+        return known
+    fields = {
         "schedule_id": schedule.schedule_id,
         "name": None,
         "description": "",
@@ -132,23 +188,17 @@ def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
         "revision": schedule.revision,
         "owner": {"tenant": schedule.owner.tenant, "user": schedule.owner.user},
         "source": schedule.source,
-        "next_run_at": text(_next_run(stored, fires)),
-        "next_fire_times": [to_text(time) for time in fires],
-        "last_run_at": text(counters.last_started),
-        "last_phase": None if counters.last_phase is None else str(counters.last_phase),
-        "counters": {
-            "total": counters.total,
-            "successful": counters.successful,
-            "failed": counters.failed,
-            "missed": counters.missed,
-            "skipped": counters.skipped,
-        },
+        **dict.fromkeys(("next_run_at", "next_fire_times", "last_run_at", "last_phase", "counters")),
         "paused": None if schedule.pause is None else schedule.pause.to_document(),
         "created_at_utc": text(schedule.created),
         "updated_at_utc": text(schedule.updated),
         "deleted_at_utc": text(schedule.deleted),
         **({} if schedule.lineage is None else {"lineage": schedule.lineage.to_document()}),
     }
+    if len(_fields_of) >= MAX_REMEMBERED:
+        _fields_of.clear()
+    known = _fields_of[id(schedule)] = _ScheduleFields(schedule, fields)
+    return known
 
 
 def outcome_document(mark: Mark) -> dict[str, Any]:
@@ -174,12 +224,31 @@ def _next_fires(stored: StoredSchedule, *, now: Micros) -> list[Micros]:
     if not has_fires or trigger is None or isinstance(trigger, EventTrigger):
         return []
     left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
-    times: list[Micros] = []
-    time: Micros | None = now
-    while len(times) < left and time is not None:
-        time = trigger.next_micros(time)
-        times += [] if time is None else [time]
-    return times
+    return _fires(trigger).after(now)[:left]
+
+
+class _Fires:
+    """The next fires of a trigger: the same ones until the first of them has passed."""
+
+    def __init__(self, trigger: Trigger) -> None:
+        self._trigger = trigger
+        self._known: tuple[Micros, list[Micros]] | None = None
+
+    def after(self, now: Micros) -> list[Micros]:
+        """The next ones after a time."""
+        known = self._known
+        if known is not None and known[0] <= now and (not known[1] or now < known[1][0]):
+            return known[1]
+        times: list[Micros] = []
+        time: Micros | None = now
+        while len(times) < NEXT_FIRES and time is not None:
+            time = self._trigger.next_micros(time)
+            times += [] if time is None else [time]
+        self._known = (now, times)
+        return times
+
+
+_fires = lru_cache(MAX_REMEMBERED)(_Fires)
 
 
 def _next_run(stored: StoredSchedule, fires: list[Micros]) -> Micros | None:
@@ -407,6 +476,7 @@ def node_document(node: NodeRecord) -> dict[str, Any]:
         "started_at_utc": text(node.started),
         "seen_at_utc": text(node.seen),
         "left_at_utc": text(node.left),
+        "gone_at_utc": text(node.gone),
     }
 
 

@@ -127,6 +127,8 @@ class Service:
     conflicts: Sequence[SettingConflict] | None = None
     """Settings of this server that contradict each other; None outside a server."""
     worker: Worker | None = None
+    serves: Callable[[str], bool] = field(default=lambda _: False)
+    """Whether the worker of this process runs, and serves a route; then no other node need be asked."""
     limits: Limits = UNLIMITED
     """The limits of callers, but for administrators of all tenants."""
     task_limits: Limits = UNLIMITED
@@ -145,6 +147,8 @@ class Service:
     """Which functions and commands each tenant may use; None: all of them."""
     offered: frozenset[str] = frozenset()
     """Functions that callers may have called with any arguments, by their registered names."""
+    lacks_workers: Callable[[str], bool] = field(default=lambda _route: False)
+    """Whether a route is delivered by workers of an engine, and there is none, as far as it is known."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
     pinger: Pinger | None = None

@@ -11,7 +11,6 @@ from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, NotAllowed
 from noonmark.core.frozen import evolve
-from noonmark.core.instants import from_micros
 from noonmark.core.policies.runaway import AGENT_FACTOR, AGENT_FIRES, is_looser
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
@@ -78,10 +77,13 @@ def _unknown_model(service: Service, target: Target) -> str | None:
 
 
 def _route_warnings(service: Service, tenant: str, target: Target, source: str) -> list[str]:
-    nodes = [node for node in service.store.nodes() if node.is_alive]
-    served = shown_routes(service.permissions, tenant, {route for node in nodes for route in node.routes})
-    if nodes and target.route not in served:
-        return [unserved_words(target.route, served)]
+    if not service.serves(target.route) or not shown_routes(service.permissions, tenant, [target.route]):
+        nodes = [node for node in service.store.nodes() if node.is_alive]
+        served = shown_routes(service.permissions, tenant, {route for node in nodes for route in node.routes})
+        if nodes and target.route not in served:
+            return [unserved_words(target.route, served)]
+    if service.lacks_workers(target.route):
+        return [lacks_workers_words(target.route)]
     if source == TRUSTED or service.commands is None or not isinstance(target, CommandTarget):
         return []
     programs = service.commands.programs
@@ -140,10 +142,10 @@ def _input_warnings(service: Service, tenant: str, target: WorkflowTarget) -> li
 
 def schedule_warnings(service: Service, schedule: Schedule, *, now: Micros) -> list[str]:
     """What may surprise about a schedule: its trigger, its last window, and a target that no live node serves."""
-    from noonmark.core.describe import describe  # noqa: PLC0415 - it loads a library, for its words
+    from noonmark.core.describe.warnings import find_warnings  # noqa: PLC0415 - it loads a library, for its words
 
     declared = schedule.declaration
-    about_times = [] if declared.trigger is None else describe(declared.trigger, now=from_micros(now)).warnings
+    about_times = [] if declared.trigger is None else find_warnings(declared.trigger, now, is_present=True)
     about_window = last_window_warning(declared.window, declared.trigger, now=schedule.updated - 1)
     about_target = target_warnings(service, schedule.owner.tenant, declared.target, schedule.source)
     if isinstance(declared.target, WorkflowTarget):
@@ -188,6 +190,11 @@ def unserved_words(route: str, served: Collection[str]) -> str:
     else:
         hint = REMEDIES.get(kind, "none of them delivers this kind of target")
     return f"no live node serves `{route}`; {hint}"
+
+
+def lacks_workers_words(route: str) -> str:
+    """Say that no worker of the engine delivers a route."""
+    return f"no worker of the engine delivers `{route}`; start one with `noonmark temporal-worker --routes {route}`"
 
 
 def refused_program_words(program: str) -> str:

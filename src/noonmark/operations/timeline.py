@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.ids import is_hidden, shown_name, visible_id
-from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND, micros_to_seconds, to_text
+from noonmark.core.instants import DAY, HOUR, MAX_INSTANT, MIN_INSTANT, SECOND, micros_to_seconds, to_text
 from noonmark.core.lifecycle import FAILURES, SchedulePhase
 from noonmark.core.local_spans import LocalUnit, span_edges, span_name
 from noonmark.core.outcomes import COUNTED, counted_as, future_counts, future_marks
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Horizons, ScheduleFilter, StoredSchedule
     from noonmark.ports.store import Store
 
-AROUND: Micros = 6 * 3_600 * SECOND
+AROUND: Micros = 6 * HOUR
 """How far a timeline reaches to both sides, unless something else is asked for."""
-LONGEST: Micros = 400 * DAY_SECONDS * SECOND
-LATELY: Micros = DAY_SECONDS * SECOND
+LONGEST: Micros = 400 * DAY
+LATELY: Micros = DAY
 """How long ago a failure may be to come first."""
 ACTIVE_LISTED = 50
 """How many occurrences of each kind decide which rows come first."""
@@ -48,10 +48,10 @@ MAX_HORIZONS = 300
 """For how many schedules it does so."""
 USUAL_UNITS, MAX_TREND = 30, 1_000
 UNITS: Mapping[LocalUnit, Micros] = {
-    LocalUnit.HOUR: 3_600 * SECOND,
-    LocalUnit.DAY: DAY_SECONDS * SECOND,
-    LocalUnit.WEEK: 7 * DAY_SECONDS * SECOND,
-    LocalUnit.MONTH: 30 * DAY_SECONDS * SECOND,
+    LocalUnit.HOUR: HOUR,
+    LocalUnit.DAY: DAY,
+    LocalUnit.WEEK: 7 * DAY,
+    LocalUnit.MONTH: 30 * DAY,
 }
 """How long each is, about."""
 

@@ -9,7 +9,7 @@ from noonmark.core.budgets.forecast import RUNS_READ, forecast, month_of
 from noonmark.core.budgets.spend import Amount, Usage, to_dollars, to_nanos
 from noonmark.core.errors import InvalidRequest, NotAllowed, NotFound
 from noonmark.core.ids import is_hidden
-from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.instants import DAY
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.targets import AGENT_KINDS
 from noonmark.core.triggers import EventTrigger
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
-LATELY: Micros = 31 * DAY_SECONDS * SECOND
+LATELY: Micros = 31 * DAY
 """A schedule without usage for so long has no forecast, unless it is asked for by its id."""
 
 

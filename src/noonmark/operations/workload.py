@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import HOUR
 from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.settlement import run_id
 from noonmark.operations.halts import halt_document
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import OccurrenceGroup
 
-LATELY: Micros = 3_600 * SECOND
+LATELY: Micros = HOUR
 """How long ago a failure may be."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.instants import DAY, from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,13 +39,13 @@ LEASES_OF_SILENCE = 2
 """A node that is silent for this many of its leases counts as dead; it sends three heartbeats in that time."""
 MISSED: Micros = -1
 """Stored as the lease of a lost node once it is reported."""
-NODE_LISTED: Micros = 24 * 3600 * SECOND
+NODE_LISTED: Micros = DAY
 """How long a node that has left, or is reported lost, stays in lists after it was last seen."""
 NODE_KEPT: Micros = 30 * NODE_LISTED
 """How long an unreported node is stored: all others may have been silent too, until one of them leads."""
-PUSH_LIFETIME: Micros = 24 * 3600 * SECOND
+PUSH_LIFETIME: Micros = DAY
 """How long an archive may take to arrive."""
-KEY_LIFETIME: Micros = 24 * 3600 * SECOND
+KEY_LIFETIME: Micros = DAY
 """How long an idempotency key is remembered."""
 
 
@@ -60,6 +60,8 @@ class StoreTraits:
     """How many calls it serves at once, and so the number of threads that call a store that blocks."""
     watch_interval: Micros | None = None
     """How often to call `changed_by_others`; None if no other process can write."""
+    has_remote_clock: bool = True
+    """Whether `clock` does I/O; otherwise an event loop reads it at once, as exactly as it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +342,9 @@ class Heartbeat:
     zone_data: str = ""
     started: Micros = 0
     lease: Micros = 0
+    process_lock: str = ""
+    """The boot id of its machine, and the device and the inode of the file that its process has locked; empty if it has
+    locked none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,13 +365,15 @@ class NodeRecord:
     seen: Micros
     left: Micros | None
     is_alive: bool
-    """It has not stopped, and its last heartbeat is at most two of its leases ago."""
+    """It has not stopped, its process is not known to be gone, and its last heartbeat is at most two leases ago."""
     is_leader: bool
     """It is the leader, which does the maintenance."""
     is_missed: bool = False
     """It is reported lost."""
     zone_data: str = ""
     """The version of its time zone data, such as 2026a; empty if that is unknown."""
+    gone: Micros | None = None
+    """When a node on its machine found that its process had ended without stopping; None if none did."""
 
     @property
     def is_lost(self) -> bool:
@@ -388,8 +395,21 @@ class NodeRecord:
         """When it stopped, in UTC; None while it runs, and if it was killed."""
         return None if self.left is None else from_micros(self.left)
 
+    @property
+    def gone_at(self) -> datetime | None:
+        """When its process was found to have ended without stopping, in UTC; None if it was not."""
+        return None if self.gone is None else from_micros(self.gone)
 
-def node_record(beat: Heartbeat, *, seen: Micros, left: Micros | None, is_leader: bool, now: Micros) -> NodeRecord:
+
+def node_record(
+    beat: Heartbeat,
+    *,
+    seen: Micros,
+    left: Micros | None,
+    gone: Micros | None = None,
+    is_leader: bool,
+    now: Micros,
+) -> NodeRecord:
     """A node from its last heartbeat. Its own lease, not the reader's, says how long it may be silent."""
     return NodeRecord(
         name=beat.node,
@@ -400,10 +420,11 @@ def node_record(beat: Heartbeat, *, seen: Micros, left: Micros | None, is_leader
         started=beat.started,
         seen=seen,
         left=left,
-        is_alive=left is None and now < seen + LEASES_OF_SILENCE * beat.lease,
+        is_alive=left is None and gone is None and now < seen + LEASES_OF_SILENCE * beat.lease,
         is_leader=is_leader,
         is_missed=beat.lease == MISSED,
         zone_data=beat.zone_data,
+        gone=gone,
     )
 
 
@@ -460,6 +481,10 @@ class Condition:
     """What the database's own check finds."""
     is_complete: bool = True
     """Whether that check got to the end; on a large database it is cut off."""
+    promise: str = ""
+    """What a server keeps in a crash, if that depends on its settings."""
+    is_lossy: bool = False
+    """Whether a crash may lose more than about a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

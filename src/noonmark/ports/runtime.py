@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.instants import DAY, SECOND
 from noonmark.core.quotas import UNLIMITED
 
 if TYPE_CHECKING:
@@ -51,19 +51,38 @@ class Timing:
     """The maximum number of occurrences in one transaction."""
     capacity: int = 25_000
     """The maximum number of occurrences a node holds; the last tenth is for owners that hold next to nothing there."""
-    keep_for: Micros = 30 * DAY_SECONDS * SECOND
+    keep_for: Micros = 30 * DAY
     """Occurrences that ended longer ago, and older events, are deleted."""
     keep_count: int = 10_000
     """The number of ended occurrences stored per schedule."""
     keep_events: int = 100_000
     """The number of matched events stored per tenant."""
-    keep_messages_for: Micros = 90 * DAY_SECONDS * SECOND
+    keep_messages_for: Micros = 90 * DAY
     """Older messages of sessions are deleted."""
     session_bytes: int = 16 * 1024 * 1024
     """The size of the messages stored per session; the oldest ones go first."""
-    keep_usage_for: Micros = 400 * DAY_SECONDS * SECOND
+    keep_usage_for: Micros = 400 * DAY
     """Older settled calls of models are deleted; budgets keep what they have counted."""
     prune_every: Micros = 60 * SECOND
+
+
+class NodeLocks(Protocol):
+    """Lock files by which the nodes of one machine see at once that the process of another has ended."""
+
+    def acquire(self, node: str) -> str:
+        """Lock the file of a node for as long as this process lives; returns the lock, as heartbeats name it.
+
+        Empty where that is not possible, and leases alone decide. May block.
+        """
+
+    def release(self, node: str) -> None:
+        """Remove the file of a node that has left; it was acquired as often."""
+
+    def find_gone(self) -> dict[str, str]:
+        """The nodes on this machine whose process has ended without leaving, with their locks."""
+
+    def remove(self, node: str) -> None:
+        """Remove the file of a node that was found to be gone."""
 
 
 class Pinger(Protocol):
@@ -99,5 +118,7 @@ class Runtime:
     """How many occurrences of a user and of a tenant are in flight at once, on all nodes."""
     first_call: Callable[[Schedule, Occurrence], Reservation | None] | None = None
     """What admission reserves for the first call of an agent's model; None where nothing is reserved."""
+    locks: NodeLocks | None = None
+    """How nodes of this machine see that another is gone; without them, leases alone decide."""
     has_remote_host: bool = True
     """Whether targets that ask for the remote agent host find one; without agents, the node is given none of them."""

@@ -687,10 +687,11 @@ class Store(
         """
 
     def request_stop(self, occurrence_id: str) -> bool:
-        """Ask the node that delivers it to stop it as cancelled; False if it is neither dispatching nor suspended.
+        """Ask what delivers it to stop it as cancelled; False if it is neither delivered nor suspended.
 
-        A suspended workflow run becomes claimable, so that a node ends it. The request survives a lost lease and a
-        suspension, but not a retry.
+        A suspended workflow run becomes claimable, so that a node ends it. What a target has accepted is overdue from
+        now on, and ends as cancelled; a workflow run that an engine has accepted is not, since it ends by itself. The
+        request survives a lost lease and a suspension, but not a retry.
         """
 
     def cancel(self, occurrence_id: str) -> bool:
@@ -721,8 +722,8 @@ class Store(
         """The nodes seen within the last day, including those that have left, by name.
 
         A node seen within 30 days is listed until it is reported lost, unless it has left. A node is alive until it
-        leaves, or until `seen` plus twice its lease; it leads while it holds the leader's lease. A node whose record is
-        unreadable is left out.
+        leaves, its process is found to be gone (`expire_leases`), or until `seen` plus twice its lease; it leads while
+        it holds the leader's lease. A node whose record is unreadable is left out.
         """
 
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
@@ -730,6 +731,14 @@ class Store(
 
         Both or neither. False if the node was not last seen at `seen`, has left, or was reported before; a heartbeat
         allows the next report.
+        """
+
+    def expire_leases(self, node: str, process_lock: str) -> int:
+        """End the leases of a node whose process is gone, now, and its leadership; returns how many leases of rows.
+
+        Only if its last heartbeat names this lock: otherwise nothing is written. Its rows are claimable at once, as if
+        they had not been renewed; leases that have ended stay as they are. The node is no longer alive, until it sends
+        a heartbeat. The runs that are lost with it say that its process was gone (`core.settlement.lost_run`).
         """
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
@@ -768,7 +777,7 @@ class Store(
         """When something can next be planned, is overdue, or is claimable with one of the routes.
 
         What becomes ready is claimable `lookahead` earlier. Ends of leases count. While an event is unmatched, it is
-        now at the latest.
+        `MIN_INSTANT`: a node whose clock is a little behind must not wait for what was emitted just now.
         """
 
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:

@@ -122,6 +122,14 @@ class AwaitsOthers(Protocol):
         """Look into the store, soon. From any thread; returns at once."""
 
 
+@runtime_checkable
+class Reconciles(Protocol):
+    """A target that hands work over to something with records of its own."""
+
+    def reconcile(self) -> None:
+        """Compare these records with the ledger, in the background. The leader calls it; from any thread."""
+
+
 class Target(Protocol):
     """Carries out one kind of work, or several."""
 
@@ -146,3 +154,10 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Begin nothing more and release idle resources. Does not wait for what still runs."""
+
+
+class Engine(Target, Reconciles, Protocol):
+    """A target that takes some routes over from those that would serve them."""
+
+    def serves(self, route: str) -> bool:
+        """Whether it carries out a route."""

@@ -1,10 +1,11 @@
 """Workflows in a store: their versions, their runs step by step, what their steps wait for, and approvals.
 
-A *workflow run* is an occurrence whose target is a workflow. The node that holds the occurrence's lease writes its
-steps with `commit_steps`, on condition that the fence is still this one. The end of an *external* step is written by
-others: by the end of a child occurrence, in the same transaction; by an event that the step waits for, when that is
-matched; or by the decision about an approval. If the run is suspended then, it becomes claimable at once. A run that
-suspends checks, under the lock of its row, whether one of its open steps has ended meanwhile, so no wake-up is lost.
+A *workflow run* is an occurrence whose target is a workflow. The node that holds the occurrence's lease, or the engine
+that has accepted it, writes its steps with `commit_steps`, on condition that the fence is still this one. The end of an
+*external* step is written by others: by the end of a child occurrence, in the same transaction; by an event that the
+step waits for, when that is matched; or by the decision about an approval. If the run is suspended then, it becomes
+claimable at once. A run that suspends checks, under the lock of its row, whether one of its open steps has ended
+meanwhile, so no wake-up is lost.
 
 A suspended run is in flight: a pause does not hold it, the deletion of its schedule does not end it, and to cancel it
 is to make it claimable with a request to stop.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -27,9 +25,11 @@ from noonmark.server import health as health_routes
 from noonmark.server.authentication import SOURCE, Authenticator
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import RequestGuard
+from noonmark.server.handler_threads import HandlerThreads
 from noonmark.server.mcp import endpoint as mcp
 from noonmark.server.problems import HttpError, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
+from noonmark.server.router import ShapeRouter
 from noonmark.server.uploads import StreamHandler
 from noonmark.server.web import files
 from noonmark.server.web.changes import ChangeHub
@@ -53,8 +53,6 @@ NO_BODY = frozenset({"GET", "HEAD"})
 API_THREADS = 40
 HEALTH_THREADS = 8
 """Health checks have threads of their own: they are answered while every other request waits for the store."""
-_UNLIMITED = CapacityLimiter(math.inf)
-"""Each group of endpoints has its own limiter, acquired before a thread is taken."""
 
 
 def create_app(  # noqa: PLR0913 - each is a part of the application
@@ -98,21 +96,23 @@ def create_app(  # noqa: PLR0913 - each is a part of the application
         **health_routes.metrics_handlers(metrics),
     }
     endpoints = partial(_endpoints, service, settings)
-    public, blocking = pings.handlers(), CapacityLimiter(API_THREADS)
-    app = Starlette(
-        routes=[
+    threads = HandlerThreads(API_THREADS)
+    router = ShapeRouter(
+        [
             *endpoints({("GET", OPENAPI_PATH): _openapi_handler()}, None, authenticator),
-            *endpoints(api, blocking, authenticator),
-            *endpoints(public, blocking, None),
-            *endpoints(health_routes.handlers(health), CapacityLimiter(HEALTH_THREADS), None),
+            *endpoints(api, threads, authenticator),
+            *endpoints(pings.handlers(), threads, None),
+            *endpoints(health_routes.handlers(health), HandlerThreads(HEALTH_THREADS), None),
             *endpoints(health_routes.nonblocking_handlers(health), None, None),
             *(endpoints(SignIn(authenticator).handlers(), None, None) if settings.has_page else ()),
             *(files.routes() if settings.has_page else ()),
-        ],
+        ]
+    )
+    app = Starlette(
         middleware=[Middleware(RequestGuard, settings=settings, fresh_id=service.fresh_id)],
         exception_handlers={HTTPException: _router_error},
     )
-    app.router.redirect_slashes = False
+    app.router = router
     app.state.hub = hub
     return app
 
@@ -130,17 +130,17 @@ def _endpoints(
     service: Service,
     settings: HttpSettings,
     handlers: Mapping[tuple[str, str], Handler | StreamHandler],
-    limiter: CapacityLimiter | None,
+    threads: HandlerThreads | None,
     authenticator: Authenticator | None,
 ) -> Iterator[Route]:
     """One endpoint per path; paths without a variable part come first."""
     for path in sorted({path for _, path in handlers}, key=lambda one: "{" in one):
         by_method = {method: handler for (method, where), handler in handlers.items() if where == path}
-        yield Route(path, Endpoint(path, service, settings, by_method, limiter, authenticator))
+        yield Route(path, Endpoint(path, service, settings, by_method, threads, authenticator))
 
 
 class Endpoint:
-    """One path: reads the body and calls the handler of the method, in a thread unless it has no limiter.
+    """One path: reads the body and calls the handler of the method, in a thread unless it has none.
 
     Without `authenticator`, everyone may call it.
     """
@@ -151,11 +151,11 @@ class Endpoint:
         service: Service,
         settings: HttpSettings,
         by_method: Mapping[str, Handler | StreamHandler],
-        limiter: CapacityLimiter | None,
+        threads: HandlerThreads | None,
         authenticator: Authenticator | None,
     ) -> None:
         """A path that has GET also has HEAD."""
-        self._path, self._limiter, self._authenticator = path, limiter, authenticator
+        self._path, self._threads, self._authenticator = path, threads, authenticator
         self._service, self._settings, self._handlers = service, settings, dict(by_method)
         if "GET" in self._handlers:
             self._handlers["HEAD"] = self._handlers["GET"]
@@ -206,13 +206,12 @@ class Endpoint:
             if handler.scope is not None:
                 check_scope(handler.name, handler.scope, caller)
             return await handler.respond(request, api_request, self._settings)
-        if self._limiter is None:
+        threads = self._threads
+        if threads is None:
             return _call(handler, api_request)
-        has_waited = not self._limiter.available_tokens
-        async with self._limiter:
-            if has_waited and request.method in NO_BODY and await request.is_disconnected():
-                raise ClientDisconnect  # do no work for a client that is gone while others wait
-            return await to_thread.run_sync(_call, handler, api_request, limiter=_UNLIMITED)
+        if await threads.wait_for_room() and request.method in NO_BODY and await request.is_disconnected():
+            raise ClientDisconnect  # do no work for a client that is gone while others wait
+        return await threads.call(_call, handler, api_request)
 
 
 def _chain(request: Request) -> str:

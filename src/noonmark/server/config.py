@@ -28,6 +28,8 @@ from noonmark.secret_cipher import read_keys
 from noonmark.targets.agent.mcp_tools import check_mcp_server
 from noonmark.targets.agent.settings import AgentSettings, parse_provider_limit
 from noonmark.targets.bundle.resources import MAX_NODE_LABELS
+from noonmark.targets.temporal.settings import ORPHAN_POLICIES, check_route, parse_engine
+from noonmark.wiring import KNOWN_STORES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 _AGENTS = AgentSettings()
 
 MAX_TEXT = 2_000
-STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://")
+STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://", "redis://", "rediss://")
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _INTEGER = re.compile(r"\d{1,16}", re.ASCII)
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -47,6 +49,7 @@ _NETWORK = re.compile(r"[0-9a-fA-F.:/]{2,50}", re.ASCII)
 _ANY_NAME = re.compile(r"[^,;\0]{1,500}")
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _LENGTHS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_API_KEY = re.compile(r"[!-~]{1,8192}", re.ASCII)
 _FOLDER = re.compile(r"/[^,\0\n]{0,4095}")
 
 
@@ -109,8 +112,7 @@ def store(value: object) -> str:
     url = text(value)
     if url.startswith(STORES):
         return url
-    known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
-    raise ValueError(_message(known, value))
+    raise ValueError(_message(KNOWN_STORES, value))
 
 
 def url(value: object) -> str:
@@ -293,6 +295,24 @@ def agent_host(value: object) -> str:
         raise ValueError(_message(allowed, value)) from None
 
 
+def engine_url(value: object) -> str:
+    """The URL of an engine."""
+    parse_engine(value)
+    return str(value)
+
+
+def api_key(value: object) -> str:
+    """The key of a service; errors do not quote it."""
+    if isinstance(value, str) and _API_KEY.fullmatch(value.strip()):
+        return value.strip()
+    raise ValueError("must be an API key: letters, digits and signs on one line, without spaces")
+
+
+def engine_routes(value: object) -> tuple[str, ...]:
+    """Routes that an engine can carry out."""
+    return tuple(check_route(route) for route in _list(value, _ANY_NAME, "routes of targets, such as session,task"))
+
+
 def model_prices(value: object) -> dict[str, str]:
     """Prices by model: MODEL=INPUT,OUTPUT; several models separated by semicolons."""
     return _checked(
@@ -443,7 +463,7 @@ class Settings:
     port: int = _setting(integer(0, 65_535), "the port; 0 picks a free one", also=("SCHEDULER_PORT",), default=8001)
     store: str = _setting(
         store,
-        "the store: a SQLite file, a PostgreSQL database, or memory",
+        "the store: a SQLite file, a PostgreSQL or Redis database, or memory",
         default="sqlite:///noonmark.db",
     )
     worker: bool = _setting(
@@ -465,7 +485,7 @@ class Settings:
     )
     migrate: bool = _setting(
         boolean,
-        "whether to create or upgrade the schema in PostgreSQL; a SQLite file is always upgraded",
+        "whether to create or upgrade the schema in PostgreSQL; other stores are always upgraded",
         default=False,
     )
     tls_cert: str | None = _setting(
@@ -698,6 +718,33 @@ class Settings:
         "a folder with instructions for tasks, which replace and add to those of the package: `task.md`,"
         " `role/NAME.md`, `template/NAME.md` and so on",
         default=None,
+    )
+    engine: str | None = _setting(
+        engine_url,
+        "a Temporal namespace that carries out the routes in `engine_routes`, as"
+        " temporal://HOST:7233/NAMESPACE?task_queue=noonmark; `heartbeat` in it are the seconds after which a silent"
+        " worker counts as lost (15), `tls` is yes or no. The files `tls_cert` and `tls_key` identify this process,"
+        " `tls_ca` and `server_name` the server",
+        default=None,
+    )
+    engine_api_key: str | None = _setting(
+        api_key,
+        "the API key for the namespace of the engine; the connection has TLS then. Set it in the environment or a file"
+        " rather than by a flag, which other users of the machine can read",
+        default=None,
+        is_secret=True,
+    )
+    engine_routes: tuple[str, ...] = _setting(
+        engine_routes,
+        "the routes that the engine carries out: event, http, command, workflow, bundle, session, mob, task,"
+        " function:NAME, or function for all functions of this node",
+        default=(),
+    )
+    engine_orphans: str = _setting(
+        one_of(*ORPHAN_POLICIES),
+        "what becomes of an occurrence whose workflow is gone from the engine: `report` it, or `end` it as failed, so"
+        " that its retry policy applies",
+        default="report",
     )
     upload_dir: str | None = _setting(
         text,

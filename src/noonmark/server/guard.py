@@ -30,7 +30,10 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PORTS = {"http": 80, "https": 443}
 HSTS = "max-age=31536000"
 """Browsers and clients use https for a year."""
-API_CSP = "default-src 'none'; frame-ancestors 'none'"
+API_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """Sec-Fetch-Site of a request from a page of another origin; another port of this machine is another origin."""
@@ -70,14 +73,14 @@ class RequestGuard:
             nonlocal has_started
             if message["type"] == "http.response.start":
                 has_started = True
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
+                given = message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                names = {name for name, _ in given}
                 # A browser that opens an answer of the API shows it as what it is, and runs nothing in it.
-                headers.setdefault("X-Content-Type-Options", "nosniff")
-                headers.setdefault("Content-Security-Policy", API_CSP)
-                headers.update(scope["state"].get(HEADERS, {}))
+                given += [header for header in API_HEADERS if header[0] not in names]
+                if limits := scope["state"].get(HEADERS):
+                    MutableHeaders(scope=message).update(limits)
                 if scope["scheme"] == "https":
-                    headers["Strict-Transport-Security"] = HSTS
+                    MutableHeaders(scope=message)["Strict-Transport-Security"] = HSTS
             await send(message)
 
         try:

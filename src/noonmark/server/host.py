@@ -9,44 +9,36 @@ import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import uvicorn
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
-from noonmark.core.budgets.prices import parse_price
-from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.core.json_values import shown
-from noonmark.core.lineage import AgentLimits
-from noonmark.core.quotas import EVERY_OTHER, UNLIMITED, Limits, Resource
+from noonmark.core.instants import DAY, SECOND
+from noonmark.core.quotas import UNLIMITED
 from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import redact
-from noonmark.core.signatures import KeySettings
-from noonmark.core.targets.command import CommandRules
-from noonmark.core.targets.egress import Guard, egress_policy
-from noonmark.core.targets.permissions import TargetPermissions
-from noonmark.embedded.references import check_callable
+from noonmark.core.targets.egress import Guard
 from noonmark.embedded.worker import Worker
-from noonmark.extras import is_installed, require
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
-from noonmark.operations.service import LOCAL, BundleLimits, Service
+from noonmark.operations.service import LOCAL
 from noonmark.operations.session_tools import SessionTools
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.server.app import create_app
-from noonmark.server.config import (
-    CA_VARIABLE,
-    FILE_VARIABLE,
-    KEY_VARIABLE,
-    SERVER_VARIABLE,
-    SETTINGS,
-    setting_conflicts,
+from noonmark.server.assembly import (
+    check_folders,
+    delivery_parts,
+    engine_settings,
+    import_functions,
+    limits,
+    make_service,
 )
-from noonmark.server.metrics_listener import MetricsListener
+from noonmark.server.config import setting_conflicts
+from noonmark.server.metrics_listener import listen_for_metrics
 from noonmark.server.rate_limits import RateLimiter, RateLimits
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
@@ -54,52 +46,41 @@ from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionL
 from noonmark.server.transport.listener import BACKLOG, is_loopback, url_of
 from noonmark.server.transport.tls import Certificate, Handshake
 from noonmark.server.web.changes import ChangeHub
-from noonmark.targets.agent.settings import EMBEDDED, OFF, AgentSettings, parse_provider_limit
-from noonmark.targets.agent.tools import ToolRegistry
-from noonmark.targets.bundle.resources import NodeOffer, NodeResources
-from noonmark.targets.bundle.settings import BundleSettings
-from noonmark.targets.command.programs import Pin, ProgramPolicy
-from noonmark.targets.function.registry import FunctionRegistry, import_function
-from noonmark.targets.http.settings import HttpTargetSettings
 from noonmark.targets.process_control import hide_process
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics, ScheduleTimesReader
 from noonmark.wiring import (
-    disk_space,
-    file_of,
     fresh_id,
     make_first_call,
-    make_instructions,
-    make_model_check,
+    make_node_locks,
     make_pinger,
     make_runner,
-    make_seal,
     make_store,
     make_target,
     make_traces,
-    make_uploads,
+    needs_migration,
     node_name,
-    upload_folder,
     zone_data_version,
 )
 
 if TYPE_CHECKING:
     import socket
     from asyncio import Protocol
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from starlette.applications import Starlette
 
     from noonmark.core.instants import Micros
-    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.ports.events import EventSink
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
     from noonmark.server.config import LoadedSettings, Settings
     from noonmark.server.tokens import TokenVerifier
+    from noonmark.targets.function.registry import FunctionRegistry
+    from noonmark.targets.temporal.settings import EngineSettings
     from noonmark.telemetry.metrics import LabelledSchedules
     from noonmark.telemetry.traces import TraceRecorder
 
@@ -129,9 +110,9 @@ def host(loaded: LoadedSettings, listener: socket.socket) -> int:
         cleanup.callback(listener.close)
         signals = cleanup.enter_context(_SignalHandler())
         try:
-            _check_folders(loaded)
-            functions = _import_functions(loaded)
-            migrates = settings.migrate or file_of(settings.store) is not None
+            check_folders(loaded)
+            functions = import_functions(loaded)
+            migrates = settings.migrate or not needs_migration(settings.store)
             store = make_store(settings.store, clock := SystemClock(), migrates=migrates)
             cleanup.callback(store.close)
             store.open()
@@ -141,16 +122,19 @@ def host(loaded: LoadedSettings, listener: socket.socket) -> int:
             traces = _create_traces(settings, clock, cleanup)
             session_tools, hub = SessionTools(), ChangeHub(store)
             sinks: list[EventSink] = [metrics, LogSink(), hub, *([] if traces is None else [traces])]
-            worker = _create_worker(loaded, functions, store, clock, sinks, traces, session_tools)
+            engine = engine_settings(loaded)
+            worker = _create_worker(loaded, functions, store, clock, sinks, traces, session_tools, engine)
             metrics.watch(worker)
+            if engine is not None:
+                metrics.watch_engine(engine.counts)
             cleanup.callback(worker.close)
             key_cache = KeyCache(store, clock.monotonic)
             cleanup.callback(key_cache.write)
             key_cache.has_keys()  # so that it is known if the store does not answer later
             tokens = _tokens(loaded, clock)
-            components = _Components(store, clock, worker, metrics, key_cache, tokens, session_tools, hub)
+            components = _Components(store, clock, worker, metrics, key_cache, tokens, session_tools, hub, engine)
             app = _create_app(replace(settings, port=listener.getsockname()[1]), components, _http(settings, listener))
-            _listen_for_metrics(loaded, metrics, cleanup)
+            listen_for_metrics(loaded, metrics, cleanup)
             if settings.worker:
                 worker.start()
             pool = ConnectionPool(_connection_limits(settings), lambda: fresh_id(clock))
@@ -178,6 +162,7 @@ class _Components(NamedTuple):
     tokens: TokenVerifier | None
     session_tools: SessionTools
     hub: ChangeHub
+    engine: EngineSettings | None
 
 
 def _certificate(loaded: LoadedSettings) -> Certificate | None:
@@ -225,20 +210,6 @@ def _tokens(loaded: LoadedSettings, clock: SystemClock) -> TokenVerifier | None:
         return TokenVerifier(accepted, clock.monotonic)
     except ValueError as error:
         raise loaded.error("jwt_keys", str(error)) from None
-
-
-def _listen_for_metrics(loaded: LoadedSettings, metrics: Metrics, cleanup: ExitStack) -> None:
-    """Serve the metrics on their own address too, if there is one."""
-    if loaded.settings.metrics_listen is None:
-        return
-    host, port = loaded.settings.metrics_listen
-    try:
-        listener = MetricsListener(host, port, metrics)
-    except OSError as error:
-        raise loaded.error("metrics_listen", f"cannot listen on {host} port {port}: {error.strerror}") from None
-    cleanup.callback(listener.close)
-    listener.start()
-    logger.info("metrics on http://%s:%d/metrics, without a key", host, listener.port)
 
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:
@@ -292,31 +263,14 @@ def _create_worker(  # noqa: PLR0913, PLR0917 - each is a part of the process
     sinks: Sequence[EventSink],
     traces: TraceRecorder | None,
     session_tools: SessionTools,
+    engine: EngineSettings | None = None,
 ) -> Worker:
-    settings = loaded.settings
-    programs = ProgramPolicy(
-        settings.allow_commands,
-        rules=_command_rules(settings),
-        uploads=upload_folder(settings.upload_dir, settings.store),
-        pin=Pin(settings.pin_commands),
-    )
-    for name in programs.not_found:
-        logger.warning(
-            "--allow-commands names %s, which was not found or cannot be read or run; commands that name it fail until"
-            " the server is restarted with the program in place",
-            shown(name),
-        )
+    settings, parts = loaded.settings, delivery_parts(loaded, session_tools)
     timing = Timing(
         lease=int(settings.lease * SECOND),
-        keep_for=int(settings.keep_days * DAY_SECONDS * SECOND),
-        keep_messages_for=int(settings.keep_messages_days * DAY_SECONDS * SECOND),
+        keep_for=int(settings.keep_days * DAY),
+        keep_messages_for=int(settings.keep_messages_days * DAY),
         session_bytes=settings.max_session_bytes,
-    )
-    seal, bundles, agents = make_seal(settings.secret_key), _bundles(settings), _agents(loaded, session_tools)
-    outbound = HttpTargetSettings(
-        egress=_egress(settings),
-        keys=_keys(settings),
-        public_url=settings.public_url,
     )
     runtime = Runtime(
         node=node_name() if traces is None else traces.node,
@@ -325,95 +279,33 @@ def _create_worker(  # noqa: PLR0913, PLR0917 - each is a part of the process
         target=make_target(
             store,
             make_runner(functions, settings.max_threads, None),
-            programs,
-            outbound,
-            seal,
-            _permissions(settings),
-            bundles,
-            agents,
+            *parts,
+            engine=engine,
         ),
         sink=CompositeSink(*sinks),
         traces=traces,
-        pinger=make_pinger(outbound),
+        pinger=make_pinger(parts.outbound),
         version=__version__,
         zone_data=zone_data_version(),
         timing=timing,
-        first_call=make_first_call(store, agents),
-        has_remote_host=agents is None or agents.remote_url is not None,
-        limits=_limits(settings) if settings.limit_inflight or settings.tenant_limit_inflight else UNLIMITED,
+        locks=make_node_locks(settings.store, store),
+        first_call=make_first_call(store, parts.agents),
+        has_remote_host=parts.agents is None or parts.agents.remote_url is not None,
+        limits=limits(settings) if settings.limit_inflight or settings.tenant_limit_inflight else UNLIMITED,
     )
     return Worker(
         runtime,
         functions,
-        programs,
+        parts.programs,
         max_threads=settings.max_threads,
         grace=int(settings.grace * SECOND),
-        outbound=outbound,
-        seal=seal,
-        permissions=_permissions(settings),
-        bundles=bundles,
-        agents=agents,
+        outbound=parts.outbound,
+        seal=parts.seal,
+        permissions=parts.permissions,
+        bundles=parts.bundles,
+        agents=parts.agents,
+        engine=engine,
     )
-
-
-def _bundles(settings: Settings) -> BundleSettings | None:
-    """How this node runs bundles; None if it does not."""
-    if not settings.allow_bundles:
-        return None
-    return BundleSettings(
-        resources=NodeResources(NodeOffer(labels=settings.labels, slots=settings.slots)),
-        cache=None if settings.bundle_cache is None else Path(settings.bundle_cache).expanduser().absolute(),
-        max_cache_bytes=settings.bundle_cache_bytes,
-    )
-
-
-def _agents(loaded: LoadedSettings, session_tools: SessionTools) -> AgentSettings | None:
-    """How this node delivers to agents; None if it does not."""
-    settings = loaded.settings
-    host, remote = _agent_hosts(settings)
-    if host == OFF:
-        return None
-    if host == EMBEDDED:
-        require("agents", "running agents in this server (--agents embedded)")
-        if settings.agent_mcp:
-            require("mcp", "calling tools of MCP servers (--agent-mcp)")
-    return AgentSettings(
-        host=host,
-        remote=remote,
-        instructions=make_instructions(settings.task_instructions),
-        model=settings.agent_model,
-        tools=_import_tools(loaded),
-        schedule_tools=session_tools,
-        mcp_servers=settings.agent_mcp,
-        skills=None if settings.agent_skills is None else Path(settings.agent_skills).absolute(),
-        prices={model: parse_price(price) for model, price in settings.prices.items()},
-        multipliers={user: float(factor) for user, factor in settings.budget_multipliers.items()},
-        provider_limits={name: parse_provider_limit(limit) for name, limit in settings.provider_limits.items()},
-        max_model_calls=settings.agent_max_model_calls,
-        max_tool_calls=settings.agent_max_tool_calls,
-        max_tokens=settings.agent_max_tokens,
-        max_output_tokens=settings.agent_max_output_tokens,
-        max_history_tokens=settings.agent_max_history_tokens,
-        time_limit=int(settings.agent_timeout * SECOND),
-        logs_content=settings.agent_log_content,
-    )
-
-
-def _agent_hosts(settings: Settings) -> tuple[str, str | None]:
-    """The host of agents, and the one of those that ask for another."""
-    host, _, remote = (settings.agents or (EMBEDDED if is_installed("agents") else OFF)).partition(",")
-    return host, remote or None
-
-
-def _import_tools(loaded: LoadedSettings) -> ToolRegistry:
-    """Import the functions that agents may call."""
-    tools = ToolRegistry()
-    for name, function in _imported(loaded, "agent_tools", loaded.settings.agent_tools):
-        try:
-            tools.register(function, name)
-        except ValueError as error:
-            raise loaded.error("agent_tools", str(error)) from None
-    return tools
 
 
 def _resolve_guard(settings: Settings, listener: socket.socket) -> str:
@@ -426,105 +318,6 @@ def _resolve_guard(settings: Settings, listener: socket.socket) -> str:
         return settings.target_guard
     is_exposed = settings.behind_proxy or settings.public_url or settings.allowed_hosts or not is_loopback(listener)
     return Guard.STRICT if is_exposed else Guard.LOCAL
-
-
-def _egress(settings: Settings) -> EgressPolicy:
-    """The addresses that HTTP targets may connect to."""
-    return egress_policy(Guard(settings.target_guard), settings.allow_hosts)
-
-
-def _command_rules(settings: Settings) -> CommandRules:
-    """What clients may set for commands."""
-    setting_variables = {variable for setting in SETTINGS.values() for variable in setting.variables}
-    names = settings.allow_commands
-    return CommandRules(
-        programs=None if "*" in names or not names else frozenset(names),
-        env=frozenset(settings.allow_env),
-        folders=settings.allow_cwd,
-        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE, KEY_VARIABLE, CA_VARIABLE}),
-    )
-
-
-def _check_folders(loaded: LoadedSettings) -> None:
-    """Reject an allowed working folder inside the upload folder: no command may run there."""
-    uploads = upload_folder(loaded.settings.upload_dir, loaded.settings.store)
-    for folder in loaded.settings.allow_cwd:
-        if uploads is not None and Path(folder).resolve().is_relative_to(uploads.resolve()):
-            message = f"{folder} is the upload folder or inside it, and commands may not run there"
-            raise loaded.error("allow_cwd", message)
-
-
-def _keys(settings: Settings) -> KeySettings:
-    return KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)
-
-
-def _import_functions(loaded: LoadedSettings) -> FunctionRegistry:
-    """Import the functions that this node offers; the current folder is on the module path."""
-    functions = FunctionRegistry()
-    for name, function in _imported(loaded, "functions", loaded.settings.functions):
-        functions.register(name, function)
-        functions.offer(name)
-    return functions
-
-
-def _imported(
-    loaded: LoadedSettings, setting: str, references: Mapping[str, str]
-) -> Iterator[tuple[str, Callable[..., Any]]]:
-    if references and "" not in sys.path:
-        sys.path.insert(0, "")
-    for name, reference in references.items():
-        try:
-            function = import_function(reference)
-            check_callable(function)
-        except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
-            raise loaded.error(setting, f"{name}={reference} cannot be used: {error}") from error
-        yield name, function
-
-
-def _permissions(settings: Settings) -> TargetPermissions | None:
-    """Which functions and commands each tenant may use; None: all of them."""
-    if settings.tenant_functions is None and settings.tenant_commands is None:
-        return None
-    return TargetPermissions(functions=settings.tenant_functions, commands=settings.tenant_commands)
-
-
-def _agent_limits(settings: Settings) -> AgentLimits:
-    days = DAY_SECONDS * SECOND
-    return AgentLimits(
-        max_depth=settings.agent_schedule_depth,
-        max_children=settings.agent_schedule_children,
-        per_hour=settings.agent_schedules_per_hour,
-        lifetime=int(settings.agent_schedule_days * days) or None,
-        proposal_lifetime=int(settings.proposal_days * days),
-        max_proposals=settings.limit_proposals,
-    )
-
-
-def _limits(settings: Settings) -> Limits:
-    """The limits of callers whose key is of one tenant."""
-    return Limits(
-        per_user={
-            Resource.SCHEDULES: settings.limit_schedules,
-            Resource.EVENTS: settings.limit_events,
-            Resource.QUEUED: settings.limit_queued,
-            Resource.IN_FLIGHT: settings.limit_inflight,
-        },
-        per_tenant={
-            Resource.SCHEDULES: settings.tenant_limit_schedules,
-            Resource.EVENTS: settings.tenant_limit_events,
-            Resource.QUEUED: settings.tenant_limit_queued,
-            Resource.IN_FLIGHT: settings.tenant_limit_inflight,
-        },
-        min_interval=settings.min_interval,
-        max_budget_usd=settings.limit_budget,
-    )
-
-
-def _bundle_limits(settings: Settings) -> BundleLimits | None:
-    """How large the bundles of clients may be; None if they may push none."""
-    if not settings.allow_bundles:
-        return None
-    return BundleLimits(max_bytes=settings.max_bundle_bytes, quota_bytes=settings.bundle_quota_bytes)
 
 
 def _http(settings: Settings, listener: socket.socket) -> HttpSettings:
@@ -547,50 +340,23 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
     node = worker.snapshot().node
     given = {"key": settings.rate_limit, "address": settings.rate_limit_address}
     rates = {scope: parse_rate(rate) for scope, rate in given.items() if rate is not None}
-    service = Service(
-        store=store,
-        lookahead=Timing().lookahead,
-        fresh_id=lambda: fresh_id(clock),
-        machine_clock=clock.micros,
-        zone_data=zone_data_version(),
-        disks=lambda: disk_space(settings.store, upload_folder(settings.upload_dir, settings.store)),
+    service = make_service(
+        settings,
+        store,
+        clock,
         conflicts=setting_conflicts(settings, max_connections=max_connections(settings.max_connections)),
         node=node,
         wake=worker.wake,
         check_stop_requests=worker.check_stop_requests,
         worker=worker,
-        keys=_keys(settings),
-        seal=make_seal(settings.secret_key),
-        egress=_egress(settings),
-        commands=_command_rules(settings),
-        permissions=_permissions(settings),
+        serves=lambda route: route in worker.routes(),
+        lacks_workers=partial(_lacks_workers, components.engine),
         key_cache=components.key_cache,
-        base_url=_base_url(settings),
         pinger=worker.pinger,
         report=components.metrics.report,
         changed=components.hub.publish,
         traces=worker.traces,
-        offered=frozenset({*settings.functions, *settings.functions.values()}),
-        limits=_limits(settings),
-        agent_limits=_agent_limits(settings),
         rates=rates,
-        task_limits=Limits(
-            per_user={Resource.TASKS: {EVERY_OTHER: settings.max_per_user}},
-            per_tenant={},
-            min_interval=settings.min_interval_minutes * 60 * SECOND,
-            max_budget_usd=settings.max_budget_usd,
-        ),
-        bundle_limits=_bundle_limits(settings),
-        instructions=make_instructions(settings.task_instructions),
-        has_agent_model=settings.agent_model is not None or settings.agents not in (None, EMBEDDED),
-        agent_model=settings.agent_model,
-        model_problem=make_model_check(*_agent_hosts(settings)),
-        uploads=make_uploads(
-            settings.upload_dir,
-            settings.store,
-            max_bytes=settings.max_upload_bytes,
-            quota=settings.upload_quota_bytes,
-        ),
     )
     rate_limits = RateLimits(
         limiter=RateLimiter(store, clock.monotonic),
@@ -608,6 +374,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         worker=worker,
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
+        engine=None if components.engine is None else partial(_engine_problem, components.engine),
     )
     return create_app(
         service,
@@ -618,6 +385,14 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         rates=rate_limits,
         hub=components.hub,
     )
+
+
+def _lacks_workers(engine: EngineSettings | None, route: str) -> bool:
+    return engine is not None and route in engine.counts.unserved
+
+
+def _engine_problem(engine: EngineSettings) -> str | None:
+    return engine.counts.problem
 
 
 class _Server(uvicorn.Server):
@@ -713,12 +488,3 @@ def _abort_startup() -> None:
 
 def _ignore_signal() -> None:
     """The server stops already."""
-
-
-def _base_url(settings: Settings) -> str:
-    """Where clients reach the server; empty if the system chooses its port."""
-    if settings.public_url is not None:
-        return settings.public_url.rstrip("/")
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    scheme = "http" if settings.tls_cert is None else "https"
-    return f"{scheme}://{host}:{settings.port}" if settings.port else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
 from threading import Thread
@@ -10,10 +11,28 @@ from typing import TYPE_CHECKING
 from noonmark.server.health import METRICS_TYPE
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from noonmark.server.config import LoadedSettings
     from noonmark.server.health import Metrics
 
+logger = logging.getLogger("noonmark.serve")
 PATH = "/metrics"
 TIMEOUT = 10
+
+
+def listen_for_metrics(loaded: LoadedSettings, metrics: Metrics, cleanup: ExitStack) -> None:
+    """Serve the metrics on an address of their own, if the settings name one."""
+    if loaded.settings.metrics_listen is None:
+        return
+    host, port = loaded.settings.metrics_listen
+    try:
+        listener = MetricsListener(host, port, metrics)
+    except OSError as error:
+        raise loaded.error("metrics_listen", f"cannot listen on {host} port {port}: {error.strerror}") from None
+    cleanup.callback(listener.close)
+    listener.start()
+    logger.info("metrics on http://%s:%d/metrics, without a key", host, listener.port)
 
 
 class MetricsListener:

@@ -13,22 +13,30 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.targets.permissions import TargetPermissions
-    from noonmark.ports.target import Assignment, Report, Reported, Target
+    from noonmark.ports.target import Assignment, Engine, Report, Reported, Target
 
 
 class CompositeTarget:
     """Dispatches each assignment to the target of its kind. The kind is the first part of a route."""
 
-    def __init__(self, by_kind: Mapping[str, Target], permissions: TargetPermissions | None = None) -> None:
-        """With `permissions`, what a tenant may not use is not delivered, unless a program declared it."""
-        self._by_kind, self._permissions = dict(by_kind), permissions
-        self._targets = tuple(dict.fromkeys(by_kind.values()))
+    def __init__(
+        self,
+        by_kind: Mapping[str, Target],
+        permissions: TargetPermissions | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        """With `permissions`, what a tenant may not use is not delivered, unless a program declared it.
+
+        The `engine` gets the occurrences of its routes. Steps of workflows that this node holds stay here.
+        """
+        self._by_kind, self._permissions, self._engine = dict(by_kind), permissions, engine
+        self._targets = tuple(dict.fromkeys([*by_kind.values(), *([] if engine is None else [engine])]))
         """Each once: one may serve several kinds."""
         self._awaiting = [target for target in self._targets if isinstance(target, AwaitsOthers)]
 
     def routes(self) -> tuple[str, ...]:
         """Return the routes of all targets."""
-        return tuple(route for target in self._targets for route in target.routes())
+        return tuple(dict.fromkeys(route for target in self._targets for route in target.routes()))
 
     def adopt(self, routes: Collection[str]) -> bool:
         """Offer each target the routes of its kind."""
@@ -53,11 +61,29 @@ class CompositeTarget:
             assignments = [one for one in assignments if self._is_allowed(one)]
             if not assignments:
                 return
+        if self._engine is not None:
+            assignments = self._hand_over(self._engine, assignments)
+            if not assignments:
+                return
         if len(kinds := {_kind(one.occurrence.route) for one in assignments}) == 1:
             self._by_kind[kinds.pop()].deliver(assignments)
             return
         for kind in kinds:
             self._by_kind[kind].deliver([one for one in assignments if _kind(one.occurrence.route) == kind])
+
+    @staticmethod
+    def _hand_over(engine: Engine, assignments: Sequence[Assignment]) -> list[Assignment]:
+        """Give the engine what is its own; returns the others."""
+        given = [one for one in assignments if one.report_to is None and engine.serves(one.occurrence.route)]
+        if given:
+            engine.deliver(given)
+        taken = set(given)
+        return [one for one in assignments if one not in taken]
+
+    def reconcile(self) -> None:
+        """Let the engine compare what it runs with the ledger."""
+        if self._engine is not None:
+            self._engine.reconcile()
 
     def _is_allowed(self, assignment: Assignment) -> bool:
         """Whether the tenant may use the target; if not, that is the outcome."""

@@ -66,13 +66,17 @@ class LoopRunner:
         with self._lock:
             for assignment in assignments:
                 self._queue.put(assignment.schedule.owner, assignment.begins, assignment)
-            if self._loop is None and not self._is_closed:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._run_loop, args=(self._loop,), name=self.thread_name, daemon=True
-                )
-                self._thread.start()
+            self._start_thread()
         self._wake()
+
+    def _start_thread(self) -> None:
+        """Start the thread, unless it runs; with the lock held."""
+        if self._loop is None and not self._is_closed:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._run_loop, args=(self._loop,), name=self.thread_name, daemon=True
+            )
+            self._thread.start()
 
     def withdraw(self) -> list[Assignment]:
         """Take back queued assignments that may be delivered again."""

@@ -59,7 +59,7 @@ class Worker(Protocol):
 class Health:
     """Answers health checks. Only `ready` asks the store, so the others answer however busy it is."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is something to ask
         self,
         nodes: Callable[[], Sequence[NodeRecord]],
         *,
@@ -68,20 +68,23 @@ class Health:
         worker: Worker | None = None,
         waiting: Callable[[], Micros] | None = None,
         damage: Callable[[], Mapping[str, int]] | None = None,
+        engine: Callable[[], str | None] | None = None,
     ) -> None:
         """`nodes` lists the nodes of the store; `waiting` returns how long due work that this node could claim waits.
 
         Both block on the store, and raise when it does not answer. `damage` returns the number of damaged rows found in
-        each table. Those are set aside, and do not make a node unhealthy.
+        each table. Those are set aside, and do not make a node unhealthy. `engine` returns why the engine does not
+        answer; that is reported, but the node is ready: it answers requests, and delivers what is not for the engine.
         """
         self._probe = Probe(lambda: (nodes(), 0 if waiting is None else waiting()))
-        self._damage = damage
+        self._damage, self._engine = damage, engine
         self._node, self._version, self._worker = node, version, worker
 
     def summary(self) -> dict[str, Any]:
         """Return the status of the process, without asking the store."""
         worker = self._snapshot()
-        return {
+        engine = {} if self._engine is None else {"engine": "ok" if self._engine() is None else "failing"}
+        return engine | {
             "status": "healthy",
             "service": SERVICE,
             "version": self._version,
@@ -111,8 +114,12 @@ class Health:
             "claims": _claim_problem(worker, waiting),
         }
         failing = {name: text for name, text in problems.items() if text}
-        return not failing, self.summary() | {
-            "status": "not_ready" if failing else "ready",
+        is_ready = not failing
+        if self._engine is not None:
+            problems["engine"] = self._engine() or ""
+            failing |= {"engine": problems["engine"]} if problems["engine"] else {}
+        return is_ready, self.summary() | {
+            "status": "ready" if is_ready else "not_ready",
             "leader": leader,
             "checks": {name: "failing" if text else "ok" for name, text in problems.items()},
             "problems": failing,

@@ -232,6 +232,15 @@ class NoConnections:
     open = unsent = dropped = refused = 0
 
 
+class EngineCounts(Protocol):
+    """What a node has seen of its engine."""
+
+    starts: Counter[str]
+    orphans: dict[str, int]
+    problem: str | None
+    cancelled: int
+
+
 class Metrics:
     """Counts in its own registry, so that two instances in one process do not mix."""
 
@@ -249,6 +258,7 @@ class Metrics:
         self._version, self._backlog, self._damage, self._schedules = version, backlog, damage, schedules
         self._worker: Worker | None = None
         self._connections: Connections = NoConnections()
+        self._engine: EngineCounts | None = None
         self._lock = Lock()
         self._untyped: Counter[str] = Counter()
         self._lateness = HistogramFamily(
@@ -279,6 +289,10 @@ class Metrics:
     def watch_connections(self, connections: Connections) -> None:
         """Include the connections of a server."""
         self._connections = connections
+
+    def watch_engine(self, counts: EngineCounts) -> None:
+        """Include what was seen of an engine."""
+        self._engine = counts
 
     def render(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
@@ -353,6 +367,8 @@ class Metrics:
             ]
         yield from counted
         yield from self._collect_gauges()
+        if self._engine is not None:
+            yield from _collect_engine(self._engine)
         yield from self._collect_schedules()
 
     def _collect_gauges(self) -> Iterator[Metric]:
@@ -430,6 +446,28 @@ class Metrics:
         for table, count in ({} if self._damage is None else self._damage()).items():
             damaged.add_metric([table], count)
         return damaged
+
+
+def _collect_engine(counts: EngineCounts) -> Iterator[Metric]:
+    """Yield what was seen of the engine; orphans are counted by the leader."""
+    yield _gauge("engine_up", "Whether the engine answered the last call of this node.", counts.problem is None)
+    starts = CounterMetricFamily(
+        "noonmark_engine_starts",
+        "Starts of workflows, by what became of them: started, attached to a running one, or failed.",
+        labels=["result"],
+    )
+    for result in ("started", "attached", "failed"):
+        starts.add_metric([result], counts.starts[result])
+    yield starts
+    yield _counter("engine_cancelled", "Workflows that were asked to end with their occurrences.", counts.cancelled)
+    orphans = GaugeMetricFamily(
+        "noonmark_engine_orphans",
+        "Workflows without an occurrence, and occurrences without a workflow, by the last comparison of the leader.",
+        labels=["kind"],
+    )
+    for kind, number in counts.orphans.items():
+        orphans.add_metric([kind], number)
+    yield orphans
 
 
 def _counter(name: str, help_text: str, value: float) -> Metric:

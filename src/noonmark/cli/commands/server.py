@@ -154,6 +154,10 @@ class ServerOptions:
         ),
     ] = None
     task_instructions: Annotated[str | None, _option("task_instructions")] = None
+    engine: Annotated[str | None, _option("engine")] = None
+    engine_api_key: Annotated[str | None, _option("engine_api_key")] = None
+    engine_routes: Annotated[list[str] | None, _list_option("engine_routes")] = None
+    engine_orphans: Annotated[str | None, _option("engine_orphans")] = None
     upload_dir: Annotated[str | None, _option("upload_dir")] = None
     max_upload_bytes: Annotated[str | None, _option("max_upload_bytes")] = None
     upload_quota_bytes: Annotated[str | None, _option("upload_quota_bytes")] = None

@@ -28,8 +28,7 @@ def migrate(
     config: ConfigFile = None,
 ) -> int:
     """Create or upgrade the schema of a store. Servers may be running."""
-    from noonmark.stores.sql.schema.version import VERSION  # noqa: PLC0415 - doctor on a server needs no store
-    from noonmark.wiring import MEMORY, make_store  # noqa: PLC0415 - likewise
+    from noonmark.wiring import MEMORY, make_store, schema_version  # noqa: PLC0415 - doctor on a server needs no store
 
     loaded = _load(store, config)
     url = loaded.settings.store
@@ -40,7 +39,7 @@ def migrate(
         opened.open()
     finally:
         opened.close()
-    print_line(f"The schema of {redact(url)} has version {VERSION}.")
+    print_line(f"The schema of {redact(url)} has version {schema_version(url)}.")
     return 0
 
 
@@ -60,7 +59,7 @@ def backup(
     """
     from noonmark.stores.sqlite.backup import back_up  # noqa: PLC0415 - likewise
 
-    path = _sqlite_path(_load(store, config), "pg_dump")
+    path = _sqlite_path(_load(store, config), "pg_dump", "copy its files")
     size = back_up(str(path), Path(file).absolute(), overwrite=overwrite, now=SystemClock().micros)
     print_line(f"Wrote {size:,} bytes to {file}.")
     return 0
@@ -84,7 +83,7 @@ def restore(
     from noonmark.stores.sqlite.backup import restore as restore_store  # noqa: PLC0415 - likewise
 
     loaded = _load(store, config)
-    path = _sqlite_path(loaded, "pg_restore")
+    path = _sqlite_path(loaded, "pg_restore", "start it with its files")
     restore_store(Path(file).absolute(), str(path), force=force, now=SystemClock().micros)
     print_line(f"Restored {loaded.settings.store} from {file}. Restart its nodes.")
     return 0
@@ -96,12 +95,14 @@ def _load(store: str | None, config: str | None) -> LoadedSettings:
     return load({"store": store}, os.environ, config)
 
 
-def _sqlite_path(loaded: LoadedSettings, program: str) -> Path:
+def _sqlite_path(loaded: LoadedSettings, program: str, redis_way: str) -> Path:
     from noonmark.wiring import file_of  # noqa: PLC0415 - likewise
 
     url = loaded.settings.store
     if (path := file_of(url)) is None:
-        raise loaded.error("store", f"{redact(url)} is not a SQLite file; for PostgreSQL, use {program}")
+        raise loaded.error(
+            "store", f"{redact(url)} is not a SQLite file; for PostgreSQL, use {program}; for Redis, {redis_way}"
+        )
     return path
 
 

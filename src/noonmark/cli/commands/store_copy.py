@@ -54,7 +54,7 @@ def copy(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Copy a store to an empty one, and verify the copy. SQLite and PostgreSQL, in every direction.
+    """Copy a store to an empty one, and verify the copy. SQLite, PostgreSQL and Redis, in every direction.
 
     Stop the nodes of the source first, or use --online. The source is not changed. No process can write to it during
     the copy; with --online, only during the last part. After an interruption, the same command continues the copy. The

@@ -459,6 +459,8 @@ def node_state(node: Mapping[str, Any]) -> str:
     """The state of a node in one word."""
     if node["left_at_utc"] is not None:
         return "left"
+    if node.get("gone_at_utc") is not None:  # an older server does not say
+        return "gone"
     return ("leader" if node["is_leader"] else "alive") if node["is_alive"] else "silent"
 
 

@@ -7,13 +7,12 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros, to_micros
+from noonmark.core.instants import DAY, from_micros, to_micros
 
 if TYPE_CHECKING:
     from noonmark.core.budgets.spend import Amount
     from noonmark.core.instants import Micros
 
-_DAY: Micros = DAY_SECONDS * SECOND
 _LONGEST_MONTH = timedelta(days=31)
 
 
@@ -40,8 +39,8 @@ class Period(StrEnum):
         if self is Period.TOTAL:
             return 0, None
         if self is Period.DAY:
-            start = at // _DAY * _DAY
-            return start, start + _DAY
+            start = at // DAY * DAY
+            return start, start + DAY
         first = from_micros(at).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         return to_micros(first), to_micros((first + _LONGEST_MONTH).replace(day=1))
 

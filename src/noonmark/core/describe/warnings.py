@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, SECOND, Micros
@@ -36,6 +37,17 @@ STEPPED = {
 
 def find_warnings(trigger: Trigger, since: Micros, *, is_present: bool) -> list[str]:
     """One sentence per trap, none for most triggers; dates within a year of `since`, which may not be the present."""
+    warnings = [*_timeless_traps(trigger)]
+    if isinstance(trigger, CronTrigger | CalendarTrigger):
+        warnings += [
+            f"{'on' if is_present else 'on days such as'} {trap}" for trap in _gap_traps(trigger, since // SECOND)
+        ]
+    return list(dict.fromkeys(warnings))
+
+
+@lru_cache(maxsize=1_024)
+def _timeless_traps(trigger: Trigger) -> tuple[str, ...]:
+    """The traps that do not depend on the year; found once, since the same triggers are read again and again."""
     warnings: list[str] = []
     if isinstance(trigger, CronTrigger):
         for text, expression in zip(trigger.expressions, trigger.parsed, strict=True):
@@ -43,13 +55,9 @@ def find_warnings(trigger: Trigger, since: Micros, *, is_present: bool) -> list[
             warnings += _step_traps(expression)
         if not trigger.key and any(expression.hashed for expression in trigger.parsed):
             warnings.append("H has no key to hash, so every trigger without one lands on the same time")
-    if isinstance(trigger, CronTrigger | CalendarTrigger):
-        warnings += [
-            f"{'on' if is_present else 'on days such as'} {trap}" for trap in _gap_traps(trigger, since // SECOND)
-        ]
     if isinstance(trigger, EventTrigger):
         warnings += [trap for one in trigger.event_types if (trap := _fact_trap(one)) is not None]
-    return list(dict.fromkeys(warnings))
+    return tuple(warnings)
 
 
 def _fact_trap(event_type: str) -> str | None:
@@ -101,7 +109,7 @@ def _gap_traps(trigger: CronTrigger | CalendarTrigger, since: int) -> list[str]:
     while second < until:
         segment = zone.segment_at(second)
         if segment.gap and segment.start >= since and trigger.within_bounds(segment.start * SECOND):
-            warnings += gap_warnings(trigger, segment)
+            warnings += _known_gap_warnings(trigger, segment)
         second = segment.end
     return warnings
 
@@ -109,6 +117,11 @@ def _gap_traps(trigger: CronTrigger | CalendarTrigger, since: int) -> list[str]:
 def gap_warnings(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> list[str]:
     """What a jump of the clock at the start of a segment does to the fires, if anything."""
     return _fixed_trap(trigger, segment) + _wildcard_trap(trigger, segment)
+
+
+@lru_cache(maxsize=1_024)
+def _known_gap_warnings(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> tuple[str, ...]:
+    return tuple(gap_warnings(trigger, segment))
 
 
 def _fixed_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from noonmark.core.agents.turns import agent_target, session_of
 from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.instants import MIN_INSTANT
-from noonmark.core.interruption import BY_WINDOW, PINGED, SET_BY, is_begun, is_unpinged, real_deadline
+from noonmark.core.interruption import BY_WINDOW, PINGED, SET_BY, gone_error, is_begun, is_unpinged, real_deadline
 from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.catch_up import decide
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from noonmark.core.explain.deciding_rule import Case
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
+    from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.mob import MobFlowTarget
 
@@ -349,9 +350,10 @@ def _accepted(case: Case) -> str:
 
 def _succeeded(case: Case) -> str:
     caught_up = f"{_caught_up(case)}; " if case.occurrence.caught_up is not None else ""
-    lost = sum(run.outcome is Outcome.LEASE_LOST for run in case.runs)
+    lost = [run for run in case.runs if run.outcome is Outcome.LEASE_LOST]
     if lost:
-        caught_up += f"its node stopped, or was lost, {times(lost)} before it had ended, and it was delivered again; "
+        how = "the process of its node was gone" if all(map(_was_gone, lost)) else "its node stopped, or was lost,"
+        caught_up += f"{how} {times(len(lost))} before it had ended, and it was delivered again; "
     if not case.runs or case.runs[-1].ended is None:
         return f"{caught_up}{plain(Reason.SUCCEEDED)}"
     last = case.runs[-1]
@@ -426,7 +428,15 @@ def _suspended(case: Case) -> str:
 
 
 def _outcome_unknown(case: Case) -> str:
-    return f"{plain(Reason.OUTCOME_UNKNOWN)} (attempt {attempts(case)})"
+    why = plain(Reason.OUTCOME_UNKNOWN)
+    if case.runs and _was_gone(case.runs[-1]):
+        why = "delivery had begun when the process of its node was gone, and it must not begin twice"
+    return f"{why} (attempt {attempts(case)})"
+
+
+def _was_gone(run: Run) -> bool:
+    """Whether a run was lost because the process of its node was gone."""
+    return run.error == gone_error(run.node)
 
 
 def _poison(case: Case) -> str:

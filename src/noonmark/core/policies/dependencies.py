@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.event import Chain, joined
-from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND, to_text
+from noonmark.core.instants import DAY, MIN_INSTANT, to_text
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Facts = Mapping[str, int | float | str]
 
-WAIT_LIMIT: Micros = DAY_SECONDS * SECOND
+WAIT_LIMIT: Micros = DAY
 """So long after its first due time an occurrence waits for the others."""
 
 

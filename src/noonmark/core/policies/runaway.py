@@ -15,10 +15,11 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core import instants
 from noonmark.core.budgets.forecast import percentile
 from noonmark.core.budgets.spend import NANOS, to_dollars
 from noonmark.core.documents import present
-from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
+from noonmark.core.instants import DAY, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.triggers import Trigger
 
-HOUR: Micros = 3_600 * SECOND
+HOUR: Micros = instants.HOUR
+"""Starts and spend are counted by the hour."""
 AGENT_FIRES = 60
 """So many starts in an hour an agent has in any case."""
 AGENT_SPARE = 2
@@ -38,7 +40,7 @@ MAX_FACTOR = 1_000
 MAX_IDENTICAL = 10_000
 SPEND_FLOOR = 1 * NANOS
 """An hour that costs less than a dollar is never too expensive."""
-PAST: Micros = 30 * DAY_SECONDS * SECOND
+PAST: Micros = 30 * DAY
 """How far back the past hours of a schedule reach."""
 MIN_PAST_HOURS = 5
 """Fewer hours in which it spent something say nothing about what is usual."""

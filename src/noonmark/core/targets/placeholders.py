@@ -101,6 +101,11 @@ def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - 
     return None
 
 
+def has_placeholder(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether anything in this JSON may be filled in."""
+    return any("{{" in text for text in _texts(value))
+
+
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
     pending = [value]
     while pending:

@@ -142,6 +142,19 @@ def decide(  # noqa: PLR0913 - what is known of the run
     return _Decision(state, facts, now, under_way, may_start=may_start).take(closing, compensates=compensates)
 
 
+def started_target(state: RunState, facts: Mapping[str, Any], record: StepRecord, *, undoes: bool) -> dict[str, Any]:
+    """The target document of a step that was started, or of what undoes it, filled in again from the state."""
+    known = {**facts, "steps": _StepFacts(state.definition, state.records.get)}
+    return _fill(state, known, record, undoes=undoes)
+
+
+def _fill(state: RunState, facts: Mapping[str, Any], record: StepRecord, *, undoes: bool) -> dict[str, Any]:
+    step = state.definition.step(record.step_id)
+    if record.index is not None:
+        facts = {**facts, "item": state.items(step, facts)[record.index], "index": record.index}
+    return fill_compensation(step, facts) if undoes else state.definition.fill_target(step, facts)
+
+
 class _Decision:
     """One look at a run."""
 
@@ -299,13 +312,9 @@ class _Decision:
             self._write(replace(begun, phase=StepPhase.FAILED, ended=self._now, error=str(error)))
 
     def _start(self, step: Step, record: StepRecord) -> None:
-        facts = self._facts if record.index is None else self._of_element(step, record.index)
-        target = self._definition.fill_target(step, facts)
+        target = _fill(self._state, self._facts, record, undoes=False)
         self._write(record)
         self._turn.starts.append(Start(step=step, record=record, target=target))
-
-    def _of_element(self, step: Step, index: int) -> dict[str, Any]:
-        return {**self._facts, "item": self._state.items(step, self._facts)[index], "index": index}
 
     def _advance_elements(self, step: Step, record: StepRecord) -> None:
         """Begin elements as long as fewer run than may, and end the step with its last element."""
@@ -327,7 +336,6 @@ class _Decision:
     def _begin_elements(self, step: Step, count: int, known: Elements, running: int, failed: int) -> int:
         """Begin elements that have not begun, as far as they may; returns how many could not be filled in."""
         most, unfilled = step.concurrency or CONCURRENCY, 0
-        items = self._state.items(step, self._facts)
         for index in range(known.next, count):
             if not self._may_start or self._stops_at(failed + unfilled) or running >= most:
                 break
@@ -335,7 +343,7 @@ class _Decision:
                 continue
             element = _record(step, StepPhase.RUNNING, started=self._now, attempt=1, index=index)
             try:
-                target = self._definition.fill_target(step, {**self._facts, "item": items[index], "index": index})
+                target = _fill(self._state, self._facts, element, undoes=False)
             except ValueError as error:
                 self._write(evolve(element, phase=StepPhase.FAILED, ended=self._now, error=str(error)))
                 unfilled += 1
@@ -433,10 +441,9 @@ class _Decision:
             if record.ready is not None and record.ready > self._now:
                 self._turn.wake(record.ready)
                 return True
-            facts = self._facts if record.index is None else self._of_element(step, record.index)
             begun = replace(record, compensation=Compensation.RUNNING, ready=None, child=None)
             try:
-                target = fill_compensation(step, facts)
+                target = _fill(self._state, self._facts, begun, undoes=True)
             except ValueError as error:
                 self._put(replace(begun, compensation=Compensation.FAILED, error=str(error)))
                 continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import present
 from noonmark.core.filters.match import filter_problems
-from noonmark.core.instants import DAY_SECONDS, SECOND, Micros, micros_to_seconds, parse_instant, to_text
+from noonmark.core.instants import DAY, DAY_SECONDS, Micros, micros_to_seconds, parse_instant, to_text
 from noonmark.core.json_values import event_type, json_copy, shown
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.targets import AGENT_KINDS, FunctionTarget, TargetKind, read_target
@@ -30,9 +30,9 @@ MAX_ELEMENTS = 10_000
 MAX_CONCURRENCY = 1_000
 CONCURRENCY = 10
 """Elements that run side by side, where the step says nothing else."""
-WAIT_TIMEOUT: Micros = DAY_SECONDS * SECOND
+WAIT_TIMEOUT: Micros = DAY
 MAX_WAIT_TIMEOUT_SECONDS = 30 * DAY_SECONDS
-EXPIRY: Micros = 7 * DAY_SECONDS * SECOND
+EXPIRY: Micros = 7 * DAY
 MAX_EXPIRY_SECONDS = 90 * DAY_SECONDS
 ONCE = RetryPolicy()
 _KINDS = ("target", "wait", "approval")

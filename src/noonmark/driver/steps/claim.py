@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
+from noonmark.driver.steps.heartbeat import beat_once
 from noonmark.driver.steps.reports import ClaimReport, RenewReport
 from noonmark.driver.store_executor import Priority
 from noonmark.ports.events import Claimed
@@ -62,6 +63,8 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
     if limit <= 0:
         node.last_claimed = node.store_clock.monotonic()
         return []
+    if node.process_lock and node.routes_reported is None:
+        await beat_once(node)  # without a heartbeat, no neighbour can know whose lock it finds free
     timing = node.timing
     now = await node.time()
     claims: list[Claim] = await node.executor.call(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.system_events import of_lost_node
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import LeadReport
+from noonmark.driver.steps.takeover import unlock_process
 from noonmark.ports.events import LeaderChanged
 from noonmark.ports.records import Heartbeat
 
@@ -26,17 +27,26 @@ async def beat_once(node: Node) -> None:
     now = await node.time()
     if node.started is None:
         node.started = now
+    routes = tuple(node.runtime.target.routes())
     beat = Heartbeat(
         node=node.id,
-        routes=tuple(node.runtime.target.routes()),
+        routes=routes,
         capacity=node.timing.capacity,
         load=node.load,
         version=node.runtime.version,
         zone_data=node.runtime.zone_data,
         started=node.started,
         lease=node.timing.lease,
+        process_lock=node.process_lock,
     )
     await node.executor.call(node.store.beat, beat, now=now)
+    node.routes_reported = routes
+
+
+async def beat_if_routes_changed(node: Node) -> None:
+    """Send a heartbeat now if a function was registered since the last one: until then, no node seems to serve it."""
+    if node.routes_reported not in (None, tuple(node.runtime.target.routes())):
+        await beat_once(node)
 
 
 async def lead_once(node: Node) -> LeadReport:
@@ -85,8 +95,9 @@ async def still_leads(node: Node) -> bool:
 
 
 async def leave(node: Node) -> None:
-    """Record that this node has stopped, and give up leadership."""
+    """Record that this node has stopped, give up leadership, and remove its lock file."""
     await node.executor.call(node.store.leave, node.id)
+    unlock_process(node)
     led, node.leadership = node.leadership, None
     if led is not None and led.leader == node.id:
         logs.leader(node.id, None, led.term)

@@ -88,6 +88,14 @@ class LeadReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverReport:
+    """Nodes of this machine whose process is gone, and their leases that were ended."""
+
+    gone: int = 0
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReapReport:
     """Deliveries past their deadline, and occurrences that no node could serve."""
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import Allow, Skip
@@ -15,6 +16,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, interim, settle
 from noonmark.core.targets.ping import MOMENTS
+from noonmark.core.triggers import CalendarTrigger, CronTrigger, IntervalTrigger, OnceTrigger
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import ProgressReport, SettleReport
 from noonmark.driver.store_executor import Priority
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import RunInProgress, Settlement, Suspended
+    from noonmark.core.triggers import Trigger
     from noonmark.driver.node import Node
     from noonmark.driver.wakeup import Wakeup
     from noonmark.ports.events import DriverEvent
@@ -199,10 +202,34 @@ async def until_ended(node: Node, news: Wakeup, until: Callable[[], Micros | Non
         await news.wait(left)
 
 
+def is_deferrable(node: Node, assignment: Assignment, delivered: Delivered | Accepted | Suspended) -> bool:
+    """Whether the end of a run may be written later: no other occurrence, step of a workflow or caller waits for it."""
+    occurrence, declared = assignment.occurrence, assignment.schedule.declaration
+    if not isinstance(delivered, Delivered) or delivered.outcome is not Outcome.COMPLETED or node.room <= 0:
+        return False
+    if _is_followed(assignment) or occurrence.id in node.on_end:
+        return False
+    if occurrence.overrides is not None or occurrence.origin != TRIGGER:
+        return False
+    return isinstance(declared.overlap_policy, Allow) or not _is_rapid(declared.trigger)
+
+
+def _is_rapid(trigger: Trigger | None) -> bool:
+    """Whether the next fire may come at any moment, and be skipped because of this one."""
+    return not isinstance(trigger, CronTrigger | CalendarTrigger | OnceTrigger | IntervalTrigger) or (
+        isinstance(trigger, IntervalTrigger) and trigger.every < SECOND
+    )
+
+
 def _frees_others(assignment: Assignment, settlement: Settlement) -> bool:
+    return settlement.phase is Phase.PENDING or _is_followed(assignment)
+
+
+def _is_followed(assignment: Assignment) -> bool:
+    """Whether another occurrence may be in line behind this one."""
     declared = assignment.schedule.declaration
-    alone = isinstance(declared.overlap_policy, _LEAVE_NO_LINE) and declared.concurrency is None
-    return settlement.phase is Phase.PENDING or not alone or assignment.occurrence.caught_up is not None
+    is_alone = isinstance(declared.overlap_policy, _LEAVE_NO_LINE) and declared.concurrency is None
+    return not is_alone or assignment.occurrence.caught_up is not None
 
 
 def _settled(settlement: Settlement) -> Settled:

@@ -704,6 +704,7 @@ class Node:
     started_at_utc: datetime
     seen_at_utc: datetime
     left_at_utc: datetime | None
+    gone_at_utc: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

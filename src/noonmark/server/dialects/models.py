@@ -138,6 +138,8 @@ class TaskSchedule:
     task_context: dict[str, Any]
     max_budget_per_run_usd: float
     timeout_seconds: float
+    temporal_schedule_id: None
+    """Always null: Noonmark is the clock, and Temporal has no schedule."""
     status: str
     created_at: datetime
     updated_at: datetime
@@ -153,6 +155,7 @@ class TaskRun:
     """A run in the words of the task routes; model and provider are those of its last call."""
 
     workflow_id: str
+    """The id of the Temporal workflow, if one has carried it out, and otherwise of the run."""
     query: str
     status: str
     result: Any

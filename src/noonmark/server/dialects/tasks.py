@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
 from noonmark.core.documents import present
+from noonmark.core.engine import workflow_of_run
 from noonmark.core.errors import (
     InvalidRequest,
     InvalidTrigger,
@@ -151,6 +152,7 @@ def to_document(schedule: Mapping[str, Any]) -> dict[str, Any]:
         "task_context": target.get("context", {}),
         "max_budget_per_run_usd": schedule.get("budget", {}).get("max_cost_usd", 0),
         "timeout_seconds": schedule.get("timeout_seconds", DEFAULT_TIMEOUT),
+        "temporal_schedule_id": None,
         "status": STATUSES[schedule["phase"]],
         "created_at": schedule["created_at_utc"],
         "updated_at": schedule["updated_at_utc"],
@@ -165,8 +167,9 @@ def to_document(schedule: Mapping[str, Any]) -> dict[str, Any]:
 def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
     """Translate a run into the format of these routes."""
     usage, seconds = run["usage"] or {}, run["duration_seconds"]
+    workflow = workflow_of_run(run["occurrence_id"], run["attempt"], run["node"])
     return {
-        "workflow_id": run["run_id"],
+        "workflow_id": workflow or run["run_id"],
         "query": query,
         "status": _OUTCOMES.get(run["outcome"], "FAILED"),
         "result": _answer(run["result"]),

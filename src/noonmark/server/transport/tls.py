@@ -57,6 +57,16 @@ class Certificate:
         return tuple(_file_stamp(file) for file in (self._certificate, self._key))
 
 
+def check_authorities(file: str) -> None:
+    """Check that a file has certificates to check others against; a ValueError says what is wrong."""
+    try:
+        ssl.create_default_context(cafile=file)
+    except ssl.SSLError as error:
+        raise ValueError(f"{file} cannot be used: {error.reason or 'it has no certificates'}") from None
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+
+
 def _file_stamp(file: str) -> tuple[int, int] | None:
     try:
         status = Path(file).stat()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter as Sums
 from collections import defaultdict
-from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from noonmark.core.budgets.budget import BudgetScope, Period
 from noonmark.core.budgets.reservation import RunSpend
 from noonmark.core.budgets.spend import Amount, Usage
-from noonmark.core.instants import from_micros
-from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.runaway import HOUR
-from noonmark.ports.budgets import UsageBy, UsageGroup
 from noonmark.stores.rules import budget_records as rules
 from noonmark.stores.rules.budget_records import Counter
+from noonmark.stores.rules.records import DELIVERING
+from noonmark.stores.rules.usage_groups import usage_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.budgets.budget import Budget, Standing
     from noonmark.core.budgets.reservation import Owner
     from noonmark.core.instants import Micros
+    from noonmark.ports.budgets import UsageBy, UsageGroup
     from noonmark.stores.rules.budget_records import BudgetKey, Call
     from noonmark.stores.rules.records import Row
 
@@ -71,7 +70,7 @@ class BudgetRecords(rules.BudgetRecords):
 
     def fence_holds(self, occurrence_id: str, fence: int) -> bool:
         row = self._rows.get(occurrence_id)
-        return row is not None and row.fence == fence and row.phase == Phase.DISPATCHING
+        return row is not None and row.fence == fence and row.phase in DELIVERING
 
     def budget(self, key: BudgetKey) -> Budget | None:
         return self._budgets.get(key)
@@ -159,15 +158,15 @@ class BudgetRecords(rules.BudgetRecords):
         schedule_id: str | None,
     ) -> list[UsageGroup]:
         """Usage of calls in a stretch of time, in groups."""
-        groups: defaultdict[str | None, list[Call]] = defaultdict(list)
-        for call in self._calls.values():
-            is_meant = call.tenant == tenant and since <= call.at < until
-            if is_meant and user in (None, call.user) and schedule_id in (None, call.schedule_id):
-                groups[_group_key(by, call)].append(call)
-        found = [_group(by, key, calls) for key, calls in groups.items()]
-        if by is UsageBy.DAY:
-            return sorted(found, key=lambda one: one.key or "")[:limit]
-        return nsmallest(limit, found, key=lambda one: (-(one.usage.cost or 0), one.key or ""))
+        calls = (
+            call
+            for call in self._calls.values()
+            if call.tenant == tenant
+            and since <= call.at < until
+            and user in (None, call.user)
+            and schedule_id in (None, call.schedule_id)
+        )
+        return usage_groups(calls, by, limit)
 
     def cost_of(self, occurrence_id: str) -> int | None:
         """What the settled calls of an occurrence cost; None if a price is unknown."""
@@ -222,30 +221,3 @@ def _sums(calls: Iterable[Call]) -> tuple[Amount, Amount]:
         tokens[call.is_settled] += call.amount.tokens
         costs[call.is_settled] += call.amount.cost or 0
     return Amount(tokens=tokens[True], cost=costs[True]), Amount(tokens=tokens[False], cost=costs[False])
-
-
-def _group_key(by: UsageBy, call: Call) -> str | None:
-    match by:
-        case UsageBy.USER:
-            return call.user
-        case UsageBy.SCHEDULE:
-            return call.schedule_id
-        case UsageBy.SESSION:
-            return call.session_id
-        case UsageBy.MODEL:
-            return call.usage.model
-        case UsageBy.DAY:
-            return from_micros(call.at).date().isoformat()
-
-
-def _group(by: UsageBy, key: str | None, calls: list[Call]) -> UsageGroup:
-    total, unpriced = Usage(), 0
-    for call in calls:
-        if call.is_settled:
-            unpriced += call.usage.cost is None
-            total = total.plus(replace(call.usage, cost=call.usage.cost or 0))
-    _, reserved = _sums(calls)
-    model = key if by is UsageBy.MODEL else None
-    return UsageGroup(
-        key=key, usage=replace(total, model=model, provider=None), unpriced_calls=unpriced, reserved=reserved
-    )

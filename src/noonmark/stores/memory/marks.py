@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.budgets.forecast import percentile
 from noonmark.core.budgets.spend import Usage
-from noonmark.core.ids import Origin, carries_steps
+from noonmark.core.ids import carries_steps
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.outcomes import Horizon, Mark, counted_as, mark_state
+from noonmark.core.outcomes import Mark, counted_as
 from noonmark.core.run import Outcome
 from noonmark.ports.budgets import UsageBy
 from noonmark.ports.records import Horizons, MarkCount, TrendPoint
 from noonmark.stores.memory.schedule_lists import ANY, is_wanted
-from noonmark.stores.rules.records import PHASES, REASONS
+from noonmark.stores.rules.marks import to_horizon, to_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import MarkScope, Span
-    from noonmark.stores.memory.records import ScheduleEntry
     from noonmark.stores.memory.unit_of_work import UnitOfWork
     from noonmark.stores.rules.records import Row
 
@@ -117,7 +116,10 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
         and entry.state.phase in (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
     )
     return Horizons(
-        horizons=[_horizon(uow.entries[uid]) for _, uid in to_plan[:limit]],
+        horizons=[
+            to_horizon(entry.state, entry.current_schedule())
+            for entry in (uow.entries[uid] for _, uid in to_plan[:limit])
+        ],
         complete_until=to_plan[limit][0] if len(to_plan) > limit else None,
     )
 
@@ -126,13 +128,6 @@ def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[Schedul
     """How many schedules are in each phase."""
     schedules = (uow.entries[uid].current_schedule() for _, _, uid in uow.listed.get(tenant, []))
     return dict(Counter(one.phase for one in schedules if user in (None, one.owner.user)))
-
-
-def _horizon(entry: ScheduleEntry) -> Horizon:
-    state, schedule = entry.state, entry.current_schedule()
-    most = schedule.declaration.max_runs
-    left = None if most is None else max(0, most - state.admitted - state.live)
-    return Horizon(schedule=schedule, watermark=state.watermark, runs_left=left)
 
 
 def _marks(uow: UnitOfWork, scope: MarkScope, span: Span) -> Iterator[Mark]:
@@ -144,24 +139,7 @@ def _marks(uow: UnitOfWork, scope: MarkScope, span: Span) -> Iterator[Mark]:
 
 
 def _mark(uow: UnitOfWork, row: Row, now: Micros) -> Mark | None:
-    if (state := mark_state(row, now)) is None:
-        return None
-    return Mark(
-        uid=uow.state_of(row).uid,
-        occurrence_id=row.id,
-        origin=Origin(row.origin),
-        phase=PHASES[row.phase],
-        state=state,
-        at=row.nominal,
-        due=row.due,
-        first_due=row.first_due,
-        lag=row.late,
-        ended=row.ended,
-        reason=REASONS[row.reason] or REASONS[row.waiting_for],
-        detail=row.detail,
-        missed_count=row.missed_count,
-        missed_last=row.missed_last,
-    )
+    return to_mark(row, uow.state_of(row).uid, now)
 
 
 def _rows(uow: UnitOfWork, scope: MarkScope) -> Iterator[Row]:

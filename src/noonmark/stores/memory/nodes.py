@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Leadership, node_record
+from noonmark.stores.rules.unit_of_work import NodeProcess
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SeenNode:
-    """The last heartbeat of a node, when it came, and when the node left."""
+    """The last heartbeat of a node, when it came, and when the node left or its process was found to be gone."""
 
     beat: Heartbeat
     seen: Micros
     left: Micros | None = None
+    gone: Micros | None = None
 
     def is_listed(self, now: Micros) -> bool:
         """Whether it was seen lately, or its loss is not reported yet."""
@@ -54,6 +56,18 @@ class NodeRegister:
         if self.leadership is not None and self.leadership.leader == node:
             self.leadership = None
 
+    def process_of(self, node: str | None) -> NodeProcess:
+        """The process of a node, as its last heartbeat says."""
+        seen = None if node is None else self.nodes.get(node)
+        return NodeProcess() if seen is None else NodeProcess(seen.beat.process_lock, seen.gone is not None)
+
+    def mark_gone(self, node: str, *, now: Micros) -> None:
+        """Store that the process of a node is gone."""
+        if self.nodes[node].gone is None:
+            self.nodes[node] = replace(self.nodes[node], gone=now)
+        if self.leadership is not None and self.leadership.leader == node:
+            self.leadership = None
+
     def miss(self, node: str, seen: Micros) -> bool:
         """Mark a node as lost; False if it is marked, has left, or was seen at another time."""
         node_seen = self.nodes.get(node)
@@ -66,7 +80,14 @@ class NodeRegister:
         """The nodes that were seen lately, and those whose loss is not reported yet, by name."""
         lately = [self.nodes[name] for name in sorted(self.nodes) if self.nodes[name].is_listed(now)]
         return [
-            node_record(node.beat, seen=node.seen, left=node.left, is_leader=self._leads(node.beat.node, now), now=now)
+            node_record(
+                node.beat,
+                seen=node.seen,
+                left=node.left,
+                gone=node.gone,
+                is_leader=self._leads(node.beat.node, now),
+                now=now,
+            )
             for node in lately
         ]
 

@@ -7,6 +7,7 @@ from heapq import nlargest
 from threading import RLock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.pipeline_ownership import PREFIX
 from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
@@ -14,7 +15,7 @@ from noonmark.stores import fork_safety
 from noonmark.stores.memory import claims, clock_repair, history, marks, schedule_lists, workload
 from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
-from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, snapshots, system_events
+from noonmark.stores.rules import admission, backfills, dependencies, leases, plan_writes, snapshots, system_events
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules import halts as halt_rules
@@ -307,6 +308,10 @@ class MemoryStore:
         return system_events.publish_lost_node(self._uow, node, seen, event, tenants)
 
     @atomic
+    def expire_leases(self, node: str, process_lock: str) -> int:
+        return leases.expire(self._uow, node, process_lock)
+
+    @atomic
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         return self._uow.nodes.lead(node, now=now, lease=lease)
 
@@ -340,7 +345,7 @@ class MemoryStore:
         times = [
             None if ready is None else ready - lookahead,
             self._first_time([uow.plans, uow.deadlines, *leases]),
-            None if uow.events.behind.first() is None else uow.now(),
+            None if uow.events.behind.first() is None else MIN_INSTANT,
         ]
         return min((time for time in times if time is not None), default=None)
 

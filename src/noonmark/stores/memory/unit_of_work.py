@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         FireQuestion,
         Identity,
         ListenerQuestion,
+        NodeProcess,
         ReadEvent,
         Subscription,
         Topic,
@@ -544,6 +545,17 @@ class UnitOfWork(rules.UnitOfWork):
     def changed_streams(self, streams: Iterable[EventStream]) -> None:
         for stream in streams:
             self.events.match(stream)
+
+    def process_of(self, node: str | None) -> NodeProcess:
+        return self.nodes.process_of(node)
+
+    def mark_process_gone(self, node: str) -> None:
+        self.nodes.mark_gone(node, now=self.now())
+
+    def rows_leased_by(self, node: str) -> list[Row]:
+        self.write()
+        live = (row for entry in self.entries.values() for row in entry.live.values())
+        return [row for row in live if row.lease_end is not None and row.node == node]
 
     def mark_node_lost(self, node: str, seen: Micros) -> bool:
         return self.nodes.miss(node, seen)

@@ -195,6 +195,8 @@ CREATE TABLE nodes (
     seen BIGINT NOT NULL,
     left_at BIGINT,
     zone_data TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    process_lock TEXT COLLATE "C",
+    gone_at BIGINT,
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);
@@ -370,9 +372,12 @@ CREATE TABLE event_listeners (
     schedule BIGINT NOT NULL,
     fields TEXT COLLATE "C" DEFAULT '' NOT NULL,
     wanted TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    narrow_fields TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    narrow_wanted TEXT COLLATE "C" DEFAULT '' NOT NULL,
     PRIMARY KEY (schedule, event_type)
 );
 CREATE INDEX event_listeners_by_discriminator ON event_listeners (tenant, event_type, fields, wanted, schedule);
+CREATE INDEX event_listeners_by_narrow_discriminator ON event_listeners (tenant, event_type, narrow_fields, narrow_wanted, schedule);
 CREATE TABLE occurrences (
     key BIGSERIAL NOT NULL,
     id TEXT COLLATE "C" NOT NULL,
@@ -654,5 +659,5 @@ WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EX
     SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
 )
 ) AS history;
-CREATE FUNCTION forget_discriminator() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE format($x$UPDATE %I.event_listeners SET fields = '', wanted = '' WHERE schedule = $1$x$, TG_TABLE_SCHEMA) USING NEW.key; RETURN NULL; END $$;
+CREATE FUNCTION forget_discriminator() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE format($x$UPDATE %I.event_listeners SET fields = '', wanted = '', narrow_fields = '', narrow_wanted = '' WHERE schedule = $1$x$, TG_TABLE_SCHEMA) USING NEW.key; RETURN NULL; END $$;
 CREATE TRIGGER discriminators_follow AFTER UPDATE OF trigger_document ON schedules FOR EACH ROW WHEN (OLD.trigger_document IS DISTINCT FROM NEW.trigger_document) EXECUTE FUNCTION forget_discriminator();

@@ -8,17 +8,16 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from noonmark.core.errors import StoreUnavailable
+from noonmark.core.errors import NoonmarkError, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.ports.records import Condition, StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.postgres import bootstrap
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.connections import ConnectionPool, RetryableError, breaks_connection, translate_error
-from noonmark.stores.postgres.listener import NotificationListener
+from noonmark.stores.postgres.listener import make_listener
 from noonmark.stores.postgres.session import PostgresSession
 from noonmark.stores.rules.system_events import publish
-from noonmark.stores.sql.schedule_documents import ScheduleCache
 from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sql.store import SqlStore
 from noonmark.stores.sql.unit_of_work import UnitOfWork
@@ -113,8 +112,8 @@ class PostgresStore(SqlStore):
 
     def _reset(self) -> None:
         self._pool = ConnectionPool(self._address)
-        self._listener = NotificationListener(self._address, self._pool.backend_pids)
-        self._schedule_cache = ScheduleCache()
+        self._listener = make_listener(self._address, self._pool.backend_pids)
+        self._reset_caches()
 
     def _read(self, work: Callable[[UnitOfWork], T]) -> T:
         return self._transact(_READING, work)
@@ -151,6 +150,9 @@ class PostgresStore(SqlStore):
         # One round trip for both. The locks are taken in ascending order, so that no two transactions deadlock.
         begin = f"{_WRITING}; {_LOCK.format(','.join(map(str, locks)))}"
         return self._transact(begin, do, locks_rows=True)
+
+    def _lock_name(self, tenant: str) -> str:
+        return tenant
 
     def _tenants(self, query: str, values: Iterable[str | int]) -> set[str]:
         return {tenant for (tenant,) in self._autocommit(lambda uow: uow.session.query(query, list(values)))}
@@ -206,8 +208,10 @@ class PostgresStore(SqlStore):
 
 
 def _took_effect(answer: object) -> bool:
-    """Whether anything was changed; for a list of answers, by any of them."""
-    return any(answer) if isinstance(answer, list) else answer is not False
+    """Whether anything was changed; for a list of answers, by any of them. A refusal is an answer too."""
+    if isinstance(answer, list):
+        return any(one and not isinstance(one, NoonmarkError) for one in answer)
+    return answer is not False
 
 
 def _lock_of(schema: str, tenant: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Place, Replan, Start, Wait
@@ -99,14 +98,17 @@ def release(uow: UnitOfWork, leases: Sequence[Lease]) -> None:
 
 
 def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
-    """Ask the node that delivers a row, or resumes it, to stop; False if no node does."""
+    """Ask what delivers a row, or resumes it, to stop; False if nothing does."""
     row = uow.row(occurrence_id)
     if row is not None and uow.ends_itself(row):
         step_ends.stop_suspended(uow, row, Reason.CANCELLED)
         return True
-    if row is None or row.phase != Phase.DISPATCHING:
+    if row is None or row.phase not in DELIVERING:
         return False
-    row.stop, row.deadline = Reason.CANCELLED, real_deadline(row)
+    # What a target has accepted is not watched: it ends when its deadline is looked at. A workflow run is: it may have
+    # something to undo.
+    is_unwatched = row.phase == Phase.AWAITING_COMPLETION and not uow.is_workflow_run(row)
+    row.stop, row.deadline = Reason.CANCELLED, uow.now() if is_unwatched else real_deadline(row)
     uow.changed(row)
     return True
 
@@ -123,7 +125,7 @@ def lease_row(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micro
     """Lease a row; the run of a delivery that was lost with its node is stored."""
     if row.phase == Phase.DISPATCHING:
         lost = to_occurrence(row, uow.state_of(row).uid, "", None, uow.unpack)
-        uow.add_run(row, lost_run(lost, now=now))
+        uow.add_run(row, lost_run(lost, now=now, is_process_gone=uow.process_of(row.node).is_gone))
         row.losses += 1
         row.attempt -= 1
     row.fence += 1
@@ -152,7 +154,7 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
                 return busy
             slots.take(uow, row, admission)
             alert = _start(uow, row, admission, now=now, lease=lease)
-            return replace(_admitted(uow, row, claimed), alert=alert)
+            return _admitted(uow, row, claimed, alert)
         case End():
             _end(uow, row, admission)
         case Wait():
@@ -176,9 +178,9 @@ def _end(uow: UnitOfWork, row: Row, decided: End) -> None:
         plan_writes.pause_itself(uow, state, decided.pause)
 
 
-def _admitted(uow: UnitOfWork, row: Row, claimed: Occurrence) -> Admitted:
+def _admitted(uow: UnitOfWork, row: Row, claimed: Occurrence, alert: RateAlert | None = None) -> Admitted:
     occurrence = to_occurrence(row, claimed.uid, claimed.schedule_id, claimed.payload, uow.unpack)
-    return Admitted(occurrence=occurrence)
+    return Admitted(occurrence=occurrence, alert=alert)
 
 
 def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:

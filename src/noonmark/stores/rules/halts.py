@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Busy, Place
 from noonmark.core.agents.turns import spoken_session
+from noonmark.core.interruption import real_deadline
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.stores.rules import step_ends
@@ -96,12 +97,15 @@ def _stop(uow: UnitOfWork, row: Row, halt: Halt) -> bool:
     """Ask a row to stop, unless it was asked before."""
     if row.stop is not None:
         return False
+    ends_by = real_deadline(row)
     _request_stop(row, halt)
     if uow.ends_itself(row):
         step_ends.stop_suspended(uow, row, Reason.HALTED)
         return True
-    # No node watches what a target has accepted: it ends when its deadline is looked at.
-    row.deadline = uow.now() if row.phase == Phase.AWAITING_COMPLETION else None
+    # What a target has accepted is not watched: it ends when its deadline is looked at. A workflow run is: it may have
+    # something to undo.
+    is_accepted = row.phase == Phase.AWAITING_COMPLETION
+    row.deadline = (ends_by if uow.is_workflow_run(row) else uow.now()) if is_accepted else None
     uow.changed(row)
     return True
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from noonmark.core import edits
+from noonmark.core.errors import QuotaExceeded
 from noonmark.core.filters.index import discriminator
 from noonmark.core.ids import is_hidden
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.mob import MobTarget
     from noonmark.stores.rules.records import Row
-    from noonmark.stores.rules.unit_of_work import Subscription, UnitOfWork
+    from noonmark.stores.rules.unit_of_work import Identity, Subscription, UnitOfWork
     from noonmark.stores.rules.workflow_records import TargetUse
 
 
@@ -158,24 +159,65 @@ def _release_rows(uow: UnitOfWork, state: ScheduleState) -> None:
 
 
 def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
-    """Create schedules with their first plans; False where the id is taken."""
+    """Create schedules with their first plans; False where the id is taken. None is created if one is refused."""
+    answers: list[bool] = []
+    for answer in (judged := _judge(uow, plans)).answers:
+        if isinstance(answer, QuotaExceeded):
+            raise answer
+        answers.append(answer)
+    _create(uow, judged)
+    return answers
+
+
+def create_each(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool | QuotaExceeded]:
+    """The same for independent plans of several callers: one that is refused has its error as the answer."""
+    judged = _judge(uow, plans)
+    _create(uow, judged)
+    return judged.answers
+
+
+def is_independent(plan: Plan) -> bool:
+    """Whether others may be created in the same transaction: what they write does not decide about this one.
+
+    Quotas do not matter: they count what is created before in the same transaction.
+    """
+    return plan.graph is None and plan.proposal is None and plan.agent_limits is None
+
+
+class _Judged(NamedTuple):
+    answers: list[bool | QuotaExceeded]
+    accepted: list[tuple[Plan, Schedule]]
+    followed: set[Identity]
+
+
+def _judge(uow: UnitOfWork, plans: Sequence[Plan]) -> _Judged:
+    """Which schedules can be created. Nothing is written."""
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
     identities = {(one.owner.tenant, one.schedule_id) for one in schedules}
     taken, followed = uow.known_ids(identities)
-    answers: list[bool] = []
+    answers: list[bool | QuotaExceeded] = []
     accepted: list[tuple[Plan, Schedule]] = []
     for plan, schedule in zip(plans, schedules, strict=True):
         identity = (schedule.owner.tenant, schedule.schedule_id)
         is_free = identity not in taken or schedule.phase is SchedulePhase.DELETED
         fits = is_free and dependencies.is_graph_current(uow, schedule.owner.tenant, plan.graph)
         fits = fits and proposals.is_pending(uow, plan)
-        answers.append(fits)
         if fits:
-            quotas.check(uow, plan, schedule, [one for _, one in accepted])
+            try:
+                quotas.check(uow, plan, schedule, [one for _, one in accepted])
+            except QuotaExceeded as error:
+                answers.append(error)
+                continue
             _check_lineage(uow, plan, schedule)
             accepted.append((plan, schedule))
             if schedule.phase is not SchedulePhase.DELETED:
                 taken.add(identity)
+        answers.append(fits)
+    return _Judged(answers, accepted, followed)
+
+
+def _create(uow: UnitOfWork, judged: _Judged) -> None:
+    accepted, followed = judged.accepted, judged.followed
     # Schedules are numbered in the order of their first occurrences, as those are: see `UnitOfWork.reserve`.
     accepted.sort(key=lambda one: one[0].planned[0].id if one[0].planned else "")
     uow.reserve({row.id for plan, _ in accepted for row in plan.planned})
@@ -200,7 +242,6 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
     uow.add_subscriptions(
         [(state, schedule.owner.tenant, one) for state, schedule in created for one in subscriptions_of(schedule)]
     )
-    return answers
 
 
 def _check_lineage(uow: UnitOfWork, plan: Plan, schedule: Schedule) -> None:

@@ -17,7 +17,7 @@ from noonmark.core.reasons import reason_sentence
 from noonmark.core.workflows.progress import result_problem
 from noonmark.core.workflows.run import Compensation, StepPhase
 from noonmark.stores.rules import slots
-from noonmark.stores.rules.records import AWAITED_BY_RUNS, REASONS
+from noonmark.stores.rules.records import AWAITED_BY_RUNS, DELIVERING, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,11 +58,11 @@ def end_external_step(  # noqa: PLR0913 - what is known of its end
 
 
 def _write(uow: UnitOfWork, row: Row, step: StepRecord) -> None:
-    """Write a step, and wake its run if that is suspended, or else the node that holds it."""
+    """Write a step, and wake its run if that is suspended, or else the process that carries it out."""
     uow.workflows.put_steps(row, [step])
     if row.phase == Phase.PENDING and row.waiting_for in AWAITED_BY_RUNS and _is_later(uow, row):
         slots.wake(uow, row)
-    elif row.phase == Phase.DISPATCHING:
+    elif row.phase in DELIVERING:
         uow.wakes_nodes = True
 
 

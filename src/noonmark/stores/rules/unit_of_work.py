@@ -71,6 +71,13 @@ class Fact:
     """The rule of the runaway guard that it has broken."""
 
 
+class NodeProcess(NamedTuple):
+    """The process of a node: the lock that its last heartbeat names, and whether it was found to be gone since."""
+
+    lock: str = ""
+    is_gone: bool = False
+
+
 class FireQuestion(NamedTuple):
     """Which fire of a schedule is the newest after a time, and up to another one."""
 
@@ -443,6 +450,20 @@ class UnitOfWork(ABC):
     @abstractmethod
     def changed_streams(self, streams: Iterable[EventStream]) -> None:
         """Store how far streams are matched."""
+
+    # Nodes
+
+    @abstractmethod
+    def process_of(self, node: str | None) -> NodeProcess:
+        """The process of a node, as its last heartbeat says; an empty one if the node is unknown."""
+
+    @abstractmethod
+    def mark_process_gone(self, node: str) -> None:
+        """Store that the process of a node is gone since now, unless that is stored; if it leads, no node leads."""
+
+    @abstractmethod
+    def rows_leased_by(self, node: str) -> list[Row]:
+        """The rows that a node has leased, in any order; those that another transaction is changing may be missing."""
 
     @abstractmethod
     def mark_node_lost(self, node: str, seen: Micros) -> bool:

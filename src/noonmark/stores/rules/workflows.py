@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import Conflict
-from noonmark.core.filters.index import NONE, discriminator
+from noonmark.core.filters.index import NONE, value_discriminator
 from noonmark.core.filters.match import filter_problems
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.workflows.run import StepPhase
 from noonmark.ports.workflows import OF_OCCURRENCE, Approval, ApprovalState, UsedKind
 from noonmark.stores.rules import completion, plan_writes, slots, step_ends
-from noonmark.stores.rules.records import UNSTARTED
+from noonmark.stores.rules.records import DELIVERING, UNSTARTED
 from noonmark.stores.rules.workflow_records import StepWait
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _commit(
     uow: UnitOfWork, writes: StepWrites, states: Mapping[str, ScheduleState], tenants: Mapping[int, str]
 ) -> bool:
     row = uow.loaded_row(writes.occurrence_id)
-    if row is None or row.phase != Phase.DISPATCHING or row.fence != writes.fence:
+    if row is None or row.phase not in DELIVERING or row.fence != writes.fence:
         return False
     records, tenant = uow.workflows, tenants.get(row.schedule, "")
     if writes.clears:
@@ -188,7 +188,7 @@ def _is_stale(uow: UnitOfWork, row: Row, record: StepRecord) -> bool:
 
 def _discriminator(wait: EventWait) -> Discriminator:
     """What an event must have to match; filters that make no sense match none, whatever it has."""
-    return NONE if filter_problems(wait.filters) else discriminator(wait.filters)
+    return NONE if filter_problems(wait.filters) else value_discriminator(wait.filters)
 
 
 def _add_waits(uow: UnitOfWork, row: Row, tenant: str, writes: StepWrites) -> None:

@@ -44,7 +44,7 @@ def add(session: Session, key: ApiKey, *, most: int) -> bool:
 
 def find(session: Session, key_id: str) -> ApiKey | None:
     """The key with that id."""
-    keys = _readable(session.query(_ONE, key_id))
+    keys = readable(session.query(_ONE, key_id))
     return keys[0] if keys else None
 
 
@@ -56,7 +56,7 @@ def page(session: Session, tenant: str | None, limit: int, after: tuple[Micros, 
     if after is not None:
         conditions.append(_AFTER)
         values += [after[0], after[0], after[1]]
-    return _readable(session.query(_PAGE % " AND ".join(conditions), *values, limit))
+    return readable(session.query(_PAGE % " AND ".join(conditions), *values, limit))
 
 
 def revoke(session: Session, key_id: str, *, at: Micros, successor: ApiKey | None) -> ApiKey | None:
@@ -80,14 +80,18 @@ def use(session: Session, used: Mapping[str, Micros]) -> None:
 
 
 def _insert(session: Session, key: ApiKey) -> None:
-    values = (
+    session.insert("api_keys", COLUMNS, [key_values(key)])
+
+
+def key_values(key: ApiKey) -> Values:
+    """The columns of a key."""
+    return (
         key.key_id, key.digest, key.tenant, key.user, json.dumps(sorted(key.scopes)), key.name, int(key.is_agent),
         key.created, key.expires, key.revoked, key.used,
     )  # fmt: skip
-    session.insert("api_keys", COLUMNS, [values])
 
 
-def _readable(rows: Sequence[Values]) -> list[ApiKey]:
+def readable(rows: Sequence[Values]) -> list[ApiKey]:
     """The keys that can be read; a damaged one is refused, since it is not known what it may do."""
     keys = []
     for columns in rows:

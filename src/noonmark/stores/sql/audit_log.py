@@ -12,6 +12,8 @@ from noonmark.stores.sql.records import from_json, to_json
 from noonmark.stores.sql.row_checks import RowCheck
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from noonmark.core.instants import Micros
     from noonmark.stores.sql.session import Session, Values
 
@@ -55,7 +57,7 @@ def newest(
         where = f"{where} AND key < ?"
     inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"  # noqa: S608 - our own text
     rows = session.gather(_SELECTED, inner, *values, *([] if before is None else [before]), limit)
-    return [_note(columns) for columns in rows if not _JUDGE.problems(columns)]
+    return readable(rows)
 
 
 def prune_audit_entries(session: Session, *, before: Micros, limit: int) -> int:
@@ -82,6 +84,11 @@ def _forget(session: Session, table: str, rows: list[Values]) -> int:
     if rows:
         session.delete(table, "key", [key for (key,) in rows])
     return len(rows)
+
+
+def readable(rows: Iterable[Values]) -> list[AuditEntry]:
+    """The entries that can be read; the columns are those of `NOTE_COLUMNS`, without the tenant."""
+    return [_note(columns) for columns in rows if not _JUDGE.problems(columns)]
 
 
 def _note(columns: tuple[Any, ...]) -> AuditEntry:

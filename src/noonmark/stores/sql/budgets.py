@@ -11,7 +11,7 @@ from noonmark.core.budgets.breaker import Breaker
 from noonmark.core.budgets.budget import Budget, BudgetScope, Period, WhenExhausted
 from noonmark.core.budgets.reservation import RunSpend
 from noonmark.core.budgets.spend import Amount, Usage
-from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
+from noonmark.core.instants import DAY, from_micros
 from noonmark.core.policies.runaway import HOUR
 from noonmark.ports.budgets import UsageBy, UsageGroup
 from noonmark.stores.rules import budget_records as rules
@@ -90,7 +90,7 @@ _OWNER_COLUMNS = {
     BudgetScope.SESSION: "session_id",
     BudgetScope.TENANT: "tenant",
 }
-DELIVERED = "SELECT 1 FROM occurrences WHERE id = ? AND fence = ? AND phase = 'dispatching'"
+DELIVERED = "SELECT 1 FROM occurrences WHERE id = ? AND fence = ? AND phase IN ('dispatching', 'awaiting_completion')"
 _BREAKER = "SELECT tenant, username, failures, since FROM breakers WHERE tenant = ? AND username = ?"
 _DELETE_BREAKER = "DELETE FROM breakers WHERE tenant = ? AND username = ?"
 _USAGE = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "model_calls", "tool_calls")
@@ -102,13 +102,12 @@ _GROUPED = f"""
     CAST(coalesce(sum(CASE WHEN is_settled = 0 THEN tokens END), 0) AS bigint),
     CAST(coalesce(sum(CASE WHEN is_settled = 0 THEN cost END), 0) AS bigint)
 """
-_DAY: Micros = DAY_SECONDS * SECOND
 _GROUP_BY = {
     UsageBy.USER: "username",
     UsageBy.SCHEDULE: "schedule_id",
     UsageBy.SESSION: "session_id",
     UsageBy.MODEL: "model",
-    UsageBy.DAY: f"called / {_DAY}",
+    UsageBy.DAY: f"called / {DAY}",
 }
 USAGE = f"""
     SELECT {{by}} AS name, {_GROUPED} FROM model_calls WHERE tenant = ? AND called >= ? AND called < ? {{more}}
@@ -149,7 +148,7 @@ _COUNT_OLD = """
     SELECT count(*) FROM (SELECT 1 FROM model_calls WHERE is_settled = 1 AND called < ? ORDER BY called LIMIT ?) AS old
 """
 _PRUNE_COUNTERS = "DELETE FROM budget_counters WHERE period <> 'total' AND period_start < ?"
-_LONGEST_PERIOD: Micros = 31 * _DAY
+_LONGEST_PERIOD: Micros = 31 * DAY
 _OUT_OF_REACH = 0
 """The limit of a damaged budget: nothing may be spent until somebody sets it again."""
 
@@ -164,7 +163,7 @@ class BudgetRecords(rules.BudgetRecords):
 
     def call(self, tenant: str, call_id: str) -> Call | None:
         rows = self._session.query(CALL, tenant, call_id)
-        return self._call(rows[0]) if rows else None
+        return to_call(rows[0], self._report, self._session.now()) if rows else None
 
     def put_call(self, call: Call) -> None:
         self._session.put("model_calls", CALL_COLUMNS, [call_values(call)], key=2)
@@ -173,7 +172,10 @@ class BudgetRecords(rules.BudgetRecords):
         self._session.execute(_DELETE_CALL, call.tenant, call.call_id)
 
     def calls_not_made(self, tenant: str, occurrence_id: str) -> list[Call]:
-        return [self._call(columns) for columns in self._session.query(NOT_MADE, tenant, occurrence_id)]
+        return [
+            to_call(columns, self._report, self._session.now())
+            for columns in self._session.query(NOT_MADE, tenant, occurrence_id)
+        ]
 
     def run_spend(self, tenant: str, occurrence_id: str) -> RunSpend:
         [(tokens, cost, reserved_tokens, reserved_cost, calls)] = self._session.query(
@@ -187,7 +189,7 @@ class BudgetRecords(rules.BudgetRecords):
 
     def budget(self, key: BudgetKey) -> Budget | None:
         rows = self._session.query(_BUDGET, *map(str, key))
-        return self._budget(rows[0]) if rows else None
+        return to_budget(rows[0], self._report) if rows else None
 
     def put_budget(self, budget: Budget) -> None:
         self._session.put("budgets", BUDGET_COLUMNS, [budget_values(budget)], key=4)
@@ -264,7 +266,7 @@ class BudgetRecords(rules.BudgetRecords):
 
     def _counter(self, columns: Values, at: Micros) -> tuple[Counter, bool]:
         """A counter, counted again if it is damaged, and whether it is stored."""
-        budget = self._budget(columns[: len(BUDGET_COLUMNS)])
+        budget = to_budget(columns[: len(BUDGET_COLUMNS)], self._report)
         start, _ = budget.period.bounds(at)
         key = (budget.tenant, str(budget.scope), budget.scope_id, str(budget.period), start)
         if key in self._known:
@@ -281,57 +283,59 @@ class BudgetRecords(rules.BudgetRecords):
         self._known[key] = counter
         return counter, True
 
-    def _budget(self, columns: Values) -> Budget:
-        """A budget. Of one that is damaged, nothing may be spent."""
-        tenant, scope, scope_id, period = columns[:4]
-        if problems := _BUDGETS.problems(columns):
-            self._report("budgets", f"{tenant}, {scope}, {scope_id}, {period}", problems)
-            return Budget(
-                tenant=str(tenant),
-                scope=BudgetScope(scope) if scope in set(BudgetScope) else BudgetScope.TENANT,
-                scope_id=str(scope_id),
-                period=Period(period) if period in set(Period) else Period.TOTAL,
-                max_tokens=_OUT_OF_REACH,
-                warning_threshold=None,
-            )
-        max_cost, max_tokens, is_hard, threshold, approval, exhausted, updated = columns[4:]
-        return Budget(
-            tenant=tenant,
-            scope=BudgetScope(scope),
-            scope_id=scope_id,
-            period=Period(period),
-            max_cost=max_cost,
-            max_tokens=max_tokens,
-            hard=is_hard == 1,
-            warning_threshold=threshold,
-            require_approval=approval == 1,
-            when_exhausted=WhenExhausted(exhausted),
-            updated=updated,
-        )
 
-    def _call(self, columns: Values) -> Call:
-        """A call. What is damaged of it counts as nothing."""
-        row = dict(zip(CALL_COLUMNS, columns, strict=True))
-        if problems := _CALLS.problems(columns):
-            self._report("model_calls", f"{row['tenant']}, {row['call_id']}", problems)
-            spare = {"called": self._session.now(), "username": "", "is_settled": 0, "is_made": 1}
-            row |= {name: spare.get(name, 0 if name in (*_USAGE, "tokens") else None) for name in problems}
-        return Call(
-            call_id=row["call_id"],
-            tenant=row["tenant"],
-            user=row["username"],
-            schedule_id=row["schedule_id"],
-            session_id=row["session_id"],
-            occurrence_id=row["occurrence_id"],
-            whole_id=row["whole_id"],
-            at=row["called"],
-            is_settled=row["is_settled"] == 1,
-            is_made=row["is_made"] == 1,
-            amount=Amount(tokens=row["tokens"], cost=row["cost"]),
-            usage=Usage(
-                model=row["model"], provider=row["provider"], cost=row["cost"], **{name: row[name] for name in _USAGE}
-            ),
+def to_budget(columns: Values, report: Report) -> Budget:
+    """A budget. Of one that is damaged, nothing may be spent."""
+    tenant, scope, scope_id, period = columns[:4]
+    if problems := _BUDGETS.problems(columns):
+        report("budgets", f"{tenant}, {scope}, {scope_id}, {period}", problems)
+        return Budget(
+            tenant=str(tenant),
+            scope=BudgetScope(scope) if scope in set(BudgetScope) else BudgetScope.TENANT,
+            scope_id=str(scope_id),
+            period=Period(period) if period in set(Period) else Period.TOTAL,
+            max_tokens=_OUT_OF_REACH,
+            warning_threshold=None,
         )
+    max_cost, max_tokens, is_hard, threshold, approval, exhausted, updated = columns[4:]
+    return Budget(
+        tenant=tenant,
+        scope=BudgetScope(scope),
+        scope_id=scope_id,
+        period=Period(period),
+        max_cost=max_cost,
+        max_tokens=max_tokens,
+        hard=is_hard == 1,
+        warning_threshold=threshold,
+        require_approval=approval == 1,
+        when_exhausted=WhenExhausted(exhausted),
+        updated=updated,
+    )
+
+
+def to_call(columns: Values, report: Report, now: Micros) -> Call:
+    """A call. What is damaged of it counts as nothing."""
+    row = dict(zip(CALL_COLUMNS, columns, strict=True))
+    if problems := _CALLS.problems(columns):
+        report("model_calls", f"{row['tenant']}, {row['call_id']}", problems)
+        spare = {"called": now, "username": "", "is_settled": 0, "is_made": 1}
+        row |= {name: spare.get(name, 0 if name in (*_USAGE, "tokens") else None) for name in problems}
+    return Call(
+        call_id=row["call_id"],
+        tenant=row["tenant"],
+        user=row["username"],
+        schedule_id=row["schedule_id"],
+        session_id=row["session_id"],
+        occurrence_id=row["occurrence_id"],
+        whole_id=row["whole_id"],
+        at=row["called"],
+        is_settled=row["is_settled"] == 1,
+        is_made=row["is_made"] == 1,
+        amount=Amount(tokens=row["tokens"], cost=row["cost"]),
+        usage=Usage(
+            model=row["model"], provider=row["provider"], cost=row["cost"], **{name: row[name] for name in _USAGE}
+        ),
+    )
 
 
 def run_usage(session: Session, occurrence_id: str) -> Usage | None:
@@ -421,7 +425,7 @@ def _group(by: UsageBy, columns: Values) -> UsageGroup:
     name, *counts = columns
     sums: dict[str, Any] = dict(zip((*_USAGE, "cost"), counts, strict=False))
     unpriced, tokens, cost = counts[-3:]
-    key = name if by is not UsageBy.DAY or name is None else from_micros(name * _DAY).date().isoformat()
+    key = name if by is not UsageBy.DAY or name is None else from_micros(name * DAY).date().isoformat()
     return UsageGroup(
         key=key,
         usage=Usage(model=key if by is UsageBy.MODEL else None, **sums),

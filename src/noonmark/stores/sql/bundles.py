@@ -100,7 +100,7 @@ def keep(session: Session, bundle: Bundle) -> Bundle | None:
         _KEEP, bundle.bundle_id, bundle.digest, manifest, bundle.size, bundle.files, bundle.user, bundle.source, pushed,
         bundle.workflow_version, key,
     )  # fmt: skip
-    [stored] = _readable(session.query(_ONE, key))
+    [stored] = readable(session.query(_ONE, key))
     return stored
 
 
@@ -114,17 +114,17 @@ def find(session: Session, tenant: str, bundle_id: str | None, digest: str | Non
     wanted = {"tenant": tenant, "bundle_id": bundle_id, "digest": digest}
     given = {name: value for name, value in wanted.items() if value is not None}
     found = session.query(_FOUND % " AND ".join(f"{name} = ?" for name in given), *given.values(), 1)
-    return next(iter(_readable(found)), None)
+    return next(iter(readable(found)), None)
 
 
 def page(session: Session, tenant: str, limit: int, after: str | None) -> list[Bundle]:
     """The newest archive of each id."""
-    return _readable(session.query(_PAGE, tenant, after or "", limit))
+    return readable(session.query(_PAGE, tenant, after or "", limit))
 
 
 def versions(session: Session, tenant: str, bundle_id: str, limit: int) -> list[Bundle]:
     """The archives of an id, newest first."""
-    return _readable(session.query(_FOUND % "tenant = ? AND bundle_id = ?", tenant, bundle_id, limit))
+    return readable(session.query(_FOUND % "tenant = ? AND bundle_id = ?", tenant, bundle_id, limit))
 
 
 def delete(session: Session, tenant: str, bundle_id: str, users: Users) -> list[str] | None:
@@ -171,7 +171,7 @@ def _remove(session: Session, keys: Collection[int]) -> None:
         session.delete("bundles", "key", list(keys))
 
 
-def _readable(rows: Sequence[Values]) -> list[Bundle]:
+def readable(rows: Sequence[Values]) -> list[Bundle]:
     """The bundles that can be read."""
     found = []
     for columns in rows:

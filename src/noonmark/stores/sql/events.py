@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.stores.rules.unit_of_work import ReadEvent
     from noonmark.stores.sql.row_checks import DamageLog
-    from noonmark.stores.sql.session import Session
+    from noonmark.stores.sql.session import Session, Values
 
 COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "behind", "tenant")
 _SELECTED = "emitted, event_id, event_type, source, payload, behind"
@@ -73,19 +73,7 @@ def known_ids(session: Session, tenant: str, event_ids: Collection[str | None]) 
 
 def add(session: Session, tenant: str, events: Sequence[Event]) -> None:
     """Store events with rising moments."""
-    rows = [
-        (
-            event.emitted,
-            event.event_id,
-            event.event_type,
-            event.source,
-            "null" if event.payload is None else to_json(event.payload),
-            None if event.behind is None else to_json(event.behind.to_document()),
-            tenant,
-        )
-        for event in events
-    ]
-    session.insert("events", COLUMNS, rows)
+    session.insert("events", COLUMNS, [(*event_values(event), tenant) for event in events])
     session.execute(_ADVANCE, tenant, events[-1].emitted, events[0].emitted - 1)
 
 
@@ -97,7 +85,7 @@ def moments_after(session: Session, tenant: str, after: Micros) -> list[Micros]:
 def last_until(session: Session, tenant: str, until: Micros) -> Micros | None:
     """The moment of the last event up to another moment."""
     [(last,)] = session.query(_LAST_UNTIL, tenant, until)
-    return last if _is_sound(last) else None
+    return last if is_sound(last) else None
 
 
 def move(session: Session, tenant: str, moments: Mapping[Micros, Micros], newest: Micros, until: Micros) -> None:
@@ -113,7 +101,7 @@ def pending_streams(session: Session, limit: int) -> tuple[list[EventStream], li
     streams: list[EventStream] = []
     damaged: list[object] = []
     for tenant, until, cursor in session.query(_BEHIND, limit):
-        if _is_sound(until, cursor):
+        if is_sound(until, cursor):
             streams.append(EventStream(tenant, until, cursor, 0, []))
         else:
             damaged.append(tenant)
@@ -134,7 +122,8 @@ def repair(session: Session, tenants: Sequence[object], damage: DamageLog) -> No
         newest_moment(session, tenant, damage)
 
 
-def _is_sound(*numbers: object) -> bool:
+def is_sound(*numbers: object) -> bool:
+    """Whether moments and counts are numbers within bounds."""
     return all(type(one) is int and abs(one) <= FURTHEST for one in numbers)
 
 
@@ -149,13 +138,13 @@ def newest_moment(session: Session, tenant: str, damage: DamageLog | None = None
         [(last,)] = session.query(_LAST, tenant)
         return number(last, now - 1)
     [(newest, until, cursor, matched)] = rows
-    if _is_sound(newest, until, cursor, matched) and newest >= until and matched >= 0 and damage is None:
+    if is_sound(newest, until, cursor, matched) and newest >= until and matched >= 0 and damage is None:
         return int(newest)
     [(last,)] = session.query(_LAST, tenant)
     ahead = number(last, number(until, now - 1))
     sound_until = number(until, ahead)
     newest = max(ahead, sound_until)
-    if damage is not None and not _is_sound(until, cursor, matched):
+    if damage is not None and not is_sound(until, cursor, matched):
         damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be whole numbers")
     [(matched,)] = session.query(_MATCHED, tenant, sound_until)
     mended = (tenant, newest, sound_until, number(cursor, 0, low=0), matched)
@@ -197,26 +186,39 @@ def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
 def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[ReadEvent]:
     """Events, and what is wrong with each, if it cannot be read."""
     inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"  # noqa: S608 - our own text
-    events = []
-    for emitted, event_id, event_type, source, payload, behind in session.gather(_SELECTED, inner, *parameters):
-        problem, value = "", None
-        try:
-            value = from_json(payload, "payload")
-        except Unreadable as error:
-            problem = str(error)
-        if {type(event_id), type(event_type), type(source), type(payload)} != {str}:
-            problem, value = "a column has a value of the wrong kind", None
-        elif not problem and not _is_id(event_id):
-            problem = "it has no id"
-        if _is_sound(emitted):
-            texts = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
-            events.append(
-                (
-                    _event(*texts, emitted=emitted, payload=value, behind=unpack_chain(behind, "behind", from_json)),
-                    problem,
-                )
-            )
-    return events
+    rows = session.gather(_SELECTED, inner, *parameters)
+    return [event for columns in rows if (event := to_event(columns)) is not None]
+
+
+def to_event(columns: Values) -> ReadEvent | None:
+    """The event of a record, and what is wrong with it, if it cannot be read; None if it has no moment."""
+    emitted, event_id, event_type, source, payload, behind = columns
+    problem, value = "", None
+    try:
+        value = from_json(payload, "payload")
+    except Unreadable as error:
+        problem = str(error)
+    if {type(event_id), type(event_type), type(source), type(payload)} != {str}:
+        problem, value = "a column has a value of the wrong kind", None
+    elif not problem and not _is_id(event_id):
+        problem = "it has no id"
+    if not is_sound(emitted):
+        return None
+    texts = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
+    chain = unpack_chain(behind, "behind", from_json)
+    return _event(*texts, emitted=emitted, payload=value, behind=chain), problem
+
+
+def event_values(event: Event) -> Values:
+    """The columns of an event that `to_event` reads."""
+    return (
+        event.emitted,
+        event.event_id,
+        event.event_type,
+        event.source,
+        "null" if event.payload is None else to_json(event.payload),
+        None if event.behind is None else to_json(event.behind.to_document()),
+    )
 
 
 def _is_id(event_id: str) -> bool:
@@ -243,7 +245,7 @@ def load_streams(session: Session, tenants: Sequence[str]) -> dict[str, EventStr
     for tenant, until, cursor, matched in session.records(
         "event_streams", columns, "tenant", list(dict.fromkeys(tenants))
     ):
-        if not _is_sound(until, cursor):
+        if not is_sound(until, cursor):
             continue
         waiting = session.query(
             f"SELECT emitted FROM events WHERE {_WAITING}",  # noqa: S608 - our own text

@@ -29,16 +29,20 @@ _DELETE = "DELETE FROM halts WHERE tenant = ? AND halt_id = ?"
 def read(session: Session, report: Report, tenant: str | None) -> list[Halt]:
     """The halts of a tenant, or of all, oldest first."""
     rows = session.query(_ALL) if tenant is None else session.query(OF_TENANT, tenant)
-    return [_halt(columns, report) for columns in rows]
+    return [to_halt(columns, report) for columns in rows]
 
 
 def add(session: Session, halt: Halt) -> None:
     """Store a halt."""
+    session.insert("halts", COLUMNS, [halt_values(halt)])
+
+
+def halt_values(halt: Halt) -> Values:
+    """The columns of a halt."""
     reason = None if halt.reason is None else storable(halt.reason)
     labels = to_json(dict(halt.labels)) if halt.labels else None
     lineage = None if halt.lineage is None else storable(halt.lineage)
-    values = (halt.tenant, halt.halt_id, halt.at, storable(halt.by), reason, labels, lineage)
-    session.insert("halts", COLUMNS, [values])
+    return (halt.tenant, halt.halt_id, halt.at, storable(halt.by), reason, labels, lineage)
 
 
 def delete(session: Session, halt: Halt) -> None:
@@ -46,7 +50,7 @@ def delete(session: Session, halt: Halt) -> None:
     session.execute(_DELETE, halt.tenant, halt.halt_id)
 
 
-def _halt(columns: Values, report: Report) -> Halt:
+def to_halt(columns: Values, report: Report) -> Halt:
     """The halt of a row. A damaged one stops the whole tenant, until somebody lifts it: that is the safe side."""
     tenant, halt_id, halted, caller, reason, packed, lineage = columns
     problems: Mapping[str, str] = _CHECK.problems(columns)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Heartbeat, Leadership, node_record
+from noonmark.stores.rules.unit_of_work import NodeProcess
 from noonmark.stores.sql.row_checks import FURTHEST, RowCheck
 
 if TYPE_CHECKING:
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import NodeRecord
-    from noonmark.stores.sql.session import Session
+    from noonmark.stores.sql.session import Session, Values
 
-_COLUMNS = ("name", "routes", "capacity", "load", "version", "zone_data", "started", "lease", "seen", "left_at")
-_JUDGE = RowCheck("nodes", _COLUMNS)
+COLUMNS = (
+    *("name", "routes", "capacity", "load", "version", "zone_data", "started", "lease", "seen", "left_at"),
+    *("process_lock", "gone_at"),
+)
+_JUDGE = RowCheck("nodes", COLUMNS)
 _HEARD = f"""
-    SELECT {", ".join(_COLUMNS)} FROM nodes
+    SELECT {", ".join(COLUMNS)} FROM nodes
     WHERE seen >= ? AND (seen >= ? OR (left_at IS NULL AND lease <> ?))
     ORDER BY name
 """  # noqa: S608 - our own names
@@ -36,6 +40,7 @@ _LEAD = f"""
 """No lease is longer than a day: one that ends later is damaged, and would keep every node from leading."""
 
 
+_GIVE_UP_LEADERSHIP = "UPDATE leadership SET node = NULL WHERE node = ?"
 _MISS = """
     UPDATE nodes SET lease = ? WHERE name = ? AND seen = ? AND left_at IS NULL AND lease <> ? RETURNING name
 """
@@ -47,10 +52,18 @@ _HEARTBEATS = """
 
 def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
     """Store a heartbeat."""
-    routes = json.dumps(heartbeat.routes)
-    values = (
+    session.put("nodes", COLUMNS, [beat_values(heartbeat, now)])
+    session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
+    if heartbeat.routes:
+        # In the same order everywhere, so that no two nodes deadlock.
+        session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(heartbeat.routes)])
+
+
+def beat_values(heartbeat: Heartbeat, now: Micros) -> Values:
+    """The columns of a node that is seen now."""
+    return (
         heartbeat.node,
-        routes,
+        json.dumps(heartbeat.routes),
         heartbeat.capacity,
         heartbeat.load,
         heartbeat.version,
@@ -59,18 +72,28 @@ def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
         heartbeat.lease,
         now,
         None,
+        heartbeat.process_lock or None,
+        None,
     )
-    session.put("nodes", _COLUMNS, [values])
-    session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
-    if heartbeat.routes:
-        # In the same order everywhere, so that no two nodes deadlock.
-        session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(heartbeat.routes)])
 
 
 def leave(session: Session, node: str, *, now: Micros) -> None:
     """Store that a node has stopped."""
     session.execute("UPDATE nodes SET left_at = ? WHERE name = ?", now, node)
-    session.execute("UPDATE leadership SET node = NULL WHERE node = ?", node)
+    session.execute(_GIVE_UP_LEADERSHIP, node)
+
+
+def process_of(session: Session, node: str | None) -> NodeProcess:
+    """The process of a node, as its last heartbeat says."""
+    for lock, gone in session.query("SELECT process_lock, gone_at FROM nodes WHERE name = ?", node):
+        return NodeProcess(lock if isinstance(lock, str) else "", gone is not None)
+    return NodeProcess()
+
+
+def mark_gone(session: Session, node: str, *, now: Micros) -> None:
+    """Store that the process of a node is gone."""
+    session.execute("UPDATE nodes SET gone_at = ? WHERE name = ? AND gone_at IS NULL", now, node)
+    session.execute(_GIVE_UP_LEADERSHIP, node)
 
 
 def miss(session: Session, node: str, seen: Micros) -> bool:
@@ -91,13 +114,13 @@ def records(session: Session, *, now: Micros) -> list[NodeRecord]:
     leader = None
     for _, node, until in session.query(_LEADER):
         leader = node if isinstance(until, int) and now < until else None
-    return list(_read(session.query(_HEARD, now - NODE_KEPT, now - NODE_LISTED, MISSED), leader, now))
+    return list(to_records(session.query(_HEARD, now - NODE_KEPT, now - NODE_LISTED, MISSED), leader, now))
 
 
-def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Iterator[NodeRecord]:
-    """The records that can be read; damaged ones are left out."""
+def to_records(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Iterator[NodeRecord]:
+    """The nodes of the records that can be read; damaged ones are left out."""
     for columns in rows:
-        name, routes, capacity, load, version, zone_data, started, lease, seen, left = columns
+        name, routes, capacity, load, version, zone_data, started, lease, seen, left, process_lock, gone = columns
         if _JUDGE.problems(columns) or seen > now + NODE_LISTED:
             continue
         try:
@@ -114,8 +137,9 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
                 zone_data=zone_data,
                 started=started,
                 lease=lease,
+                process_lock=process_lock or "",
             )
-            yield node_record(heartbeat, seen=seen, left=left, is_leader=name == leader, now=now)
+            yield node_record(heartbeat, seen=seen, left=left, gone=gone, is_leader=name == leader, now=now)
 
 
 def last_heartbeats(

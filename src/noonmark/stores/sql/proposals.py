@@ -39,7 +39,7 @@ class ProposalRecords(rules.ProposalRecords):
         self._session = session
 
     def find(self, tenant: str, schedule_id: str) -> Proposal | None:
-        found = _readable(self._session.query(_ONE, tenant, schedule_id))
+        found = readable(self._session.query(_ONE, tenant, schedule_id))
         return found[0] if found else None
 
     def count(self, tenant: str, by: str) -> int:
@@ -47,7 +47,7 @@ class ProposalRecords(rules.ProposalRecords):
 
     def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
         written = f'%"fingerprint": {json.dumps(fingerprint)}%'
-        found = _readable(self._session.query(_ALIKE, tenant, user, besides, written))
+        found = readable(self._session.query(_ALIKE, tenant, user, besides, written))
         return found[0].schedule_id if found else None
 
     def put(self, proposal: Proposal) -> None:
@@ -57,7 +57,7 @@ class ProposalRecords(rules.ProposalRecords):
         self._session.execute(_DELETE, tenant, schedule_id)
 
     def expired(self, now: Micros, limit: int) -> list[Proposal]:
-        return _readable(self._session.query(_EXPIRED, now, limit))
+        return readable(self._session.query(_EXPIRED, now, limit))
 
     def page(
         self, tenant: str, limit: int, *, after: tuple[Micros, str] | None = None, user: str | None = None
@@ -69,7 +69,7 @@ class ProposalRecords(rules.ProposalRecords):
         if after is not None:
             conditions.append("(proposed, schedule_id) > (?, ?)")
             values += after
-        return _readable(self._session.query(_PAGE % " AND ".join(conditions), *values, limit))
+        return readable(self._session.query(_PAGE % " AND ".join(conditions), *values, limit))
 
 
 def proposal_values(proposal: Proposal) -> Values:
@@ -83,7 +83,7 @@ def proposal_values(proposal: Proposal) -> Values:
     )  # fmt: skip
 
 
-def _readable(rows: Sequence[Values]) -> list[Proposal]:
+def readable(rows: Sequence[Values]) -> list[Proposal]:
     """The proposals that can be read; a damaged one cannot be approved, and counts as unknown."""
     proposals = []
     for columns in rows:

@@ -28,7 +28,7 @@ from noonmark.ports.workflows import ApprovalState, UsedKind
 from noonmark.stores.sql.records import KEY_COLUMNS, ROW_COLUMNS, STATE_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
@@ -179,7 +179,9 @@ _WRITTEN = {
     "concurrency_keys": "key:key tenant:text name:text taken:count waiting:count",
     "dependencies": "schedule:key position:count tenant:text upstream_id:text",
     "dependency_graphs": "tenant:text version:count",
-    "event_listeners": "tenant:text event_type:text schedule:key fields:text wanted:text",
+    "event_listeners": """
+        tenant:text event_type:text schedule:key fields:text wanted:text narrow_fields:text narrow_wanted:text
+    """,
     "event_streams": "tenant:text newest:instant matched_until:instant cursor:number matched:count",
     "events": """
         key:key tenant:text event_id:text event_type:text source:text payload:json emitted:instant behind:object?
@@ -260,7 +262,7 @@ _WRITTEN = {
     "rate_buckets": "name:text full_at:instant",
     "nodes": """
         name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant
-        seen:instant left_at:instant?
+        seen:instant left_at:instant? process_lock:text? gone_at:instant?
     """,
     "leadership": "key:key term:number node:text? until:instant",
     "served_routes": "route:text seen:instant",
@@ -377,9 +379,26 @@ _KEY_COUNTS = """
 """
 
 
-def repair_state(session: Session, state: ScheduleState, problems: Mapping[str, str]) -> None:
-    """Replace damaged values of a schedule state."""
-    now = session.now()
+class RowCounts(NamedTuple):
+    """What the rows of a schedule say of its state."""
+
+    live: int
+    history: int
+    queued: int
+    holder: int | None
+    fence: object
+
+
+def count_rows(session: Session, schedule: int) -> RowCounts:
+    """Count the rows of a schedule."""
+    [(live, history, queued, holder, fence)] = session.query(_COUNTS, schedule)
+    return RowCounts(live, history, int(queued), holder, fence)
+
+
+def repair_state(
+    state: ScheduleState, problems: Mapping[str, str], *, now: Micros, count: Callable[[int], RowCounts]
+) -> None:
+    """Replace damaged values of a schedule state; `count` counts its rows, if that is needed."""
     spare = {
         "uid": f"damaged-{state.schedule}",
         "phase": SchedulePhase.PAUSED,
@@ -393,10 +412,10 @@ def repair_state(session: Session, state: ScheduleState, problems: Mapping[str, 
     }
     _put(state, "schedule_states", problems, spare)
     if not _COUNTED.isdisjoint(problems):
-        [(live, history, queued, holder, fence)] = session.query(_COUNTS, state.schedule)
-        state.live, state.history, state.queued, state.holder = live, history, int(queued), holder
+        counted = count(state.schedule)
+        state.live, state.history, state.queued, state.holder = counted[:4]
         if "fences" in problems:
-            state.fences = number(fence, 0) + _FENCES
+            state.fences = number(counted.fence, 0) + _FENCES
     if not GOES_ON.issuperset(problems):
         state.fault = state.fault or describe_problems(problems)
 

@@ -144,6 +144,11 @@ class ScheduleCache:
         with self._lock:
             self._known.clear()
 
+    def find(self, key: int, version: int) -> Schedule | None:
+        """A cached schedule, if it is cached at that version."""
+        known = self._known.get(key)
+        return None if known is None or known[0] != version else known[1]
+
     def keep(self, fresh: Mapping[int, tuple[int, Schedule]]) -> None:
         """Cache schedules, by key, each at a version."""
         with self._lock:
@@ -159,16 +164,16 @@ class ScheduleCache:
         schedules: dict[int, Schedule | Unreadable] = {}
         missing: list[int] = []
         for key, version in versions.items():
-            known = self._known.get(key)
-            if known is None or known[0] != version:
+            known = self.find(key, version)
+            if known is None:
                 missing.append(key)
             else:
-                schedules[key] = known[1]
+                schedules[key] = known
         if missing:
             fresh: dict[int, tuple[int, Schedule]] = {}
             for columns in session.gather(_SELECTED, _SOURCE, missing):
                 try:
-                    schedules[columns[0]] = schedule = _restored(columns)
+                    schedules[columns[0]] = schedule = restored(columns)
                 except Unreadable as error:
                     schedules[columns[0]] = error
                     self.damage.note("schedules", columns[0], str(error))
@@ -182,7 +187,8 @@ class ScheduleCache:
         return schedules
 
 
-def _restored(columns: tuple[Any, ...]) -> Schedule:
+def restored(columns: tuple[Any, ...]) -> Schedule:
+    """The schedule of the columns of its record, and of its state's uid, phase, revision, version and updated."""
     (_, tenant, user, schedule_id, declared_id, name, description, labels, _, trigger, terms, source) = columns[:12]
     (_, created, anchored, deleted, _, pause, lineage, _, _, uid, phase, revision, _, updated) = columns[12:]
     problems = _JUDGE.problems(columns[: len(COLUMNS)])

@@ -39,22 +39,26 @@ def put(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret |
         secret = replace(secret, created=known[0].created)
     elif session.query(_COUNT, tenant)[0][0] >= most:
         return None
-    values = (
+    session.put("secrets", NAMES, [secret_values(tenant, secret)], key=2)
+    return secret
+
+
+def secret_values(tenant: str, secret: Secret) -> Values:
+    """The columns of a secret."""
+    return (
         tenant, secret.name, json.dumps(secret.hosts), secret.sealed, secret.created, secret.updated,
         json.dumps(secret.programs),
     )  # fmt: skip
-    session.put("secrets", NAMES, [values], key=2)
-    return secret
 
 
 def every(session: Session, tenant: str) -> list[Secret]:
     """The secrets of a tenant, by name."""
-    return _readable(session.gather(_SELECTED, _ALL, tenant))
+    return readable(session.gather(_SELECTED, _ALL, tenant))
 
 
 def some(session: Session, tenant: str, names: Collection[str]) -> list[Secret]:
     """Those that have one of the names, by name."""
-    return _readable(session.query(_SOME, tenant, list(names)))
+    return readable(session.query(_SOME, tenant, list(names)))
 
 
 def delete(session: Session, tenant: str, name: str) -> Secret | None:
@@ -79,8 +83,11 @@ def draw_own_key(session: Session) -> bytes:
     return own_key.read(stored)
 
 
-def _readable(rows: Sequence[Values]) -> list[Secret]:
-    """The secrets that can be read; a damaged one counts as not set, since its allowed hosts are unknown."""
+def readable(rows: Sequence[Values]) -> list[Secret]:
+    """The secrets that can be read, of `NAMES` without the tenant.
+
+    A damaged one counts as not set, since its allowed hosts are unknown.
+    """
     secrets = []
     for columns in rows:
         name, hosts, sealed, created, updated, programs = columns

@@ -89,7 +89,7 @@ class SessionRecords(rules.SessionRecords):
         try:
             return self._taken(found[0])
         except Unreadable as error:
-            raise _damaged(f"session {session_id}", error) from None
+            raise damaged(f"session {session_id}", error) from None
 
     def count(self, tenant: str) -> int:
         return int(self._session.query(_COUNT, tenant)[0][0])
@@ -110,7 +110,7 @@ class SessionRecords(rules.SessionRecords):
         try:
             return [self._taken(columns) for columns in found]
         except Unreadable as error:
-            raise _damaged(f"a session of mob {mob_id}", error) from None
+            raise damaged(f"a session of mob {mob_id}", error) from None
 
     def has_messages(self, session: AgentSession, occurrence_id: str) -> bool:
         return bool(self._session.query(_HAS, self._key(session), occurrence_id))
@@ -118,19 +118,18 @@ class SessionRecords(rules.SessionRecords):
     def add_messages(self, session: AgentSession, messages: Sequence[Message]) -> None:
         if messages:
             key = self._key(session)
-            self._session.insert("session_messages", MESSAGE_COLUMNS, [_message_values(key, one) for one in messages])
+            self._session.insert("session_messages", MESSAGE_COLUMNS, [message_values(key, one) for one in messages])
 
     def find_mob(self, tenant: str, mob_id: str) -> Mob | None:
         found = self._session.query(_MOB.format(more="mob_id = ?"), tenant, mob_id, 1)
         try:
-            return _to_mob(found[0]) if found else None
+            return to_mob(found[0]) if found else None
         except Unreadable as error:
-            raise _damaged(f"mob {mob_id}", error) from None
+            raise damaged(f"mob {mob_id}", error) from None
 
     def add_mob(self, mob: Mob) -> None:
         [key] = self._session.numbers("mobs", 1)
-        values = (key, mob.tenant, mob.mob_id, mob.user, to_json(mob.document), mob.created, mob.updated)
-        self._session.insert("mobs", MOB_COLUMNS, [values])
+        self._session.insert("mobs", MOB_COLUMNS, [mob_values(key, mob)])
 
     def remove_mob(self, mob: Mob) -> None:
         self._session.execute("DELETE FROM mobs WHERE tenant = ? AND mob_id = ?", mob.tenant, mob.mob_id)
@@ -169,7 +168,7 @@ def page(  # noqa: PLR0913 - as the port has it
         more = " AND ".join([*conditions, *(["(created, session_id) < (?, ?)"] if before is not None else [])])
         query = PAGE.format(more=more or "1 = 1")
         found = session.query(query, tenant, *given.values(), *(before or ()), size)
-        sessions = _as_of_now(session, _readable(report, found))
+        sessions = _as_of_now(session, readable(report, found))
         read += [one for one in sessions if state in (None, one.state) and has(one, labels)]
         if len(found) < size:
             break
@@ -196,7 +195,7 @@ def messages(  # noqa: PLR0913 - as the port has it
     read = []
     for columns in session.query(query, tenant, session_id, after, *given.values(), limit):
         try:
-            read.append(_to_message(columns))
+            read.append(to_message(columns))
         except Unreadable as error:
             report("session_messages", f"{columns[0]}, {columns[1]}", {"row": str(error)})
     return read
@@ -207,7 +206,7 @@ def mobs(session: Session, report: Report, tenant: str, limit: int, after: str |
     read = []
     for columns in session.query(_MOB.format(more="mob_id > ?"), tenant, after or "", limit):
         try:
-            read.append(_to_mob(columns))
+            read.append(to_mob(columns))
         except Unreadable as error:
             report("mobs", columns[0], {"row": str(error)})
     return read
@@ -271,7 +270,8 @@ def _as_of_now(session: Session, sessions: Sequence[AgentSession]) -> list[Agent
     return [as_of_now(one, is_in_flight=one.turn is not None and stored_id(one.turn) in flying) for one in sessions]
 
 
-def _readable(report: Report, found: Sequence[Values]) -> list[AgentSession]:
+def readable(report: Report, found: Sequence[Values]) -> list[AgentSession]:
+    """The sessions that can be read."""
     read = []
     for columns in found:
         try:
@@ -337,7 +337,8 @@ def _to_scopes(names: Sequence[str]) -> frozenset[Scope]:
         raise Unreadable(str(error)) from None
 
 
-def _message_values(key: int, message: Message) -> Values:
+def message_values(key: int, message: Message) -> Values:
+    """The columns of a message of the session with that key."""
     usage = None if message.usage is None else to_json(asdict(message.usage))
     return (
         key, message.number, str(message.role), to_json(list(message.parts)), to_json(message.data),
@@ -345,7 +346,8 @@ def _message_values(key: int, message: Message) -> Values:
     )  # fmt: skip
 
 
-def _to_message(columns: Values) -> Message:
+def to_message(columns: Values) -> Message:
+    """A message; raises `Unreadable`."""
     _, number, role, parts, data, occurrence_id, usage, _, created = columns
     read = _checked(_MESSAGES, columns, parts=parts, data=data, usage=usage)
     if not isinstance(read["parts"], list) or not all(isinstance(one, dict) for one in read["parts"]):
@@ -361,7 +363,13 @@ def _to_message(columns: Values) -> Message:
     )
 
 
-def _to_mob(columns: Values) -> Mob:
+def mob_values(key: int, mob: Mob) -> Values:
+    """The columns of a mob."""
+    return (key, mob.tenant, mob.mob_id, mob.user, to_json(mob.document), mob.created, mob.updated)
+
+
+def to_mob(columns: Values) -> Mob:
+    """A mob; raises `Unreadable`."""
     _, tenant, mob_id, user, document, created, updated = columns
     read = _checked(_MOBS, columns, document=document)["document"]
     if not isinstance(read, dict):
@@ -391,5 +399,6 @@ def _checked(check: RowCheck, columns: Values, **texts: str | None) -> dict[str,
         raise Unreadable("its JSON is too deep") from None
 
 
-def _damaged(what: str, error: Unreadable) -> StoreUnavailable:
+def damaged(what: str, error: Unreadable) -> StoreUnavailable:
+    """The error about a record that somebody asked for."""
     return StoreUnavailable(f"the stored record of {what} is damaged: {error}; noonmark doctor says more")

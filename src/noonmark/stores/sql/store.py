@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
 from noonmark.ports.records import Admitted, KeyRecord
-from noonmark.stores.rules import admission, backfills, dependencies, plan_writes, system_events
+from noonmark.stores.rules import admission, backfills, dependencies, leases, plan_writes, system_events
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules import halts as halt_rules
@@ -37,6 +37,7 @@ from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql import sessions as stored_sessions
 from noonmark.stores.sql import workflows as stored_workflows
 from noonmark.stores.sql.dependencies import graph
+from noonmark.stores.sql.group_commit import GroupCommit
 from noonmark.stores.sql.reads import (
     changes,
     history,
@@ -49,6 +50,7 @@ from noonmark.stores.sql.reads import (
     workload,
 )
 from noonmark.stores.sql.reads.history import count as count_backlog
+from noonmark.stores.sql.schedule_documents import ScheduleCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -109,7 +111,6 @@ if TYPE_CHECKING:
     )
     from noonmark.ports.sessions import Turn
     from noonmark.ports.workflows import Approval, ApprovalState, StepWrites, UsedKind, WorkflowVersion
-    from noonmark.stores.sql.schedule_documents import ScheduleCache
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
@@ -139,6 +140,12 @@ class SqlStore(ABC):
     """
 
     _schedule_cache: ScheduleCache
+    _grouped_creates: GroupCommit[Plan, bool]
+
+    def _reset_caches(self) -> None:
+        """Drop what is cached and who waits: for a new store, and in a forked process."""
+        self._schedule_cache = ScheduleCache()
+        self._grouped_creates = GroupCommit(self._create_each)
 
     @abstractmethod
     def _read(self, work: Callable[[UnitOfWork], T]) -> T:
@@ -151,6 +158,10 @@ class SqlStore(ABC):
     @abstractmethod
     def _write_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
         """Change rows that no other transaction is changing."""
+
+    def _write_node_state(self, work: Callable[[UnitOfWork], T]) -> T:
+        """Write claims, leases and heartbeats: nodes write them again after a crash of the database."""
+        return self._write_unlocked(work)
 
     @abstractmethod
     def _start_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
@@ -172,12 +183,21 @@ class SqlStore(ABC):
         """
 
     @abstractmethod
+    def _lock_name(self, tenant: str) -> str:
+        """The name of what a locked write of a tenant waits for: writes with the same name may share a transaction."""
+
+    @abstractmethod
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:
         """The tenants that a locked write must name, found by a query with a list of values."""
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
+        if len(plans) == 1 and plan_writes.is_independent(plans[0]):
+            return [self._grouped_creates.write(self._lock_name(plans[0].snapshot.schedule.owner.tenant), plans[0])]
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._write_locked(tenants, lambda uow: plan_writes.create_all(uow, plans), notify=True)
+
+    def _create_each(self, tenant: str, take: Callable[[], Sequence[Plan]]) -> Sequence[bool | NoonmarkError]:
+        return self._write_locked({tenant}, lambda uow: plan_writes.create_each(uow, take()), notify=True)
 
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         return self._read(lambda uow: graph(uow.session, tenant, schedule_ids))
@@ -249,7 +269,7 @@ class SqlStore(ABC):
                 claims.end_orphans(uow.session, routes, now=at, until=until)
             return claims.take(uow, rows, node, now=at, lease=lease)
 
-        leased, faults = self._write_unlocked(claim)
+        leased, faults = self._write_node_state(claim)
         self._end_damaged(faults)
         return leased
 
@@ -271,7 +291,7 @@ class SqlStore(ABC):
         return self._read(lambda uow: dependencies.of_claims(uow, claims))
 
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
-        return self._write_unlocked(lambda uow: claims.renew(uow, holds, now=now, lease=lease))
+        return self._write_node_state(lambda uow: claims.renew(uow, holds, now=now, lease=lease))
 
     def release(self, holds: Sequence[Lease]) -> None:
         tenants = self._tenants(_TENANTS_OF_ROWS, (hold.occurrence_id for hold in holds))
@@ -311,31 +331,36 @@ class SqlStore(ABC):
         return self._autocommit(lambda uow: schedules.of_pipelines(uow, tenant, limit))
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
-        self._write_unlocked(lambda uow: nodes.beat(uow.session, beat, now=now))
+        self._write_node_state(lambda uow: nodes.beat(uow.session, beat, now=now))
 
     def leave(self, node: str) -> None:
         # Its last ends may have freed a slot, and it does not look for that any more.
         self._write_locked((), lambda uow: nodes.leave(uow.session, node, now=uow.now()), notify=True)
 
     def nodes(self) -> list[NodeRecord]:
-        return self._read(lambda uow: nodes.records(uow.session, now=uow.now()))
+        # Not from one snapshot: a node that has just become the leader may be listed with the one before it.
+        return self._autocommit(lambda uow: nodes.records(uow.session, now=uow.now()))
 
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
         tenants = self._autocommit(lambda uow: uow.subscribed_tenants(event.event_type))
         return self._write_locked(tenants, lambda uow: system_events.publish_lost_node(uow, node, seen, event, tenants))
 
+    def expire_leases(self, node: str, process_lock: str) -> int:
+        # Perhaps only a node elsewhere can serve its rows.
+        return self._write_locked((), lambda uow: leases.expire(uow, node, process_lock), notify=True)
+
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         def lead(uow: UnitOfWork) -> Leadership:
             return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
 
-        return self._write_unlocked(lead)
+        return self._write_node_state(lead)
 
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
             rows = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
             return claims.take(uow, rows, node, now=now, lease=lease)
 
-        leased, faults = self._write_unlocked(claim)
+        leased, faults = self._write_node_state(claim)
         self._end_damaged(faults)
         return leased
 

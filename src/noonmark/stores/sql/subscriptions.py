@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.filters.index import NONE, is_fields
+from noonmark.core.filters.index import NONE, is_fields, known_before
 from noonmark.stores.sql.row_checks import FURTHEST
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.unit_of_work import ListenerQuestion, Subscription, Topic
     from noonmark.stores.sql.session import Session
 
-COLUMNS = ("event_type", "tenant", "schedule", "fields", "wanted")
+COLUMNS = ("event_type", "tenant", "schedule", "fields", "wanted", "narrow_fields", "narrow_wanted")
 # A value for each, not a condition: PostgreSQL would read all listeners to see which of the pairs have one.
 HEARD = """
     SELECT j.c0, j.c1, coalesce(
@@ -40,9 +40,9 @@ FIELDS = """
         SELECT c0, c1, c2 FROM ROWS(text, text, text) AS j
         UNION ALL
         SELECT tenant, event_type, (
-            SELECT event_listeners.fields FROM event_listeners
+            SELECT narrow_fields FROM event_listeners
             WHERE event_listeners.tenant = one.tenant AND event_listeners.event_type = one.event_type
-            AND event_listeners.fields > one.fields ORDER BY event_listeners.fields LIMIT 1
+            AND narrow_fields > one.fields ORDER BY narrow_fields LIMIT 1
         ) FROM one WHERE fields IS NOT NULL
     )
     SELECT event_type, fields FROM one WHERE fields <> ''
@@ -50,7 +50,7 @@ FIELDS = """
 LISTENERS = f"""
     SELECT c0, (SELECT group_concat(schedule) FROM (
         SELECT schedule FROM event_listeners
-        WHERE tenant = c1 AND event_type = c2 AND fields = c3 AND wanted = c4 AND schedule > c5
+        WHERE tenant = c1 AND event_type = c2 AND narrow_fields = c3 AND narrow_wanted = c4 AND schedule > c5
         AND schedule <= {FURTHEST} ORDER BY schedule LIMIT ?
     ) AS first_ones) FROM ROWS(bigint, text, text, text, text, bigint) AS j
 """  # noqa: S608 - our own text
@@ -84,7 +84,7 @@ def listeners(session: Session, tenant: str, questions: Sequence[ListenerQuestio
 def add(session: Session, rows: Sequence[tuple[int, str, Subscription]]) -> None:
     """Store subscriptions of schedules, each with its key and tenant."""
     if rows:
-        values = [(event_type, tenant, key, *own) for key, tenant, (event_type, own) in rows]
+        values = [(event_type, tenant, key, *known_before(own), *own) for key, tenant, (event_type, own) in rows]
         session.insert("event_listeners", COLUMNS, values)
 
 

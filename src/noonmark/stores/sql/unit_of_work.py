@@ -7,10 +7,11 @@ row waits.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.ids import TRIGGER
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import HOUR
 from noonmark.core.policies.misfire import PUNCTUAL
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import NODE_LISTED
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         FireQuestion,
         Identity,
         ListenerQuestion,
+        NodeProcess,
         ReadEvent,
         Subscription,
         Topic,
@@ -100,7 +102,7 @@ _NAMED = """
 _FULL_AT = "SELECT full_at FROM rate_buckets WHERE name = ?"
 """A bucket that is full is like one that is not stored."""
 _FORGET_BUCKETS = "DELETE FROM rate_buckets WHERE full_at < ?"
-_BUCKETS_STORED_FOR: Micros = 3_600 * SECOND
+_BUCKETS_STORED_FOR: Micros = HOUR
 _TENANTS = "SELECT key, tenant FROM schedules WHERE key IN EACH(bigint)"
 COUNT_OF_OWNER = """
     SELECT count(*) FROM schedules CROSS JOIN schedule_states ON schedule = schedules.key
@@ -129,6 +131,8 @@ _OF_BUNDLES = """
     WHERE ended IS NULL AND own IS NOT NULL AND tenant = ?
     AND (occurrences.route = 'bundle' OR occurrences.route >= 'bundle:' AND occurrences.route < 'bundle;')
 """
+# Without an order: SQLite reads the index of leased rows then, and not the whole table.
+LEASED_BY = "SELECT key FROM occurrences WHERE lease_end IS NOT NULL AND node = ? /* quick: occurrences */"
 BEGUN = """
     SELECT occurrences.* FROM schedules CROSS JOIN occurrences ON occurrences.schedule = schedules.key
     WHERE tenant = ? AND ended IS NULL
@@ -153,6 +157,7 @@ class UnitOfWork(rules.UnitOfWork):
         self.damaged_streams: list[object] = []
         """The tenants of event streams that are damaged."""
         self._halts: dict[str, list[Halt]] = {}
+        self._processes: dict[str | None, NodeProcess] = {}
         self._rows: dict[int, Row] = {}
         self._by_id: dict[str, Row] = {}
         self._states: dict[int, ScheduleState] = {}
@@ -377,6 +382,7 @@ class UnitOfWork(rules.UnitOfWork):
     def add_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
         self._states[state.schedule] = self._changed_states[state.schedule] = state
         self._new_schedules.append(schedule_documents.to_columns(state.schedule, schedule))
+        self.schedule_cache.keep({state.schedule: (state.version, schedule)})
 
     def replace_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
         self._schedules.append(schedule_documents.to_columns(state.schedule, schedule))
@@ -492,6 +498,19 @@ class UnitOfWork(rules.UnitOfWork):
     def changed_streams(self, streams: Iterable[EventStream]) -> None:
         events.write_streams(self.session, streams)
 
+    def process_of(self, node: str | None) -> NodeProcess:
+        if node not in self._processes:
+            self._processes[node] = nodes.process_of(self.session, node)
+        return self._processes[node]
+
+    def mark_process_gone(self, node: str) -> None:
+        self._processes.pop(node, None)
+        nodes.mark_gone(self.session, node, now=self.now())
+
+    def rows_leased_by(self, node: str) -> list[Row]:
+        self.write()
+        return self.rows_of([key for (key,) in self.session.query(LEASED_BY, node)])
+
     def mark_node_lost(self, node: str, seen: Micros) -> bool:
         return nodes.miss(self.session, node, seen)
 
@@ -584,7 +603,8 @@ class UnitOfWork(rules.UnitOfWork):
                 self._states[columns[0]] = state = ScheduleState(*columns)
                 state.stored = columns
                 if problems := STATES.problems(columns, narrow=self.session.is_narrow):
-                    row_checks.repair_state(self.session, state, problems)
+                    count = partial(row_checks.count_rows, self.session)
+                    row_checks.repair_state(state, problems, now=self.now(), count=count)
                     self.report("schedule_states", state.schedule, problems)
 
     def report(self, table: str, key: object, problems: Mapping[str, str]) -> None:

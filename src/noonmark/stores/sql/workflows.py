@@ -138,7 +138,7 @@ CLOSE_STEPS = """
 """
 DELIVERED = """
     SELECT id, one.key, fence, losses, tenant FROM occurrences AS one CROSS JOIN schedules ON schedules.key = schedule
-    WHERE id IN EACH(text) AND phase = 'dispatching' /* quick: one */
+    WHERE id IN EACH(text) AND phase IN ('dispatching', 'awaiting_completion') /* quick: one */
 """
 _FORGET_LOSSES = "UPDATE occurrences SET losses = 0 WHERE key IN EACH(bigint)"
 
@@ -206,9 +206,9 @@ class WorkflowRecords(rules.WorkflowRecords):
     def waits(self, questions: Collection[WaitQuestion]) -> list[StepWait]:
         found = []
         for columns in self._session.query(WAITS, [(*topic, *own) for topic, own in questions]):
-            key, step_id, event_type, occurrence_id, tenant, filters, after, fields, wanted = columns
+            key, step_id, event_type, occurrence_id, tenant, _, after, fields, wanted = columns
             try:
-                read: Any = _checked(_WAITS, columns, filters=filters)["filters"]
+                read = to_filters(columns)
             except Unreadable as error:
                 self._report("step_waits", f"{key}, {step_id}", {"row": str(error)})
             else:
@@ -478,6 +478,12 @@ def to_step(columns: Values, report: Report) -> StepRecord:
     )
 
 
+def to_filters(columns: Values) -> Mapping[str, Any]:
+    """The filters of a wait; raises `Unreadable`."""
+    filters: Mapping[str, Any] = _checked(_WAITS, columns, filters=columns[5])["filters"]
+    return filters
+
+
 def _checked(check: RowCheck, columns: Values, **texts: str | None) -> dict[str, Any]:
     """The values of JSON columns of a row that is sound."""
     if problems := check.problems(columns):
@@ -505,6 +511,17 @@ def to_version(columns: Values) -> WorkflowVersion:
         user=user,
         deleted=deleted,
     )
+
+
+def to_versions(found: Iterable[Values], report: Report) -> list[WorkflowVersion]:
+    """Versions; damaged ones are left out."""
+    read = []
+    for columns in found:
+        try:
+            read.append(to_version(columns))
+        except Unreadable as error:
+            report("workflows", f"{columns[0]}, {columns[1]}, {columns[2]}", {"row": str(error)})
+    return read
 
 
 def to_run(columns: Values) -> WorkflowRun:

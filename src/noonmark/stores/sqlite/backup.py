@@ -200,6 +200,10 @@ def _replace_content(prepared: sqlite3.Connection, store: str, now: Callable[[],
     """In one transaction: open connections see the content before or after it."""
     connections = Connections(store, now, busy_seconds=BUSY_SECONDS)
     with _explained(store), connections.bare() as target:
+        [page_bytes] = target.execute("PRAGMA page_size").fetchone()
+        if prepared.execute("PRAGMA page_size").fetchone() != (page_bytes,):  # the file keeps the size that it has
+            prepared.execute(f"PRAGMA page_size = {page_bytes}")
+            prepared.execute("VACUUM")
         prepared.backup(target, progress=_wait_no_longer)
     connections.close()
 

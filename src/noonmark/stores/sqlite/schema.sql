@@ -200,6 +200,8 @@ CREATE TABLE nodes (
     seen BIGINT NOT NULL,
     left_at BIGINT,
     zone_data TEXT DEFAULT '' NOT NULL,
+    process_lock TEXT,
+    gone_at BIGINT,
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);
@@ -380,11 +382,14 @@ CREATE TABLE event_listeners (
     schedule BIGINT NOT NULL,
     fields TEXT DEFAULT '' NOT NULL,
     wanted TEXT DEFAULT '' NOT NULL,
+    narrow_fields TEXT DEFAULT '' NOT NULL,
+    narrow_wanted TEXT DEFAULT '' NOT NULL,
     PRIMARY KEY (schedule, event_type),
     FOREIGN KEY(schedule) REFERENCES schedules ("key")
 )
  WITHOUT ROWID;
 CREATE INDEX event_listeners_by_discriminator ON event_listeners (tenant, event_type, fields, wanted, schedule);
+CREATE INDEX event_listeners_by_narrow_discriminator ON event_listeners (tenant, event_type, narrow_fields, narrow_wanted, schedule);
 CREATE TABLE occurrences (
     "key" INTEGER NOT NULL,
     id TEXT NOT NULL,
@@ -681,4 +686,4 @@ WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EX
     SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
 )
 ) AS history;
-CREATE TRIGGER discriminators_follow AFTER UPDATE OF trigger_document ON schedules WHEN OLD.trigger_document IS NOT NEW.trigger_document BEGIN UPDATE event_listeners SET fields = '', wanted = '' WHERE schedule = NEW.key; END;
+CREATE TRIGGER discriminators_follow AFTER UPDATE OF trigger_document ON schedules WHEN OLD.trigger_document IS NOT NEW.trigger_document BEGIN UPDATE event_listeners SET fields = '', wanted = '', narrow_fields = '', narrow_wanted = '' WHERE schedule = NEW.key; END;

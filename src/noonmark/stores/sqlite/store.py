@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.instants import SECOND
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import fork_safety
-from noonmark.stores.rules import admission, system_events
+from noonmark.stores.rules import admission, events, plan_writes, system_events
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.sql import fast_path, workflows
-from noonmark.stores.sql.schedule_documents import ScheduleCache
 from noonmark.stores.sql.store import SqlStore
 from noonmark.stores.sql.unit_of_work import UnitOfWork
 from noonmark.stores.sqlite import bootstrap
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.core.admission import Admission, Busy
+    from noonmark.core.causation import Reaction
     from noonmark.core.instants import Micros
+    from noonmark.core.planner import Plan
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
         Admitted,
@@ -59,14 +60,14 @@ class SqliteStore(SqlStore):
         self._connections = Connections(str(path), clock, busy_seconds=busy_seconds)
         self._now = clock
         self._migrates, self._creates = migrates, creates
-        self._schedule_cache = ScheduleCache()
+        self._reset_caches()
         self._seen: dict[str, tuple[int, int]] = {}
         fork_safety.watch(self)
 
     @property
     def traits(self) -> StoreTraits:
         """What this store can do."""
-        return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL)
+        return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, has_remote_clock=False)
 
     def open(self) -> None:
         """Create the file and its schema, or check them."""
@@ -88,11 +89,19 @@ class SqliteStore(SqlStore):
     def after_fork(self) -> None:
         """Start with new connections in the child."""
         self._connections.after_fork()
-        self._schedule_cache = ScheduleCache()
+        self._reset_caches()
 
     def clock(self) -> Micros:
         """The time of the clock it was given."""
         return self._now()
+
+    def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+        """Write plans of nodes, all in one transaction."""
+        return self._write_node_state(lambda uow: plan_writes.commit_all(uow, plans))
+
+    def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+        """Write the reactions to events, all in one transaction."""
+        return self._write_node_state(lambda uow: events.commit(uow, reactions))
 
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
@@ -153,8 +162,18 @@ class SqliteStore(SqlStore):
             return work(self._unit_of_work(connection))
 
     def _write_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
+        return self._write(work, is_durable=True)
+
+    def _write_node_state(self, work: Callable[[UnitOfWork], T]) -> T:
+        """Write what nodes decide for themselves, and would decide again after a power cut: plans, claims, leases.
+
+        Nothing starts before a later transaction, which waits for the disk, and for all before it in the journal.
+        """
+        return self._write(work, is_durable=False)
+
+    def _write(self, work: Callable[[UnitOfWork], T], *, is_durable: bool) -> T:
         try:
-            with self._connections.writing() as connection:
+            with self._connections.writing(is_durable=is_durable) as connection:
                 uow = self._unit_of_work(connection)
                 answer = work(uow)
                 uow.write()
@@ -177,6 +196,9 @@ class SqliteStore(SqlStore):
     ) -> T:
         """The same: SQLite has one writer at a time, and cannot notify other processes."""
         return self._write_unlocked(work)
+
+    def _lock_name(self, tenant: str) -> str:  # noqa: ARG002 - all wait for the same lock
+        return ""
 
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:  # noqa: ARG002 - none are locked
         return ()

@@ -101,7 +101,7 @@ def refuse_used(reader: Reader, tables: Sequence[CopyTable]) -> None:
     """Refuse a target that has rows, or nodes that would work on rows as they arrive."""
     used = [table.name for table in tables if reader.count(table)]
     if used:
-        raise Conflict(f"TO is not empty: it has rows in {', '.join(used)}; name an empty store", field="TO")
+        raise Conflict(f"is not empty: it has rows in {', '.join(used)}; name an empty store", field="TO")
     if alive := reader.alive_nodes():
         raise Conflict(f"{', '.join(alive)} may still be at work on TO; stop its nodes first", field="TO")
 

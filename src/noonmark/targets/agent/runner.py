@@ -15,7 +15,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
-from noonmark.targets.agent.accepted import AcceptedTurns
+from noonmark.targets.accepted_work import AcceptedWork
 from noonmark.targets.agent.resolve import Missing, resolve
 from noonmark.targets.loop_runner import LoopRunner, stop_reason
 from noonmark.targets.outcomes import cut_off, stopped, undeliverable
@@ -49,7 +49,7 @@ class AgentRunner(LoopRunner):
         super().__init__(limit)
         self._store, self._settings, self._make_host = store, settings, make_host
         self._host: AgentHost | None = None
-        self._accepted = AcceptedTurns(store)
+        self._accepted = AcceptedWork(store)
 
     def routes(self) -> tuple[str, ...]:
         """Return the routes of agents."""
@@ -94,7 +94,7 @@ class AgentRunner(LoopRunner):
                 raise
             return await self._interrupted(host, turn, stopped(assignment, reason, None, now=self._now()))
         if isinstance(result, Accepted):
-            self._accepted.add(host, turn)
+            self._accepted.add(turn.occurrence, partial(host.cancel, turn))
             return result
         if result.outcome is not Outcome.LEASE_LOST:
             await self._dismiss(turn)

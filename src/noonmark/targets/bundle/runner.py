@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.bundles.manifest import Manifest, parse_manifest
 from noonmark.core.errors import InvalidBundle, NoonmarkError
 from noonmark.core.ids import OriginKind, kind_of
-from noonmark.core.instants import SECOND, from_micros, to_text
+from noonmark.core.instants import HOUR, from_micros, to_text
 from noonmark.core.occurrence import pinned_target
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 PYTHON = ("python", "python3")
 """Programs that are the interpreter of this node where PATH has none."""
-SERVICE_PATIENCE: Micros = 3_600 * SECOND
+SERVICE_PATIENCE: Micros = HOUR
 """How long a run waits for a service that does not answer, unless its schedule says otherwise."""
 
 

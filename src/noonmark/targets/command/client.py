@@ -13,6 +13,7 @@ from multiprocessing.spawn import get_executable
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from noonmark.node_locks import shared_descriptors
 from noonmark.targets.command import supervisor
 from noonmark.targets.command.output import OutputTail, ProgressLines
 
@@ -108,15 +109,16 @@ class SupervisorClient:
         ours, theirs = socket.socketpair()
         command = [os.fsdecode(get_executable()), "-I", "-S", "-X", "utf8", supervisor.__file__]
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own
-                [*command, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={name: value for name in INHERITED_VARIABLES if (value := os.environ.get(name)) is not None},
-                start_new_session=True,  # a Ctrl-C is for the node, which decides what happens to its commands
-            )
+            with shared_descriptors() as locks:
+                self._process = subprocess.Popen(  # noqa: S603 - our own
+                    [*command, str(theirs.fileno()), str(os.getpid()), *map(str, locks)],
+                    pass_fds=[theirs.fileno(), *locks],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env={name: value for name in INHERITED_VARIABLES if (value := os.environ.get(name)) is not None},
+                    start_new_session=True,  # a Ctrl-C is for the node, which decides what happens to its commands
+                )
         except BaseException:
             ours.close()
             raise

@@ -15,7 +15,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.instants import HOUR, SECOND, micros_to_seconds
 from noonmark.core.interruption import interruption, log_name
 from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
@@ -42,7 +42,7 @@ OUTPUT_INTERVAL: Micros = SECOND
 """Time between two reports of its output."""
 START_LIMIT: Micros = 60 * SECOND
 """How long it may take to start."""
-MAX_WAIT: Micros = 3_600 * SECOND
+MAX_WAIT: Micros = HOUR
 """A selector waits at most 24 days at a time."""
 KILL_LIMIT: Micros = 30 * SECOND
 """How long it may take to end after SIGKILL, which waits for a broken disk, for example."""

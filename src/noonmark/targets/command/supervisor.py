@@ -5,7 +5,8 @@ when it is killed. The supervisor has a single thread and imports only the stand
 command has its own socket. The node writes the request on it; the supervisor answers that it is ready, and starts the
 command when the node says `GO`, so a node that has not said it knows that nothing has started. Then the node writes one
 byte per signal, which goes to all processes of the command; the supervisor answers in lines of JSON. When the other end
-is closed, the command must end.
+is closed, the command must end. The supervisor holds the locks of its node (`noonmark.node_locks`): no other node takes
+over before its commands have ended.
 
 The processes of a command are found by their session, and by a variable that each has in its environment. The variable
 also finds daemons, which have left the session, and what is left when the supervisor itself is killed; see `orphans`.
@@ -13,6 +14,7 @@ also finds daemons, which have left the session, and what is left when the super
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -41,6 +43,7 @@ FD_COUNT = 4
 """A socket, stdin, stdout and the pipe for progress: the file descriptors that announce a command with a byte."""
 PROGRESS_FD = 3
 """The file descriptor on which a command says how far it has come; a number that every shell can name."""
+FIRST_LOCK_FD = 10
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The node gets these too, and decides what happens to its commands."""
 PR_SET_PDEATHSIG = 1
@@ -327,6 +330,9 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._is_open = True
+        with suppress(AttributeError, OSError):  # an old system; then the checks alone notice the end of the node
+            self._node_handle = os.pidfd_open(node)
+            self._selector.register(self._node_handle, selectors.EVENT_READ, self._node_ended)
         # SIGCHLD wakes the loop whenever a process has ended.
         reader, writer = socket.socketpair()
         for end in (reader, writer):
@@ -349,6 +355,10 @@ class Supervisor:
                 command.poll()
                 if command.has_ended:
                     self._remove(command)
+
+    def _node_ended(self) -> None:
+        """Wake the loop, which finds that its parent is another process."""
+        self._selector.unregister(self._node_handle)
 
     def _timeout(self) -> float:
         kills = [command.kill_at - monotonic() for command in self._commands if command.kill_at is not None]
@@ -394,8 +404,17 @@ def reserve_progress_fd(listener: int) -> None:
             os.close(null)
 
 
+def keep_locks(fds: list[str]) -> list[int]:
+    """Hold the locks of the node while this process lives, under numbers that nothing else needs."""
+    kept = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, FIRST_LOCK_FD) for fd in fds]
+    for fd in fds:
+        os.close(int(fd))
+    return kept
+
+
 def main() -> None:
-    """Serve the node that started this process."""
+    """Serve the node that started this process. Arguments: a socket, the node's process id and its locks."""
+    keep_locks(sys.argv[3:])
     for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.budgets.reported import from_fields
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.reasons import Reason
+from noonmark.node_locks import shared_descriptors
 from noonmark.targets.function.call import prepare_remote_call
 from noonmark.targets.function.context import logger
 from noonmark.targets.function.process_worker import EXIT_GRACE, MAX_ANSWER
@@ -57,7 +58,7 @@ pipe = getattr(connection, "PipeConnection", connection.Connection)(int(sys.argv
 setup = json.loads(pipe.recv_bytes())
 sys.path[:] = setup["path"]
 from noonmark.targets.function.process_worker import serve
-serve(pipe, setup)
+serve(pipe, setup, [int(lock) for lock in sys.argv[2:]])
 """
 """The main program of a worker process. It can import only the standard library until it has the parent's path."""
 
@@ -374,6 +375,8 @@ def _start(theirs: Connection) -> subprocess.Popen[bytes]:
     # A Ctrl-C must not reach it before it has handlers. It inherits the signal mask of this thread.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[fd])  # noqa: S603 - our own
+        with shared_descriptors() as locks:
+            command += map(str, locks)
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[fd, *locks])  # noqa: S603 - our own
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

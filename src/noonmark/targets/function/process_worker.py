@@ -34,13 +34,14 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.reported import to_fields
 from noonmark.core.errors import Conflict
+from noonmark.node_locks import adopt
 from noonmark.targets.function.context import CancelEvent, make_context
 from noonmark.targets.function.registry import MAIN, import_function
 from noonmark.targets.process_control import die_with_parent, hide_process
 from noonmark.targets.serialization import error_to_document, result_to_json, traceback_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
     from types import FrameType
 
@@ -67,8 +68,9 @@ def check_not_loading() -> None:
         )
 
 
-def serve(pipe: Connection, setup: dict[str, Any]) -> None:
-    """Serve calls until the pipe is closed."""
+def serve(pipe: Connection, setup: dict[str, Any], locks: Sequence[int] = ()) -> None:
+    """Serve calls until the pipe is closed. The inherited locks of the node are held until this process ends."""
+    adopt(locks)
     die_with_parent()
     if os.getppid() != setup["parent"]:  # the parent ended before that call
         os._exit(1)

@@ -50,6 +50,8 @@ USAGE_HEADER = "noonmark-usage"
 """The header of a response that says what the work has used: a JSON object, or an array of them."""
 SECRET_THREADS = 4
 """Threads that read secrets and keys from the store."""
+MAX_KEYS = 1_000
+"""Tenants whose keys are remembered: deriving them takes as long as signing a request."""
 REDACTION_THREADS = 2
 """Threads that search responses for secrets."""
 MAX_INLINE_REDACTION = 4_096
@@ -74,6 +76,7 @@ class HttpDelivery:
         self._secret_threads = ThreadPoolExecutor(SECRET_THREADS, "noonmark-secrets")
         self._redaction_threads = ThreadPoolExecutor(REDACTION_THREADS, "noonmark-redaction")
         self._own_key: bytes | None = None
+        self._keys: dict[str, SigningKeys] = {}
 
     async def deliver(self, assignment: Assignment) -> Delivered | Accepted:
         """Send the request of an occurrence, and return the outcome, with all secrets masked."""
@@ -105,6 +108,8 @@ class HttpDelivery:
         """
         if self._secrets is None:
             return None
+        if (known := self._keys.get(tenant)) is not None:
+            return known
         if self._own_key is None:
             read = self._secrets.own_key
             try:
@@ -114,7 +119,10 @@ class HttpDelivery:
                 if given is None or self._settings.public_url is not None:
                     raise
                 return SigningKeys(given, None, None)
-        return signing_keys(self._settings.keys, self._own_key, tenant)
+        if len(self._keys) >= MAX_KEYS:
+            self._keys.clear()
+        keys = self._keys[tenant] = signing_keys(self._settings.keys, self._own_key, tenant)
+        return keys
 
     async def _secret_headers(self, target: HttpTarget, tenant: str, url: Url) -> dict[str, str]:
         """Return the secret headers, read from the store in a thread."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from noonmark.targets.http.request import Request
     from noonmark.targets.http.response import Response
 
-SHARD_SIZE = 16
+SHARD_SIZE = 8
 """Connections per shard of a pool: the library scans all connections of a shard twice for every request."""
 KEEP_ALIVE = 3.0
 """Seconds for which an idle connection is kept: fewer than servers do, so that they rarely close it on a request."""
@@ -149,7 +149,9 @@ async def _send_on_new_connection(pool: _HttpcorePool, request: Request) -> Resp
 
 def _to_httpcore(request: Request) -> httpcore2.Request:
     """Convert a request for the library, with the URL in parts, so that the library does not parse it again."""
-    url = replace(request.url, host=_ascii_host(request.url.host))
+    url = request.url
+    if not url.host.isascii():
+        url = replace(url, host=_ascii_host(url.host))
     headers = [(b"Host", url.authority.encode())]
     headers += [(name.encode(), value.encode()) for name, value in request.headers.items()]
     if request.body is not None or request.method in ("POST", "PUT", "PATCH"):
@@ -162,8 +164,6 @@ def _to_httpcore(request: Request) -> httpcore2.Request:
 
 def _ascii_host(host: str) -> str:
     """Return a host in the form that DNS uses. The rules check this form when the connection is opened."""
-    if host.isascii():
-        return host
     try:
         return httpx2.URL(scheme="http", host=host).raw_host.decode()
     except httpx2.InvalidURL:

@@ -11,7 +11,7 @@ from noonmark.core.instants import to_text
 from noonmark.core.settlement import run_key
 from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
 from noonmark.core.targets.http import MAX_FILLED_URL, check_header, quote_for_url
-from noonmark.core.targets.placeholders import Filling
+from noonmark.core.targets.placeholders import Filling, has_placeholder
 from noonmark.core.trace_context import traceparent
 from noonmark.core.urls import parse_url
 
@@ -73,7 +73,8 @@ def make_request(
     now: Micros,
 ) -> Request:
     """Return the request of an occurrence; ValueError says what in it is invalid. Without keys it is not signed."""
-    filled = target if target.literal else _fill(target, Filling(occurrence_facts(schedule, occurrence)))
+    is_filled = target.literal or not has_placeholder([target.url, target.headers, target.body])
+    filled = target if is_filled else _fill(target, Filling(occurrence_facts(schedule, occurrence)))
     url = _parse(filled.url)
     declared = {name: check_header(value).strip(" \t") for name, value in filled.headers.items()}
     body, content_type = _encode_body(filled.body)

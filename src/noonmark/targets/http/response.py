@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from noonmark.core.redaction import Redactor
 
 MAX_BODY = 65_536
+MAX_GROWTH = 5
+"""How many times as long JSON may be when it is written again: 9e15 has 18 digits then."""
 MAX_HEADER = 1_000
 MAX_DIGITS = 9
 STORED_HEADERS = ("content-type", "content-encoding", "etag", "location", "retry-after", "x-request-id")
@@ -70,8 +72,9 @@ class Response:
                 value = json.loads(self.body)
             except (ValueError, RecursionError):
                 return False, None
-            # Numbers can grow: 9e15 has 18 digits.
-            return json_problem(value) is None and _json_size(value) <= MAX_BODY, value
+            if json_problem(value) is not None:
+                return False, None
+            return MAX_GROWTH * len(self.body) <= MAX_BODY or _json_size(value) <= MAX_BODY, value
         return False, None
 
     def _text(self) -> tuple[str, bool]:

@@ -82,7 +82,10 @@ class ActiveRun:
         self.stopping_since: Micros | None = None
         self.last_progress: Micros = self._started
         self.end: Closing | None = None
-        self._undo_attempts: Counter[StepKey] = Counter()
+        self.is_draining = False
+        """Whether no step is to begin: what carries the run out makes a fresh start once none runs."""
+        self.undo_attempts: Counter[StepKey] = Counter()
+        """How often each step was tried to be undone."""
         self._unwritten: dict[StepKey, StepRecord] = dict(records) if clears else {}
         self._is_run_unwritten = run.attempt == assignment.occurrence.attempt and (clears or not records)
         self._clears = clears
@@ -135,14 +138,14 @@ class ActiveRun:
             times = {"started": delivered.started, "ended": delivered.ended}
             assignment.traces.step(assignment.occurrence, outcome, **times)
         if record.compensation is Compensation.RUNNING:
-            self._undo_attempts[key] += 1
+            self.undo_attempts[key] += 1
             changed = end_of_compensation(
                 step,
                 record,
                 outcome=outcome,
                 now=now,
                 error=error,
-                attempt=self._undo_attempts[key],
+                attempt=self.undo_attempts[key],
                 occurrence_id=self.occurrence.id,
             )
         else:
@@ -362,7 +365,7 @@ class ActiveRun:
 
     def _may_start(self, now: Micros) -> bool:
         period = self._window_period(now)
-        return not self.is_given_up and (period is None or period.is_open)
+        return not self.is_given_up and not self.is_draining and (period is None or period.is_open)
 
     def _compensates(self, closing: Closing, now: Micros) -> bool:
         """Whether no other attempt of the occurrence follows such an end; what was begun is always finished."""

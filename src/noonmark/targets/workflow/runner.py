@@ -276,7 +276,7 @@ class WorkflowRunner:
             self._end(assignment, not_started(assignment, Reason.LEASE_LOST, now=now))
             return None
         try:
-            run = self._load(assignment, now)
+            run = self._load(assignment, now, may_have_begun=_may_have_begun(assignment.occurrence))
         except NoonmarkError as error:
             if error.code == "store_unavailable" and not self._is_inline:
                 self._begin_at(assignment, now + STORE_PAUSE)
@@ -294,10 +294,10 @@ class WorkflowRunner:
             self._queued.add(assignment)
         heappush(self._timers, (when, next(self._numbers), assignment))
 
-    def _load(self, assignment: Assignment, now: Micros) -> ActiveRun:
+    def _load(self, assignment: Assignment, now: Micros, *, may_have_begun: bool) -> ActiveRun:
         occurrence, tenant = assignment.occurrence, assignment.schedule.owner.tenant
         facts = occurrence_facts(assignment.schedule, occurrence)
-        stored = self._store.workflow_run(occurrence.id) if _may_have_begun(occurrence) else None
+        stored = self._store.workflow_run(occurrence.id) if may_have_begun else None
         clears = False
         if stored is None or not stored[0].has_begun:
             redriven = self._redriven(occurrence)
@@ -607,7 +607,12 @@ class _Document:
 
 
 def _restore(document: _Document) -> Definition:
-    return restore_definition(dict(document.version.document))
+    return restored(document.version)
+
+
+def restored(version: WorkflowVersion) -> Definition:
+    """The definition that a version has."""
+    return restore_definition(dict(version.document))
 
 
 def _may_have_begun(occurrence: Occurrence) -> bool:

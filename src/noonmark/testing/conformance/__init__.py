@@ -39,6 +39,7 @@ from noonmark.testing.conformance import (
     sessions,
     settlement,
     slots,
+    takeovers,
     workflows,
 )
 from noonmark.testing.conformance.bench import CASES, Bench, HandClock, try_case
@@ -78,6 +79,7 @@ __all__ = [
     "sessions",
     "settlement",
     "slots",
+    "takeovers",
     "try_case",
     "workflows",
 ]

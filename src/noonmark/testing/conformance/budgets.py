@@ -17,7 +17,7 @@ from noonmark.core.budgets.budget import (
     WholeRun,
 )
 from noonmark.core.budgets.spend import Amount, Usage
-from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.instants import DAY, SECOND
 from noonmark.core.schedule import AuditEntry
 from noonmark.core.system_events import SystemEvent
 from noonmark.core.triggers import EventTrigger
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from noonmark.core.budgets.budget import Standing
     from noonmark.testing.conformance.bench import Bench
 
-DAY = DAY_SECONDS * SECOND
 MOST = Amount(tokens=100, cost=1_000)
 
 

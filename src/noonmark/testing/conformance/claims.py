@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.ids import manual
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import HOUR, SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -327,7 +327,6 @@ def a_lost_lease_cannot_be_renewed(bench: Bench) -> None:
     assert third.occurrence.fence == second.occurrence.fence + 1
 
 
-HOUR: Micros = 3_600 * SECOND
 PEOPLE = sorted((Owner(tenant="acme", user=user) for user in ("ada", "bob", "cy", "dan")), key=lambda one: one.number)
 """In the order of their turns."""
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place
+from noonmark.core.budgets.budget import Refused, Reservation, Reserved
+from noonmark.core.budgets.spend import Amount
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.limits import Concurrency
@@ -301,8 +303,36 @@ def an_accepted_delivery_has_no_lease(bench: Bench) -> None:
     assert bench.claim("node-b") == []
     assert bench.store.renew([hold(row)], now=bench.now, lease=LEASE).lost == {row.id}
     bench.store.release([hold(row)])
-    assert not bench.store.request_stop(row.id)
     assert bench.row(row) == row
+
+
+@case
+def an_accepted_delivery_that_is_asked_to_stop_is_overdue_at_once(bench: Bench) -> None:
+    row = _accepted(bench, bench.create_quiet(), within=10 * LEASE)
+    bench.advance(1)
+    assert bench.store.request_stop(row.id)
+    asked = bench.row(row)
+    assert (asked.phase, asked.stop, asked.deadline) == (Phase.AWAITING_COMPLETION, Reason.CANCELLED, bench.now)
+    assert [one.id for one in bench.store.overdue(now=bench.now, limit=10)] == [row.id]
+
+
+@case
+def what_an_engine_has_accepted_reserves_calls_under_its_fence(bench: Bench) -> None:
+    row = _accepted(bench, bench.create_quiet())
+    call = Reservation(
+        call_id="call",
+        tenant="default",
+        user="default",
+        schedule_id=row.schedule_id,
+        session_id=None,
+        occurrence_id=row.id,
+        fence=row.fence,
+        model="m",
+        provider=None,
+        most=Amount(tokens=1),
+    )
+    assert isinstance(bench.store.reserve([call])[0], Reserved)
+    assert isinstance(bench.store.reserve([replace(call, call_id="other", fence=row.fence - 1)])[0], Refused)
 
 
 @case

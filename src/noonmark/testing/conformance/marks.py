@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.budgets.spend import Usage
+from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
@@ -17,6 +18,7 @@ from noonmark.core.schedule import Owner
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.ports.budgets import UsageRecord
 from noonmark.ports.records import MarkScope, ScheduleFilter, Span, TrendPoint
+from noonmark.testing import factories
 from noonmark.testing.conformance.bench import case
 from noonmark.testing.factories import MINUTE, NOW
 
@@ -185,6 +187,29 @@ def horizons_say_how_far_fires_are_stored(bench: Bench) -> None:
     # Whatever was not read has no fire up to there that is not stored.
     assert first.complete_until is not None
     assert first.complete_until <= every[1][1]
+
+
+@case
+def a_superseded_occurrence_takes_no_place_on_a_timeline(bench: Bench) -> None:
+    schedule = bench.create_quiet("uid-1")
+    ends = [(Phase.SUPERSEDED, Reason.EDITED)] * 3 + [(Phase.SKIPPED, Reason.REPLACED)] * 2
+    for number, (phase, reason) in enumerate([*ends, *ends[:3]]):
+        at = NOW + number * SECOND
+        ended = factories.occurrence(
+            schedule, manual(str(number)), nominal=at, phase=phase, reason=reason, ended=NOW + MINUTE
+        )
+        assert bench.store.add([ended]) == [True]
+    bench.advance(MINUTE)
+    shown = [NOW + 3 * SECOND, NOW + 4 * SECOND]
+    named = MarkScope(tenant="acme", uids=(schedule.uid,))
+    for scope in (ACME, named):
+        assert [mark.at for mark in _marks(bench, scope)] == shown
+        assert [mark.at for mark in _marks(bench, scope, limit=1)] == shown[:1]
+    for limit in (1, 2, 3):
+        [marks] = bench.store.last_marks([schedule.uid], limit, now=bench.now).values()
+        assert [mark.at for mark in marks] == shown[-limit:]
+    [point] = bench.store.trend(schedule.uid, [NOW, bench.now], now=bench.now)
+    assert point.counts == {"skipped": 2}
 
 
 @case

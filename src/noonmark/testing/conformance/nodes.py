@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait, unserved
-from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
+from noonmark.core.instants import DAY, SECOND, from_micros
 from noonmark.core.lifecycle import Phase
 from noonmark.core.pipeline_ownership import pipeline_schedule_id
 from noonmark.core.policies import misfire
@@ -23,9 +23,6 @@ from noonmark.testing.factories import NOW
 if TYPE_CHECKING:
     from noonmark.core.admission import Claim
     from noonmark.testing.conformance.bench import Bench
-
-
-DAY = DAY_SECONDS * SECOND
 
 
 def _beat(bench: Bench, node: str, lease: int = LEASE) -> None:

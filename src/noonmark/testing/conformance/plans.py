@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.errors import Conflict
-from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.instants import HOUR, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import Plan, first_plan, occurrence, plan
 from noonmark.core.policies import overlap
@@ -38,7 +38,7 @@ def _edited(bench: Bench, schedule: Schedule, **changes: object) -> Plan:
 
 
 def _hourly() -> IntervalTrigger:
-    return IntervalTrigger(3600, start_at=from_micros(NOW + 3600 * SECOND))
+    return IntervalTrigger(3600, start_at=from_micros(NOW + HOUR))
 
 
 @case

@@ -10,7 +10,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.event import Event
-from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
+from noonmark.core.instants import DAY, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
 from noonmark.core.policies.limits import Dependency
@@ -67,7 +67,7 @@ def an_untouched_store_is_sound(bench: Bench) -> None:
     assert bench.store.next_time([ROUTE]) is not None
 
 
-YEAR: Micros = 365 * DAY_SECONDS * SECOND
+YEAR: Micros = 365 * DAY
 
 
 def _plan(bench: Bench, of: Schedule) -> None:
@@ -156,7 +156,7 @@ def a_gap_that_a_clock_ahead_has_closed_is_shortened_and_counted_as_it_is(bench:
 
 @case
 def a_gap_of_which_nothing_has_come_vanishes_and_its_fires_run(bench: Bench) -> None:
-    schedule = bench.create(trigger=OnceTrigger(from_micros(NOW + DAY_SECONDS * SECOND)))
+    schedule = bench.create(trigger=OnceTrigger(from_micros(NOW + DAY)))
     bench.advance(YEAR)
     _plan(bench, schedule)
     stored = bench.stored(schedule)
@@ -168,7 +168,7 @@ def a_gap_of_which_nothing_has_come_vanishes_and_its_fires_run(bench: Bench) -> 
     assert (stored.schedule.phase, stored.counters.missed, stored.counters.total) == (SchedulePhase.ACTIVE, 0, 0)
     [row] = bench.store.occurrences(schedule.uid)
     assert (row.id, row.phase, row.fence > before.fence) == (before.id, Phase.PENDING, True)
-    bench.advance(DAY_SECONDS * SECOND)
+    bench.advance(DAY)
     assert bench.settle(bench.start(bench.claim_one()))
     stored = bench.stored(schedule)
     assert (stored.schedule.phase, stored.counters.successful, stored.counters.total) == (SchedulePhase.COMPLETED, 1, 1)

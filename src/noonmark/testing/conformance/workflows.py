@@ -11,6 +11,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.causation import Reaction
 from noonmark.core.errors import Conflict, QuotaExceeded
 from noonmark.core.event import Event
+from noonmark.core.halt import Halt
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -25,7 +26,7 @@ from noonmark.core.quotas import Scope as Whose
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry, Owner
-from noonmark.core.settlement import Delivered, Suspended, settle
+from noonmark.core.settlement import Accepted, Delivered, Suspended, settle
 from noonmark.core.system_events import SystemEvent
 from noonmark.core.targets import BundleTarget, FunctionTarget, WorkflowTarget
 from noonmark.core.triggers import EventTrigger
@@ -566,6 +567,56 @@ def a_cancelled_suspended_run_is_resumed_to_be_stopped(bench: Bench) -> None:
         assert (bench.row(occurrence).stop, _is_claimable(bench)) == (Reason.CANCELLED, True)
         assert bench.settle(_resume(bench), phase=Phase.CANCELLED, reason=Reason.CANCELLED)
         assert bench.store.activities([schedule.uid])[0].delivering == ()
+
+
+def _accept(bench: Bench, occurrence: Occurrence) -> Occurrence:
+    """Let an engine accept a workflow run."""
+    stored = bench.store.find_uid(occurrence.uid)
+    assert stored is not None
+    taken = Accepted(started=bench.now, accepted=bench.now, deadline=bench.now + MINUTE, engine="temporal")
+    assert bench.store.settle([settle(occurrence, stored.schedule, taken, node="node-a")]) == [True]
+    return bench.row(occurrence)
+
+
+@case
+def an_engine_that_has_accepted_a_run_writes_its_steps_under_the_fence(bench: Bench) -> None:
+    occurrence = _accept(bench, _begin(bench, None, "a", RUNNING))
+    assert occurrence.phase is Phase.AWAITING_COMPLETION
+    assert _write(bench, occurrence, steps=[replace(RUNNING, phase=StepPhase.COMPLETED, ended=bench.now)])
+    assert _step(bench, occurrence, RUNNING.step_id).phase is StepPhase.COMPLETED
+    assert not _write(bench, replace(occurrence, fence=occurrence.fence + 1), steps=[RUNNING])
+    assert bench.settle(occurrence)
+    assert not _write(bench, occurrence, steps=[RUNNING]), "it has ended"
+
+
+@case
+def a_run_that_an_engine_has_accepted_is_asked_to_stop_and_ends_itself(bench: Bench) -> None:
+    schedule = _create(bench)
+    occurrence = _accept(bench, _begin(bench, schedule, "a", RUNNING))
+    assert not bench.store.cancel(occurrence.id)
+    assert bench.store.request_stop(occurrence.id)
+    asked = bench.row(occurrence)
+    assert (asked.phase, asked.stop, asked.deadline) == (
+        Phase.AWAITING_COMPLETION,
+        Reason.CANCELLED,
+        occurrence.deadline,
+    )
+    assert bench.store.overdue(now=bench.now, limit=9) == [], "it may have something to undo"
+    assert bench.settle(asked, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
+
+
+@case
+def a_halt_lets_a_run_that_an_engine_has_accepted_end_itself(bench: Bench) -> None:
+    schedule = _create(bench)
+    occurrence = _accept(bench, _begin(bench, schedule, "a", RUNNING))
+    halt = Halt(halt_id="h", tenant=schedule.owner.tenant, by="me", at=bench.now)
+    assert bench.store.set_halt(halt, most=9) == 1
+    asked = bench.row(occurrence)
+    assert (asked.phase, asked.stop, asked.deadline) == (
+        Phase.AWAITING_COMPLETION,
+        Reason.HALTED,
+        occurrence.deadline,
+    )
 
 
 @case

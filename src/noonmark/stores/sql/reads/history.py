@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.lifecycle import LIVE
 from noonmark.ports.records import Backlog
 from noonmark.stores.rules.backfills import PhaseCount
@@ -194,7 +195,7 @@ def next_time(uow: UnitOfWork, routes: Collection[str], lookahead: Micros) -> Mi
     """When anything can next be matched, planned, is overdue, or can be claimed."""
     named = list(routes)
     [(time, ready, is_unmatched)] = uow.session.query(NEXT_TIME, named, named)
-    times = [time, None if ready is None else ready - lookahead, uow.now() if is_unmatched else None]
+    times = [time, None if ready is None else ready - lookahead, MIN_INSTANT if is_unmatched else None]
     return min((one for one in times if one is not None), default=None)
 
 

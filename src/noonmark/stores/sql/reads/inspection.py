@@ -58,7 +58,7 @@ _TABLES = list(PRIMARY)
 _JUDGES = {table: RowCheck(table, list(KINDS[table])) for table in PRIMARY}
 _STATES = "SELECT schedule FROM schedule_states WHERE schedule IN EACH(bigint)"
 _IDS = "SELECT key, schedule_id FROM schedules WHERE key IN EACH(bigint)"
-_BELONGS = {
+BELONGS = {
     "schedules": "key",
     "occurrences": "schedule",
     "runs": "schedule",
@@ -104,7 +104,7 @@ def _judged(uow: UnitOfWork, table: str, rows: Sequence[Values]) -> Iterator[tup
         for name, kind in kinds.items():
             if name not in problems and (problem := kind.misread(row[name])):
                 problems[name] = problem
-        belongs = _BELONGS.get(table, "")
+        belongs = BELONGS.get(table, "")
         if belongs and row[belongs] in lost and belongs not in problems:
             problems[belongs] = "is that of no schedule" if table != "schedules" else "has no state"
         if not problems and values[0] in unread:
@@ -127,9 +127,9 @@ def _with_ids(uow: UnitOfWork, cells: Iterator[tuple[Any, Damaged]]) -> list[Dam
 
 def _without_schedule(uow: UnitOfWork, table: str, rows: Sequence[Values]) -> set[Any]:
     """The numbers of schedules that have no state."""
-    if table not in _BELONGS:
+    if table not in BELONGS:
         return set()
-    place = list(KINDS[table]).index(_BELONGS[table])
+    place = list(KINDS[table]).index(BELONGS[table])
     named = {values[place] for values in rows if type(values[place]) is int}
     return named - {schedule for (schedule,) in uow.session.query(_STATES, sorted(named))}
 

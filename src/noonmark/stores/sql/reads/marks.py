@@ -11,14 +11,15 @@ from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.budgets.forecast import percentile
-from noonmark.core.ids import Origin, owner_number
+from noonmark.core.ids import owner_number
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FAILURES, MarkState, SchedulePhase
 from noonmark.core.occurrence import CONTINUED
-from noonmark.core.outcomes import Horizon, Mark, counted_as, mark_state
+from noonmark.core.outcomes import Mark, counted_as
 from noonmark.core.system_events import LATE
 from noonmark.ports.records import Horizons, MarkCount, ScheduleFilter, TrendPoint
-from noonmark.stores.rules.records import PHASES, REASONS, Unreadable
+from noonmark.stores.rules.marks import to_horizon, to_mark
+from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.sql.reads.schedules import IS_VISIBLE, SHOWS_RUNS, conditions
 from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.session import listed
@@ -96,29 +97,8 @@ def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mar
         rows += uow.session.query(text, *part.values, limit)
     uids = {state.schedule: state.uid for state in uow.states_of({row[1] for row in rows})}
     ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.nominal, row.id))
-    found = (_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
+    found = (to_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
     return [mark for mark in found if mark is not None][:limit]
-
-
-def _mark(row: _Row, uid: str, now: Micros) -> Mark | None:
-    if row.phase not in PHASES or (state := mark_state(row, now)) is None:
-        return None
-    return Mark(
-        uid=uid,
-        occurrence_id=row.id,
-        origin=Origin(row.origin),
-        phase=PHASES[row.phase],
-        state=state,
-        at=row.nominal,
-        due=row.due,
-        first_due=row.first_due,
-        lag=row.late,
-        ended=row.ended,
-        reason=REASONS.get(row.reason) or REASONS.get(row.waiting_for),
-        detail=row.detail,
-        missed_count=row.missed_count,
-        missed_last=row.missed_last,
-    )
 
 
 def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
@@ -172,7 +152,7 @@ def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> di
     if limit:
         rows = [_Row(*values) for values in uow.session.query(_LAST, list(keys), now, now, limit - 1)]
         for row in sorted(rows, key=lambda row: (row.nominal, row.id)):
-            if (mark := _mark(row, keys[row.schedule], now)) is not None:
+            if (mark := to_mark(row, keys[row.schedule], now)) is not None:
                 found[keys[row.schedule]].append(mark)
     return {uid: marks[-limit:] for uid, marks in found.items()}
 
@@ -353,9 +333,7 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
     for state in states:
         schedule = schedules[state.schedule]
         if not isinstance(schedule, Unreadable):
-            most = schedule.declaration.max_runs
-            left = None if most is None else max(0, most - state.admitted - state.live)
-            found.append(Horizon(schedule=schedule, watermark=state.watermark, runs_left=left))
+            found.append(to_horizon(state, schedule))
     return Horizons(horizons=found, complete_until=complete_until)
 
 

@@ -81,7 +81,7 @@ def of_schedule(uow: UnitOfWork, uid: str, limit: int | None, before: tuple[Micr
     place = () if before is None else (before[0], *before)
     text = _OF_SCHEDULE.format(before=_BEFORE if place else "")
     ended = uow.session.query(text, uid, *place, history.ALL if limit is None else limit)
-    runs = [_run(columns) for columns in ended]
+    runs = [to_run(columns) for columns in ended]
     going_on = _going_on(uow, _UNTOLD_OF_SCHEDULE, uid)
     if going_on:
         runs += [run for run in going_on if before is None or (run.started, run.id) < before]
@@ -91,14 +91,14 @@ def of_schedule(uow: UnitOfWork, uid: str, limit: int | None, before: tuple[Micr
 
 def of_occurrence(uow: UnitOfWork, occurrence_id: str) -> list[Run]:
     """An occurrence's runs, newest start first."""
-    runs = [_run(columns) for columns in uow.session.query(_OF_OCCURRENCE, occurrence_id)]
+    runs = [to_run(columns) for columns in uow.session.query(_OF_OCCURRENCE, occurrence_id)]
     runs += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
     return sorted(runs, key=lambda run: (run.started, run.id), reverse=True)
 
 
 def last_of(uow: UnitOfWork, occurrence_ids: Sequence[str]) -> dict[str, Run]:
     """The last run of each of some occurrences that has ended or was accepted, without its result."""
-    runs = [_run(columns) for columns in uow.session.query(LAST_OF, list(occurrence_ids))]
+    runs = [to_run(columns) for columns in uow.session.query(LAST_OF, list(occurrence_ids))]
     return {run.occurrence_id: run for run in runs}
 
 
@@ -109,7 +109,7 @@ def one(uow: UnitOfWork, run_id: str) -> tuple[str, Run] | None:
     row = uow.row(occurrence_id) if is_number else None
     if row is None:
         return None
-    runs = [_run(columns) for columns in uow.session.query(_ONE, occurrence_id, int(number))]
+    runs = [to_run(columns) for columns in uow.session.query(_ONE, occurrence_id, int(number))]
     runs += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
     return next(((uow.state_of(row).uid, run) for run in runs if run.id == run_id), None)
 
@@ -117,7 +117,7 @@ def one(uow: UnitOfWork, run_id: str) -> tuple[str, Run] | None:
 def activities(uow: UnitOfWork, uids: Sequence[str]) -> list[Activity]:
     """What each of some schedules does at present."""
     keys = list(uids)
-    last = {columns[-1]: _run(columns[:-1]) for columns in uow.session.query(LAST_RUNS, keys)}
+    last = {columns[-1]: to_run(columns[:-1]) for columns in uow.session.query(LAST_RUNS, keys)}
     delivering: dict[str, list[str]] = {}
     for uid, occurrence_id in uow.session.query(BEING_DELIVERED, keys):
         delivering.setdefault(uid, []).append(occurrence_id)
@@ -128,7 +128,8 @@ def _going_on(uow: UnitOfWork, condition: str, value: str) -> list[Run]:
     return [open_run(row, now=uow.now()) for row in history.to_occurrences(uow, uow.find(condition, value))]
 
 
-def _run(columns: Sequence[Any]) -> Run:
+def to_run(columns: Sequence[Any]) -> Run:
+    """The run of columns: that of its occurrence's id, then those of the run."""
     occurrence_id, fence, attempt, node, started, ended, outcome, result, error, *usage = columns
     return Run(
         id=f"{occurrence_id}-{fence}",

@@ -17,18 +17,17 @@ from noonmark.stores.sql.workflows import (
     to_approvals,
     to_run,
     to_step,
-    to_version,
+    to_versions,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.ports.records import PageKey
     from noonmark.ports.workflows import Approval, ApprovalState, WorkflowVersion
-    from noonmark.stores.sql.session import Values
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 NEWEST = f"""
@@ -61,14 +60,14 @@ _IN_PHASE = "(SELECT phase FROM occurrences WHERE occurrences.key = occurrence) 
 
 def newest(uow: UnitOfWork, tenant: str, limit: int, after: str | None) -> list[WorkflowVersion]:
     """The newest version of each workflow of a tenant, by id; damaged ones are left out."""
-    return _readable(uow, uow.session.query(NEWEST, tenant, after or "", limit))
+    return to_versions(uow.session.query(NEWEST, tenant, after or "", limit), uow.report)
 
 
 def versions(uow: UnitOfWork, tenant: str, workflow_id: str, limit: int, before: int | None) -> list[WorkflowVersion]:
     """The versions of a workflow, newest first; damaged ones are left out."""
     more = "deleted IS NULL" if before is None else "deleted IS NULL AND version < ?"
     given = [] if before is None else [before]
-    return _readable(uow, uow.session.query(VERSION.format(more=more), tenant, workflow_id, *given, limit))
+    return to_versions(uow.session.query(VERSION.format(more=more), tenant, workflow_id, *given, limit), uow.report)
 
 
 def run(uow: UnitOfWork, occurrence_id: str) -> tuple[WorkflowRun, list[StepRecord]] | None:
@@ -133,13 +132,3 @@ def approvals(
         more.append("(requested, approval_id) < (?, ?)")
     query = f"{APPROVAL.format(more=' AND '.join(more))} ORDER BY requested DESC, approval_id DESC LIMIT ?"
     return to_approvals(uow.session.query(query, tenant, *(before or ()), limit), uow.report)
-
-
-def _readable(uow: UnitOfWork, found: Iterable[Values]) -> list[WorkflowVersion]:
-    read = []
-    for columns in found:
-        try:
-            read.append(to_version(columns))
-        except Unreadable as error:
-            uow.report("workflows", f"{columns[0]}, {columns[1]}, {columns[2]}", {"row": str(error)})
-    return read

@@ -88,7 +88,8 @@ WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EX
 
 
 _CHANGED = "AFTER UPDATE OF trigger_document ON schedules"
-_FORGET = "UPDATE {}event_listeners SET fields = '', wanted = '' WHERE schedule = {}"
+_EMPTY = "fields = '', wanted = '', narrow_fields = '', narrow_wanted = ''"
+_FORGET = f"UPDATE {{}}event_listeners SET {_EMPTY} WHERE schedule = {{}}"  # noqa: S608 - our own text
 # Each on one line: a semicolon at the end of one would be taken for the end of all.
 _SQLITE_TRIGGER = f"""
     CREATE TRIGGER discriminators_follow {_CHANGED} WHEN OLD.trigger_document IS NOT NEW.trigger_document

@@ -331,12 +331,20 @@ event_listeners = Table(
     Column("tenant", Text, nullable=False),
     Column("event_type", Text, nullable=False),
     Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False, autoincrement=False),
-    # The discriminator of its trigger. Without one, or where an older version wrote the row, both are empty.
+    # A discriminator of its trigger by which versions before 0028 find it.
     Column("fields", Text, nullable=False, server_default=text("''")),
     Column("wanted", Text, nullable=False, server_default=text("''")),
+    # The discriminator of its trigger. Without one, or where an older version wrote the row, both are empty.
+    Column("narrow_fields", Text, nullable=False, server_default=text("''")),
+    Column("narrow_wanted", Text, nullable=False, server_default=text("''")),
     # Not by tenant and type: PostgreSQL would look for listeners there, and read all of a type to find one.
     PrimaryKeyConstraint("schedule", "event_type"),
     sqlite_with_rowid=False,
+)
+index(
+    "event_listeners_by_narrow_discriminator",
+    event_listeners,
+    "tenant, event_type, narrow_fields, narrow_wanted, schedule",
 )
 index("event_listeners_by_discriminator", event_listeners, "tenant, event_type, fields, wanted, schedule")
 
@@ -788,6 +796,8 @@ nodes = Table(
     instant("seen", required=True),
     instant("left_at"),
     Column("zone_data", Text, nullable=False, server_default=text("''")),
+    Column("process_lock", Text),
+    instant("gone_at"),
 )
 index("nodes_seen", nodes, "seen")
 

@@ -19,9 +19,10 @@ SCRIPTS: Traversable = files("noonmark.stores.sql.migrations")
 """The folder of the statements."""
 
 CONVERSIONS: Mapping[str, Callable[[Database], None]] = {
-    "0004": discriminators.fill_in,
+    "0004": discriminators.fill_in_values,
     "0015": target_uses.fill_in,
     "0016": target_uses.fill_in_agents,
+    "0028": discriminators.fill_in,
 }
 """What a version does to the data, after its statements."""
 

@@ -1,0 +1,1 @@
+"""What callers read across schedules: timelines, searches, workload, damage and recent changes."""

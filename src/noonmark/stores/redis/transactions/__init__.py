@@ -1,0 +1,1 @@
+"""Optimistic transactions on Redis: tables, their indexes, and the script that commits."""

@@ -1,0 +1,1 @@
+"""Workflows, bundles and sessions with agents."""

@@ -1,0 +1,2 @@
+ALTER TABLE nodes ADD COLUMN process_lock TEXT COLLATE "C";
+ALTER TABLE nodes ADD COLUMN gone_at BIGINT;
