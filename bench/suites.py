@@ -8,7 +8,9 @@ from bench import agents, budgets, counting, cron, first_fire, hostile, lookups,
 from bench.history import tables as history
 from bench.ledger import tables as uow
 from bench.postgres import tables as postgres
+from bench.redis import tables as redis
 from bench.service import tables as service
+from bench.temporal import tables as temporal
 from bench.work import tables as work
 from bench.workflows import tables as workflows
 
@@ -28,6 +30,7 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "steady": uow.steady,
     "stored": uow.stored,
     "postgres": postgres.tables,
+    "redis": redis.tables,
     "history": history.tables,
     "lookups": lookups.tables,
     "timelines": timelines.tables,
@@ -38,4 +41,5 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "events": work.events,
     "workflows": workflows.tables,
     "agents": agents.tables,
+    "engine": temporal.tables,
 }

@@ -7,8 +7,11 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).parents[2]
+Measurement = tuple[str, dict[str, str | float]]
+"""The name of a measurement, and its settings."""
 MEASUREMENTS = {
     "noonmark_burst": "bench.ledger.ours",
     "noonmark_steady": "bench.ledger.ours",
@@ -16,6 +19,7 @@ MEASUREMENTS = {
     "noonmark_create": "bench.ledger.ours",
     "noonmark_import": "bench.ledger.ours",
     "noonmark_emit": "bench.ledger.ours",
+    "noonmark_journal": "bench.ledger.ours",
     "apscheduler_burst": "bench.ledger.theirs",
     "apscheduler_steady": "bench.ledger.theirs",
     "apscheduler_create": "bench.ledger.theirs",
@@ -48,6 +52,8 @@ MEASUREMENTS = {
     "dbos_called": "bench.workflows.with_dbos",
     "noonmark_called": "bench.workflows.with_noonmark",
     "dbos_fan_out": "bench.workflows.with_dbos",
+    "noonmark_engine": "bench.temporal.with_noonmark",
+    "temporal_schedules": "bench.temporal.with_schedules",
 }
 
 
@@ -64,6 +70,16 @@ def measure(name: str, **settings: str | float) -> dict[str, float]:
 def measure_best(rounds: int, name: str, **settings: str | float) -> dict[str, float]:
     """The fastest of several rounds: other programs only ever slow one down."""
     return max((measure(name, **settings) for _ in range(rounds)), key=lambda found: found["rate"])
+
+
+def measure_ratio(rounds: int, ours: Measurement, other: Measurement) -> tuple[float, float, float]:
+    """The rates of two measurements, and the first in terms of the second; medians of rounds in which they alternate.
+
+    What else the machine does slows both down, so the ratio of a round says more than two rates of different times.
+    """
+    pairs = [[measure(name, **settings)["rate"] for name, settings in (ours, other)] for _ in range(rounds)]
+    first, second = zip(*pairs, strict=True)
+    return median(first), median(second), median(one / two for one, two in pairs)
 
 
 def main() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import resource
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,6 +110,45 @@ def noonmark_steady(count: int, seconds: int, *, busy: bool = False) -> dict[str
         stop.set()
         scheduler.stop()
         return {"lost": wanted - len(LATENESS), **percentiles(LATENESS)}
+
+
+def noonmark_journal(seconds: int) -> dict[str, float]:
+    """One schedule of one second on SQLite: what it writes to the journal, for each fire."""
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = _scheduler("sqlite", folder)
+        scheduler.schedule(nothing, function_name="nothing", trigger=IntervalTrigger(1))
+        with scheduler, closing(sqlite3.connect(f"{folder}/bench.db")) as reader:
+            [(page,)] = reader.execute("PRAGMA page_size")
+            _ran(2)
+            # As long as a reader is in the middle of it, the journal does not begin anew.
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM schedules").fetchone()
+            fires, before = len(RAN), _frames(f"{folder}/bench.db-wal", page)
+            _ran(fires + seconds)
+            fires, after = len(RAN) - fires, _frames(f"{folder}/bench.db-wal", page)
+        new = after[len(before) :]
+        pages = len(new) / fires
+        commits = sum(size > 0 for size in new) / fires
+        return {"fires": fires, "commits": commits, "pages": pages, "kb": pages * (page + FRAME_HEAD) / 1_000}
+
+
+def _ran(count: int) -> None:
+    limit = time.time() + count + 60
+    while len(RAN) < count:
+        assert time.time() < limit, f"only {len(RAN):,} of {count:,} have run"
+        time.sleep(0.02)
+    time.sleep(0.5)  # in the middle between two fires
+
+
+FRAME_HEAD = 24
+
+
+def _frames(path: str, page: int) -> list[int]:
+    """The frames of a journal: for each the size of the database after a commit, 0 within a transaction."""
+    log = Path(path).read_bytes()
+    salt = log[16:24]
+    heads = (log[at : at + FRAME_HEAD] for at in range(32, len(log), page + FRAME_HEAD))
+    return [int.from_bytes(head[4:8]) for head in takewhile(lambda head: head[8:16] == salt, heads)]
 
 
 def noonmark_stored(stored: int, count: int) -> dict[str, float]:

@@ -25,6 +25,8 @@ class Contestant:
     """Whether it takes its jobs before they are due; then the raw loop beside it has done so, too."""
     bar: float | None = None
     """How many times as fast as Procrastinate it has to be in a burst."""
+    share: float = 0
+    """What part of the rate of the raw loop it has to reach, too."""
 
     def work(self, url: str, load: Load) -> Outcome:
         """Store the jobs of a load, run them, and wait until their ends are written."""
@@ -42,5 +44,28 @@ CELERY = Contestant(
     few=True,
     claims_ahead=True,
 )
-NOONMARK = Contestant(name="Noonmark", module="bench.postgres.with_noonmark", stores=2_000, claims_ahead=True, bar=10)
+NOONMARK = Contestant(
+    name="Noonmark", module="bench.postgres.with_noonmark", stores=2_000, claims_ahead=True, bar=10, share=0.7
+)
+NOONMARK_ON_REDIS = Contestant(
+    name="Noonmark on Redis",
+    module="bench.postgres.with_noonmark",
+    server="redis",
+    stores=500,
+    claims_ahead=True,
+)
+DRAMATIQ = Contestant(
+    name="Dramatiq on Redis",
+    module="bench.redis.with_dramatiq",
+    server="redis",
+    stores=500,
+    few=True,
+    claims_ahead=True,
+)
 CONTESTANTS = {each.name: each for each in (NOONMARK, PROCRASTINATE, DBOS, CELERY)}
+ON_REDIS = {each.name: each for each in (NOONMARK_ON_REDIS, CELERY, DRAMATIQ)}
+
+
+def find(name: str) -> Contestant:
+    """A contestant of any suite."""
+    return (ON_REDIS | CONTESTANTS)[name]

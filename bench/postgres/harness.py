@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.ledger.ours import percentiles
 from bench.postgres.agenda import Load
-from bench.postgres.contestants import CONTESTANTS
+from bench.postgres.contestants import find
 
 SLOWEST = 20
 """Jobs a second; whoever is slower than that is taken to be stuck."""
@@ -12,10 +12,10 @@ LATEST = 5
 """Seconds after the end of a steady load; what has not started by then is lost."""
 
 
-def server_burst(contestant: str, url: str, count: int) -> dict[str, float]:
-    """So many jobs due at one instant: from then until the last end is written."""
-    load = Load(count=count, lead=_lead(contestant, count), patience=60 + count / SLOWEST)
-    outcome = CONTESTANTS[contestant].work(url, load)
+def server_burst(contestant: str, url: str, count: int, stores: int | None = None) -> dict[str, float]:
+    """So many jobs due at one instant: from then until the last end is written. See `Contestant.stores`."""
+    load = Load(count=count, lead=_lead(contestant, count, stores), patience=60 + count / SLOWEST)
+    outcome = find(contestant).work(url, load)
     ran = len(outcome.lateness)
     first = min(outcome.lateness)
     assert ran == count, f"{ran:,} of {count:,} have run"
@@ -27,10 +27,10 @@ def server_steady(contestant: str, url: str, count: int, seconds: int) -> dict[s
     """So many jobs in each of some seconds, evenly spread: how late each starts."""
     wanted = count * seconds
     load = Load(count=wanted, seconds=seconds, lead=_lead(contestant, wanted), patience=LATEST)
-    outcome = CONTESTANTS[contestant].work(url, load)
+    outcome = find(contestant).work(url, load)
     ran = len(outcome.lateness)
     return {"ran": ran, "lost": wanted - ran, **percentiles(outcome.lateness)}
 
 
-def _lead(contestant: str, count: int) -> float:
-    return 3 + count / CONTESTANTS[contestant].stores
+def _lead(contestant: str, count: int, stores: int | None = None) -> float:
+    return 3 + count / (stores or find(contestant).stores)

@@ -73,6 +73,7 @@ def burst_table(settings: Settings, version: str, best: dict[str, dict[str, floa
             f"Best of {settings.server_rounds}, in turn. PostgreSQL {version} as it comes, with fsync.",
             "raw: the row changes in Noonmark's tables, a thousand to a transaction, one connection; it runs nothing.",
             "Redis, as it comes, does not wait for the disk.",
+            f"Bar: {NOONMARK.bar:g} x Procrastinate, and {NOONMARK.share:g} x raw.",
         ),
     )
     theirs = best[PROCRASTINATE.name]["rate"]
@@ -87,7 +88,7 @@ def burst_table(settings: Settings, version: str, best: dict[str, dict[str, floa
 
 def _burst_cells(each: Contestant, found: dict[str, float], raw: float, theirs: float) -> tuple[str, ...]:
     ran, rate, first = found["ran"], found["rate"], found["first"]
-    judged = "" if each.bar is None else bar(met=rate >= each.bar * theirs)
+    judged = "" if each.bar is None else bar(met=rate >= each.bar * theirs and rate >= each.share * raw)
     return f"{ran:,}", f"{rate:,.0f}", duration(first), f"{rate / raw:.3f}", f"{rate / theirs:.1f}", judged
 
 

@@ -8,30 +8,25 @@ has a time, from the broker to its result. Redis, as it comes, does not wait for
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redis import Redis
 
 from bench.postgres.celery_tasks import ADDRESS, application
+from bench.postgres.worker import running_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from celery import Celery
 
     from bench.postgres.agenda import Load, Outcome
 
-ROOT = Path(__file__).parents[2]
 PROCESSES = 2
-START_SECONDS, STOP_SECONDS = 60, 30
+START_SECONDS = 60
 RESULTS = 1
 """The number of the database that holds the results, and nothing else."""
 
@@ -59,23 +54,12 @@ def _wait_for_worker(celery: Celery) -> None:
         assert time.time() < limit, "the worker does not answer"
 
 
-@contextmanager
-def _worker(url: str) -> Iterator[None]:
+def _worker(url: str) -> AbstractContextManager[None]:
     # Gossip and mingle are for talking to other workers; there are none.
-    command = [sys.executable, "-m", "celery", "-A", "bench.postgres.celery_tasks", "worker", "--loglevel", "ERROR"]
-    command += ["--concurrency", str(PROCESSES), "--without-gossip", "--without-mingle"]
-    process = subprocess.Popen(  # noqa: S603 - our own code
-        command, cwd=ROOT, env={**os.environ, ADDRESS: url}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    options = ("--concurrency", str(PROCESSES), "--without-gossip", "--without-mingle")
+    return running_worker(
+        "celery", "-A", "bench.postgres.celery_tasks", "worker", "--loglevel", "ERROR", *options, **{ADDRESS: url}
     )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _lateness(results: Redis) -> list[float]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from bench.ledger import ours
 from noonmark import EventTrigger, Scheduler
+from noonmark.core.event import Event
+from noonmark.core.filters.index import discriminator, discriminators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 def events_matched(stored: int, each: int, by: str, emits: int, singles: int, rounds: int) -> dict[str, float]:
     """So many schedules stored, `each` of one type, of which one wants an event; and events of all these types.
 
-    They are told apart by a filter that names a value, or by one that names a range. With `each` 0, the stored ones are
-    of other types, and one more wants them all. The best of the rounds counts.
+    They are told apart by a filter that names a value, a range or a prefix. With `each` 0, the stored ones are of other
+    types, and one more wants them all. The best of the rounds counts.
     """
     with tempfile.TemporaryDirectory() as folder:
         scheduler = Scheduler(f"sqlite:///{folder}/bench.db")
@@ -33,7 +36,7 @@ def events_matched(stored: int, each: int, by: str, emits: int, singles: int, ro
         for one in range(rounds):
             begun = time.perf_counter()
             for number in range(emits):
-                scheduler.emit(f"type.{number % types}" if each else "wanted", {"number": number % max(1, each)})
+                scheduler.emit(f"type.{number % types}" if each else "wanted", _payload(number % max(1, each)))
             emit_seconds.append(time.perf_counter() - begun)
             started = time.time()
             scheduler.start()
@@ -52,7 +55,17 @@ def emit_to_start(url: str, count: int) -> dict[str, float]:
         return percentiles_of_singles(scheduler, count)
 
 
-VALUE, RANGE = "value", "range"
+def shown(each: int, by: str, count: int) -> float:
+    """How many of the triggers of one type an event is held against, on average."""
+    of_type = Counter(discriminator(_filters(number, by)) for number in range(each))
+    fields = {one.fields for one in of_type}
+    events = [Event(event_type="type.0", emitted=0, payload=_payload(number % each)) for number in range(count)]
+    return sum(of_type[own] for event in events for own in discriminators(event, fields)) / count
+
+
+VALUE, RANGE, PREFIX = "value", "range", "prefix"
+WIDTH = 10
+"""Of the ranges: they are side by side."""
 _STARTED = threading.Event()
 _WAITED: list[float] = []
 
@@ -79,4 +92,10 @@ def _triggers(stored: int, each: int, by: str) -> Iterator[EventTrigger]:
 
 
 def _filters(number: int, by: str) -> dict[str, object]:
-    return {"number": number if by == VALUE else {"gte": number, "lte": number}}
+    if by == PREFIX:
+        return {"path": {"prefix": f"/{number}/"}}
+    return {"number": {"gte": number * WIDTH, "lt": (number + 1) * WIDTH} if by == RANGE else number * WIDTH}
+
+
+def _payload(number: int) -> dict[str, object]:
+    return {"number": number * WIDTH, "path": f"/{number}/orders"}

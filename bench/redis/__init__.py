@@ -1,0 +1,1 @@
+"""Noonmark and libraries of its kind on one Redis server."""

@@ -1,0 +1,1 @@
+"""Occurrences through the Temporal engine, beside Temporal Schedules on the same server."""
