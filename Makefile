@@ -3,8 +3,8 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-# Most tests that take long wait for something, so there are two at a time for each processor.
-WORKERS ?= $(shell expr $(CORES) \* 2)
+# Most tests that take long wait for something, so there are three at a time for each processor.
+WORKERS ?= $(shell expr $(CORES) \* 3)
 # Tests start hundreds of programs; each would compile Noonmark again, if nothing were kept.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -70,7 +70,7 @@ check: lint ## Lint, then run the quick tests: in memory, without other processe
 
 soak: setup browser ## Kill, freeze, damage and fill real processes for longer: SOAK=8 times as long as in make test
 	@echo "==> soak: the long versions of the tests, $(or $(SOAK),8) times as long where they kill and freeze processes"
-	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) --force-reruns 0 -rP -m "" tests/processes tests/simulation tests/conformance/test_memory_model.py tests/conformance/test_sqlite_model.py tests/core tests/server/test_openapi.py tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/service/test_cluster.py tests/service/test_limits.py tests/service/test_mcp_clients.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
+	@NOONMARK_SOAK=$(or $(SOAK),8) $(BIN)/python -m pytest -n $(CORES) --force-reruns 0 -rP -m "" tests/processes tests/simulation tests/conformance/test_memory_model.py tests/conformance/test_sqlite_model.py tests/core tests/server/test_openapi.py tests/frameworks/test_gunicorn.py tests/service/test_readiness.py tests/service/test_cluster.py tests/service/test_limits.py tests/service/test_mcp_clients.py tests/stores/test_damaged_cells.py tests/stores/test_redis_damage.py $(PYTEST_ARGS)
 	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"
 	@$(BIN)/python -m pytest --force-reruns 0 -m soak --ignore tests/processes --ignore tests/simulation $(PYTEST_ARGS)
 
@@ -89,14 +89,16 @@ lint: setup ## Check rules, format, types and the import contract
 	@$(BIN)/lint-imports --no-logo
 
 # For development only: nothing of it is needed to run, test or build Noonmark.
-TYPESCRIPT := .node/node_modules/.bin/tsc
-$(TYPESCRIPT):
-	@command -v npm >/dev/null || { echo "npm was not found: the types of the page are checked by TypeScript, which needs Node.js" >&2; exit 1; }
-	@npm install --silent --no-fund --no-audit --no-save --prefix .node typescript@7.0.2
+NODE_BIN := .node/node_modules/.bin
+$(NODE_BIN)/tsc $(NODE_BIN)/prettier &:
+	@command -v npm >/dev/null || { echo "npm was not found: the page is checked by TypeScript and Prettier, which need Node.js" >&2; exit 1; }
+	@npm install --silent --no-fund --no-audit --no-save --prefix .node typescript@7.0.2 prettier@3.10.1
 
-pagetypes: $(TYPESCRIPT) ## Check the types of the web page's JavaScript with TypeScript; needs npm
+pagetypes: $(NODE_BIN)/tsc $(NODE_BIN)/prettier ## Check the types and the format of the web page's JavaScript; needs npm
 	@echo "==> pagetypes: tsc --checkJs, with the options of tsconfig.json"
-	@$(TYPESCRIPT) --project tsconfig.json
+	@$(NODE_BIN)/tsc --project tsconfig.json
+	@echo "==> pagetypes: prettier --check"
+	@$(NODE_BIN)/prettier --log-level warn --check "src/noonmark/server/web/page/**/*.js"
 
 format: setup ## Repair what ruff can repair, then format
 	@echo "==> format: ruff check --fix, ruff format"
@@ -125,7 +127,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: setup ## Pin every dependency again, with hashes, in both locks
 	@echo "==> lock: resolving pyproject.toml into requirements.lock and requirements-runtime.lock"
 	@$(COMPILE) --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
-	@$(COMPILE) --constraint requirements.lock --no-annotate --extra server --extra postgres --extra otel pyproject.toml --output-file requirements-runtime.lock
+	@$(COMPILE) --constraint requirements.lock --no-annotate --extra server --extra postgres --extra redis --extra otel pyproject.toml --output-file requirements-runtime.lock
 
 clean: ## Remove .venv, caches and build output
 	@echo "==> clean: removing .venv, caches and build output"

@@ -43,7 +43,11 @@ SLOW_FOLDERS = {
     DOCS: ("docs",),
     STORE: ("conformance", "servers", "stores"),
 }
-"""The other folders are quick, except for what uses PostgreSQL, starts processes or tries random examples."""
+"""The other folders are quick, except for what uses a database server, starts processes or tries random examples."""
+SHARED_SERVER = "tests/targets/temporal/"
+"""The files of this folder run in one worker, so that they share a server that is slow to start."""
+ENGINE_TESTS = TESTS / "targets" / "temporal"
+"""They need a server, and a library that is slow to load."""
 STARTERS = ("subprocess", "multiprocessing", "in_pipe", "NOONMARK")
 """Names that a test file imports when it starts processes."""
 TIER_OF = {folder: tier for tier, folders in SLOW_FOLDERS.items() for folder in folders}
@@ -83,7 +87,7 @@ def pytest_configure(config):
         os.environ["XDG_RUNTIME_DIR"] = folder.name
         config.add_cleanup(folder.cleanup)
     if config.option.workers:
-        config.pluginmanager.register(Workers(config, config.option.workers, batch_of))
+        config.pluginmanager.register(Workers(config, config.option.workers, batch_of, may_wait))
 
 
 def pytest_collection(session):
@@ -113,7 +117,7 @@ def pytest_ignore_collect(collection_path, config):
     """Import only what may be selected: `-m quick` leaves out the folders of the other tiers."""
     if config.option.markexpr != QUICK_TIER or collection_path == TESTS or TESTS not in collection_path.parents:
         return None
-    return folder_of(collection_path) in TIER_OF or None
+    return folder_of(collection_path) in TIER_OF or collection_path == ENGINE_TESTS or None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -173,9 +177,11 @@ def is_random(item):
 def tier_of(item, folder):
     if folder in TIER_OF:
         return TIER_OF[folder]
+    if ENGINE_TESTS in item.path.parents:
+        return PROCESS
     if is_random(item) or (folder != "core" and any(hasattr(item.module, name) for name in STARTERS)):
         return PROCESS
-    return STORE if "postgres" in item.fixturenames else QUICK_TIER
+    return QUICK_TIER if {"postgres", "redis"}.isdisjoint(item.fixturenames) else STORE
 
 
 @pytest.hookimpl(trylast=True)
@@ -193,8 +199,15 @@ def pytest_collection_modifyitems(items):
 
 
 def batch_of(nodeid):
-    """Which tests a worker runs in a row: those of a file; a long test goes alone."""
+    """Which tests a worker runs in a row: those of a file, or of a folder with one server; a long test goes alone."""
+    if nodeid.startswith(SHARED_SERVER):
+        return SHARED_SERVER
     return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+
+
+def may_wait(item):
+    """Whether a worker of low priority may run a test: no other process waits for what it does."""
+    return item.get_closest_marker(QUICK_TIER) is not None
 
 
 def pytest_make_parametrize_id(val):
@@ -242,3 +255,19 @@ def database(postgres, database_numbers):
     postgres.create(made.name)
     yield made
     postgres.drop(made.name)
+
+
+@pytest.fixture(scope="session")
+def redis():
+    """A Redis server, for each process that runs tests; it is started when a test first asks for it."""
+    from tests.servers import redis as servers  # noqa: PLC0415 - few tests need the library
+
+    with servers.running(**servers.QUICK) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis):
+    """The URL of an empty database."""
+    redis.empty()
+    return redis.url()

@@ -5,6 +5,9 @@ tests takes about ten seconds.
 
 A worker gets one batch of tests at a time, and sends its reports to the main process. If a worker dies, its test has
 failed, and a new worker runs the rest of the batch. Warnings are errors here, so workers do not send them.
+
+Tests that start processes mostly wait for them. One more worker for every four uses the time that they leave: it has a
+lower priority, begins at the other end, and runs only tests that do not mind.
 """
 
 import atexit
@@ -19,12 +22,17 @@ from multiprocessing.connection import wait
 
 import pytest
 
+LOW_PRIORITY = 5
+
 
 class Workers:
-    """Hands out batches of tests in the main process, and passes on the reports."""
+    """Hands out batches of tests in the main process, and passes on the reports.
 
-    def __init__(self, config, count, batch_of):
-        self._config, self._count, self._batch_of = config, count, batch_of
+    `batch_of` names the batch of a test. `may_wait` is true of a test that a worker of low priority may run.
+    """
+
+    def __init__(self, config, count, batch_of, may_wait=lambda item: False):
+        self._config, self._count, self._batch_of, self._may_wait = config, count, batch_of, may_wait
         self._workers = {}
 
     @pytest.hookimpl(tryfirst=True)
@@ -57,10 +65,21 @@ class Workers:
 
     def _fill(self, session):
         """Start workers, as many as are allowed and have something to do."""
-        while len(self._workers) < min(self._count, len(self._workers) + len(self._batches)):
-            worker = Worker(session, self._workers)
-            self._workers[worker.connection] = worker
-            worker.run(self._batches.popleft())
+        for is_low, count in ((False, self._count), (True, self._count // 4)):
+            running = sum(worker.is_low == is_low for worker in self._workers.values())
+            for _ in range(count - running):
+                if batch := self._next_batch(session, is_low=is_low):
+                    worker = Worker(session, self._workers, is_low=is_low)
+                    self._workers[worker.connection] = worker
+                    worker.run(batch)
+
+    def _next_batch(self, session, *, is_low):
+        """The next batch of a worker, or None."""
+        if not self._batches:
+            return None
+        if not is_low:
+            return self._batches.popleft()
+        return self._batches.pop() if all(self._may_wait(session.items[one]) for one in self._batches[-1]) else None
 
     def _receive(self, session, worker):
         try:
@@ -74,8 +93,8 @@ class Workers:
         elif name == "finished":
             item = session.items[worker.batch.popleft()]
             self._config.hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-            if not worker.batch and self._batches:
-                worker.run(self._batches.popleft())
+            if not worker.batch and (batch := self._next_batch(session, is_low=worker.is_low)):
+                worker.run(batch)
             elif not worker.batch:
                 worker.connection.send(None)
 
@@ -100,11 +119,12 @@ class Workers:
 class Worker:
     """A process that runs tests, the connection to it, and what it has to do."""
 
-    def __init__(self, session, others):
+    def __init__(self, session, others, *, is_low):
         self.connection, there = Pipe()
-        self.batch = deque()
+        self.batch, self.is_low = deque(), is_low
         self.pid = os.fork()
         if self.pid == 0:
+            os.nice(LOW_PRIORITY if is_low else 0)
             # Copies of these would hide from the other workers that the main process is gone.
             for other in (self.connection, *others):
                 other.close()

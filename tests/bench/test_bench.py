@@ -18,6 +18,7 @@ from bench.report import MISS, PASS, Table, tail
 from bench.service.tables import COMMANDS, READS
 from bench.settings import QUICK
 from bench.suites import SUITES
+from bench.temporal.tables import CONTESTANTS as CONTESTANTS_ON_TEMPORAL
 from bench.workflows import tables as workflows
 from tests.web.chromium import find
 
@@ -33,6 +34,7 @@ ROWS = {
     "Create": 1,
     "Import and events": 3,
     "Steady": 3,
+    "Journal": 1,
     "Stored": len(QUICK.stored) + 1,
     "History": len(QUICK.history),
     "Kept history": len(QUICK.history),
@@ -74,7 +76,8 @@ def blocks(printed):
 @pytest.mark.soak
 def test_the_whole_bench_runs_and_says_what_was_measured_with_what():
     """All but what needs servers, which is tried by itself. It is run once, since it takes long."""
-    ran = run("--quick", *(name for name in SUITES if name not in {"postgres", "service", "workflows"}))
+    on_servers = {"postgres", "redis", "service", "workflows", "engine"}
+    ran = run("--quick", *(name for name in SUITES if name not in on_servers))
     assert ran.returncode == 0, ran.stderr
     printed = blocks(ran.stdout)
     head = "\n".join(printed["Noonmark bench"])
@@ -105,6 +108,13 @@ def test_every_table_of_workflows_has_its_rows():
     ran = run("--quick", "workflows")
     assert ran.returncode == 0, ran.stderr
     has_rows(blocks(ran.stdout), ROWS_OF_WORKFLOWS)
+
+
+@pytest.mark.soak
+def test_the_table_of_the_engine_has_its_rows():
+    ran = run("--quick", "engine")
+    assert ran.returncode == 0, ran.stderr
+    has_rows(blocks(ran.stdout), {"Engine": len(CONTESTANTS_ON_TEMPORAL)})
 
 
 def has_rows(printed, expected):

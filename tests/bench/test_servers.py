@@ -7,6 +7,8 @@ from bench.ledger.child import measure
 from bench.postgres import contestants, harness, tables
 from bench.postgres.agenda import Load, Outcome
 from bench.postgres.contestants import CELERY, PROCRASTINATE, Contestant
+from bench.redis import tables as redis_tables
+from bench.redis.tables import SYNCS
 from bench.report import MISS, PASS
 from bench.settings import QUICK as SMALL
 from tests.servers import postgres, redis
@@ -72,3 +74,17 @@ def test_a_contestant_stands_beneath_the_raw_loop_that_had_claimed_as_much(monke
         ("Procrastinate", "0.100", "1.0", ""),
         ("slow", "0.999", "10.0", MISS),
     ]
+
+
+def test_on_redis_each_contestant_is_compared_with_celery_on_the_same_server():
+    rates = {"Noonmark on Redis": 300, "Celery on Redis": 100, "Dramatiq on Redis": 50}
+    best = {(sync, name): {"ran": 5, "rate": rate, "first": 0.1} for sync in SYNCS for name, rate in rates.items()}
+    best["always", "Celery on Redis"]["rate"] = 50
+    rows = redis_tables.burst_table(SMALL, best).rows
+    assert rates.keys() == contestants.ON_REDIS.keys()
+    assert [row[-1] for row in rows] == ["3.0", "1.0", "0.5", "6.0", "1.0", "1.0"]
+
+
+def test_a_burst_on_redis_is_measured(servers):
+    found = servers.measure("server_burst", "redis", contestant="Noonmark on Redis", count=20)
+    assert found["ran"] == 20

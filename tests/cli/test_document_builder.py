@@ -355,7 +355,7 @@ def test_a_bundle_is_a_folder_with_a_manifest_or_an_id(cli, tmp_path):
     ("place", "message"),
     [
         (("--store", "memory://"), "--store: is lost when this command ends"),
-        (("--store", "redis://"), "store: 'redis://' names no store"),
+        (("--store", "mongodb://"), "store: 'mongodb://' names no store"),
         (("--store", "sqlite:///a.db", "--server", "http://127.0.0.1:1"), "--store: conflicts with --server"),
     ],
 )

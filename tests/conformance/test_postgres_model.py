@@ -19,9 +19,6 @@ class TwoNodesAndADatabase(TwoNodesAndATwin):
     def make_twin(self):
         return PostgresStore(f"{self.server.url()}?schema=model_{next(SCHEMAS)}", self.clock)
 
-    def on_twin(self, work):
-        return self.twin._write_unlocked(lambda uow: work(uow.session))
-
 
 def test_two_nodes_and_a_database(postgres):
     few = settings(max_examples=5, stateful_step_count=40)

@@ -15,9 +15,6 @@ class TwoNodesAndAFile(TwoNodesAndATwin):
         self.folder = tempfile.TemporaryDirectory(prefix="noonmark-")
         return SqliteStore(Path(self.folder.name) / "noonmark.db", self.clock)
 
-    def on_twin(self, work):
-        return self.twin._read(lambda uow: work(uow.session))
-
     def teardown(self):
         super().teardown()
         self.folder.cleanup()

@@ -9,14 +9,15 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, refused
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry
 from noonmark.core.settlement import Delivered, settle
 from noonmark.ports.records import ScheduleFilter
 from noonmark.stores.memory import MemoryStore
+from noonmark.stores.redis.claims import due_in_turn as in_turn
+from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.sql.claims import due_in_turn
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
-from tests.conformance.test_memory_model import LIMIT, UIDS, TwoNodes, nodes, overlaps, uids
+from tests.conformance.test_memory_model import LIMIT, UIDS, TwoNodes, endings, nodes, overlaps, uids
 
 EVERYTHING = 1_000
 COUNTED = """
@@ -40,8 +41,8 @@ PLACES = """
 class Both:
     """The first is the memory store, and what it answers is passed on."""
 
-    def __init__(self, one, other, on_twin):
-        self._one, self._other, self._on_twin = one, other, on_twin
+    def __init__(self, one, other):
+        self._one, self._other = one, other
 
     @property
     def traits(self):
@@ -122,8 +123,8 @@ class Both:
         """The same owners, in the same order; then the same rows, one by one."""
         assert only is None
         now = min(now, self._one.clock())
-        found = self._on_twin(lambda session: due_in_turn(session, routes, shares, now=now, until=until, limit=limit))
-        rows = [self._one._uow.rows[columns[2]] for columns in found]
+        found = ids_in_turn(self._other, routes, shares, now=now, until=until, limit=limit)
+        rows = [self._one._uow.rows[occurrence_id] for occurrence_id in found]
         expected = self._one.claim(node, routes, now=now, until=until, limit=limit, lease=lease, shares=shares)
         owners = [claim.schedule.owner for claim in expected]
         assert list(dict.fromkeys(row.owner for row in rows)) == list(dict.fromkeys(one.number for one in owners))
@@ -132,6 +133,14 @@ class Both:
             [same] = self._other.claim(node, routes, now=now, until=until, limit=1, lease=lease, only=only)
             assert same == claim
         return expected
+
+
+def ids_in_turn(store, routes, shares, **limits):
+    """The ids of the rows that a claim with shares would take of a store, in its order."""
+    if isinstance(store, RedisStore):
+        return store._read(lambda uow: [row.id for row in in_turn(uow, sorted(routes), shares, **limits)])
+    found = store._write_unlocked(lambda uow: due_in_turn(uow.session, routes, shares, **limits))
+    return [columns[2] for columns in found]
 
 
 def identity(claim):
@@ -152,18 +161,18 @@ class TwoNodesAndATwin(TwoNodes):
         self.uow = memory._uow
         self.twin = self.make_twin()
         self.twin.open()
-        self.store = Both(memory, self.twin, self.on_twin)
+        self.store = Both(memory, self.twin)
 
     def make_twin(self):
         raise NotImplementedError
 
-    def on_twin(self, work):
-        """What some work with a session of its finds."""
-        raise NotImplementedError
+    def counted(self):
+        """Of each schedule, what its state has counted, and what its rows say."""
+        return self.twin._read(lambda uow: uow.session.query(COUNTED))
 
-    def ask_twin(self, query):
-        """The rows of a query of its tables."""
-        return self.on_twin(lambda session: session.query(query))
+    def places(self):
+        """Of each concurrency key, what it has counted, and what rows say."""
+        return self.twin._read(lambda uow: uow.session.query(PLACES))
 
     def teardown(self):
         self.twin.close()
@@ -197,7 +206,7 @@ class TwoNodesAndATwin(TwoNodes):
             self.hear(node, decision, answer)
 
     @precondition(lambda self: any(self.started.values()))
-    @rule(node=nodes, outcomes=st.lists(st.sampled_from(Outcome), min_size=6, max_size=6))
+    @rule(node=nodes, outcomes=st.lists(endings, min_size=6, max_size=6))
     def settle_together(self, node, outcomes):
         runs, self.started[node] = self.started[node][:6], self.started[node][6:]
         settlements = [
@@ -243,6 +252,6 @@ class TwoNodesAndATwin(TwoNodes):
 
     @invariant()
     def counters_count(self):
-        counted, places = self.ask_twin(COUNTED), self.ask_twin(PLACES)
+        counted, places = self.counted(), self.places()
         assert all(row[:4] == row[4:] for row in counted), counted
         assert all(row[:2] == row[2:] for row in places), places

@@ -499,6 +499,38 @@ def test_a_start_that_was_committed_early_is_shown_as_of_its_due_time():
     assert step(explanation, "misfire").facts["late_by_seconds"] == 0
 
 
+GONE = "the process of node n1 was gone before it had ended"
+
+
+@pytest.mark.parametrize(
+    ("errors", "how"),
+    [
+        ([GONE], "the process of its node was gone once"),
+        ([GONE, GONE], "the process of its node was gone 2 times"),
+        ([GONE, None], "its node stopped, or was lost, 2 times"),
+    ],
+)
+def test_what_was_delivered_again_says_that_the_process_of_its_node_was_gone(errors, how):
+    one = scheduled()
+    done = row(one, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1, losses=len(errors))
+    runs = [
+        run(done, 10 * n, 10 * n + 5, outcome=Outcome.LEASE_LOST, attempt=n + 2, error=error)
+        for n, error in enumerate(errors)
+    ]
+    explanation = explain_occurrence(one, done, [*runs, run(done, 40, 42)], now=NOW)
+    assert explanation.summary.startswith(f"It ran: {how} before it had ended, and it was delivered again; ")
+
+
+def test_what_must_not_begin_twice_says_that_the_process_of_its_node_was_gone():
+    one = scheduled()
+    ended = row(one, phase=Phase.DELIVERY_FAILED, reason=Reason.OUTCOME_UNKNOWN, attempt=1, losses=1)
+    lost = run(ended, 0, 5, outcome=Outcome.LEASE_LOST, error=GONE)
+    assert explain_occurrence(one, ended, [lost], now=NOW).summary == (
+        "It could not be delivered: delivery had begun when the process of its node was gone, and it must not begin "
+        "twice (attempt 1 of 1)."
+    )
+
+
 @pytest.mark.parametrize(("lost", "often"), [(1, "once"), (2, "2 times")])
 def test_what_was_delivered_again_says_that_its_node_was_lost(lost, often):
     one = scheduled()

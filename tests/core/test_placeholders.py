@@ -3,7 +3,7 @@
 import pytest
 
 from noonmark.core.targets import parse_target
-from noonmark.core.targets.placeholders import MAX_FILLED, Filling
+from noonmark.core.targets.placeholders import MAX_FILLED, Filling, has_placeholder
 
 FACTS = {
     "schedule_id": "sch_1",
@@ -16,6 +16,22 @@ FACTS = {
     | {"a.b": "dotted", "a": {"b": "inner too", "c": "inner"}, "deep": [{"x.y": 3}]},
     "event": None,
 }
+
+
+@pytest.mark.parametrize(
+    ("value", "has_one"),
+    [
+        ("{{schedule_id}}", True),
+        (["a", {"b": ["c {{ payload.user }}"]}], True),
+        ("open {{", True),
+        ("{ }", False),
+        ([None, 1, {"{{name}}": True}], False),
+        (None, False),
+    ],
+)
+def test_json_without_two_braces_has_nothing_to_fill_in(value, has_one):
+    assert has_placeholder(value) is has_one
+    assert has_one or filled(value) == value
 
 
 def filled(value, **facts):

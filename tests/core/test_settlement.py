@@ -470,6 +470,8 @@ def test_a_delivery_whose_lease_was_lost_is_shown_from_its_row():
         error="node n1 was lost before it had ended",
     )
     assert lost_run(row, now=at(112)) == expected
+    gone = lost_run(row, now=at(112), is_process_gone=True)
+    assert gone == replace(expected, error="the process of node n1 was gone before it had ended")
 
 
 def test_a_row_that_does_not_tell_who_delivered_it_is_settled_all_the_same():
@@ -478,6 +480,8 @@ def test_a_row_that_does_not_tell_who_delivered_it_is_settled_all_the_same():
     lost = lost_run(replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING), now=at(112))
     assert (lost.node, lost.started) == ("", at(112))
     assert lost.error == "its node was lost before it had ended"
+    gone = lost_run(replace(occurrence(scheduled(), at(100), at(100))), now=at(112), is_process_gone=True)
+    assert gone.error == "the process of its node was gone before it had ended"
 
 
 UNTOLD = {"reason": Reason.COMPLETION_TIMED_OUT}

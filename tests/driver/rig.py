@@ -163,7 +163,16 @@ class Rig:
     """One node, with everything within reach. Several may share a world and a store."""
 
     def __init__(
-        self, other=None, *, node="node-a", ahead=0, routes=(), make_store=MemoryStore, first_call=None, **timing
+        self,
+        other=None,
+        *,
+        node="node-a",
+        ahead=0,
+        routes=(),
+        make_store=MemoryStore,
+        first_call=None,
+        locks=None,
+        **timing,
     ):
         self.world = World() if other is None else other.world
         self.store = Wrapped(make_store(lambda: self.world.now)) if other is None else other.store
@@ -179,6 +188,7 @@ class Rig:
                 sink=self.sink,
                 timing=self.timing,
                 first_call=first_call,
+                locks=locks,
             )
         )
         self.node = self.driver.node

@@ -9,7 +9,7 @@ import pytest
 
 from noonmark.clocks import SystemClock
 from noonmark.core.event import Event
-from noonmark.core.ids import manual
+from noonmark.core.ids import TRIGGER, manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
@@ -104,8 +104,8 @@ class Place:
         assert self.store.store.create([first_plan(made, lookahead=0)]) == [True]
         return made
 
-    def add(self, of, key, after=0):
-        one = factories.occurrence(of, manual(key), nominal=self.system.micros() + after)
+    def add(self, of, key, after=0, origin=None):
+        one = factories.occurrence(of, origin or manual(key), nominal=self.system.micros() + after)
         assert self.store.store.add([one]) == [True]
         return one
 
@@ -161,6 +161,52 @@ def test_it_runs_what_is_due_and_writes_its_end():
     asyncio.run(story())
 
 
+def test_ends_that_nothing_waits_for_are_written_together(monkeypatch):
+    monkeypatch.setattr(loop_module, "SETTLE_INTERVAL", HOUR)
+
+    async def story():
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)))
+        made = place.create(trigger=IntervalTrigger(3_600))
+        fires = [place.add(made, f"{n}", origin=TRIGGER, after=n) for n in range(4)]
+        run = place.add(made, "by hand")
+        async with place.running():
+            first, *others = [await place.started(one) for one in (*fires, run)]
+            place.target.end(first)
+            await place.sink.until_kind(driver_events.Settled)
+            for one in others[:-1]:
+                place.target.end(one)
+            assert place.store.calls["settle"] == 1
+            place.target.end(others[-1])
+            await place.sink.until_kind(driver_events.Settled, 5)
+            assert place.store.calls["settle"] == 2
+
+    asyncio.run(story())
+
+
+def test_many_ends_are_written_at_once(monkeypatch):
+    monkeypatch.setattr(loop_module, "SETTLE_INTERVAL", HOUR)
+    monkeypatch.setattr(loop_module, "SETTLE_BATCH", 3)
+
+    async def story():
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)))
+        made = place.create(trigger=IntervalTrigger(3_600))
+        fires = [place.add(made, f"{n}", origin=TRIGGER, after=n) for n in range(6)]
+        async with place.running() as loop:
+            given = [await place.started(one) for one in fires]
+            place.target.end(given[0])
+            await place.sink.until_kind(driver_events.Settled)
+            for one in given[1:4]:
+                place.target.end(one)
+            await place.sink.until_kind(driver_events.Settled, 4)
+            place.target.end(given[4])
+            loop.stop()
+            place.target.end(given[5])
+            await place.ended()
+        assert all(place.row(one).phase is Phase.COMPLETED for one in fires)
+
+    asyncio.run(story())
+
+
 def test_an_event_runs_what_waits_for_it():
     async def story():
         place = Place(lookahead=0)
@@ -195,11 +241,12 @@ def test_what_comes_later_than_what_it_waits_for_does_not_wake_it():
     async def story():
         place = Place()
         now = place.system.micros()
-        place.add(place.create(), "far", HOUR)
+        far = place.add(place.create(), "far", HOUR)
         async with place.running() as loop:
             await turns(lambda: loop._claim_at is not None)
-            loop.wake(now + 2 * HOUR)
-            assert not loop._claim._is_set
+            for due in (now + 2 * HOUR, far.due):
+                loop.wake(due)
+                assert not loop._claim._is_set
             loop.wake(now + HOUR // 2)
             assert loop._claim._is_set
 
@@ -685,7 +732,27 @@ def test_a_function_that_another_process_has_named_is_adopted_at_once(monkeypatc
             one = place.add(trusted, "one")
             place.store.has_changed = True
             await place.started(one)
-            assert place.store.calls["beat"] == 1
+            assert place.store.calls["orphans"] == 1
+            [node] = place.store.store.nodes()
+            assert node.routes == tuple(place.target.routes())
+
+    asyncio.run(story())
+
+
+def test_a_function_that_is_registered_later_is_reported_at_once(monkeypatch):
+    monkeypatch.setattr(loop_module, "REAP_INTERVAL", HOUR)
+
+    async def story():
+        place = Place(lease=HOUR)
+        place.target.offered = ["function:first"]
+        async with place.running() as loop:
+            await turns(lambda: place.store.calls["beat"])
+            place.target.offered = ["function:first", "function:second"]
+            loop.wake()
+            await turns(lambda: place.store.store.nodes()[0].routes == ("function:first", "function:second"))
+            loop.wake()
+            await turns(lambda: place.store.calls["next_time"] > 2)
+            assert place.store.calls["beat"] == 2
 
     asyncio.run(story())
 

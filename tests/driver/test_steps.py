@@ -5,20 +5,22 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.budgets.spend import Usage
+from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import AuditEntry
-from noonmark.core.settlement import Accepted
+from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.targets import FunctionTarget
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver.steps.reports import (
     AdmitReport,
     ClaimReport,
@@ -28,6 +30,7 @@ from noonmark.driver.steps.reports import (
     RenewReport,
     SettleReport,
 )
+from noonmark.driver.steps.settle import is_deferrable
 from noonmark.operations import schedule_edits
 from noonmark.ports import events
 from noonmark.ports.records import KEY_LIFETIME
@@ -43,6 +46,63 @@ EARLY = 20_000
 def quiet(rig, **changes):
     """A schedule that has no occurrences but those that a test adds."""
     return rig.create(**QUIET | changes)
+
+
+def started_fire(rig, made, **changes):
+    """A fire of a trigger, claimed and started."""
+    one = factories.occurrence(made, TRIGGER, nominal=rig.world.now, **changes)
+    assert rig.store.store.add([one]) == [True]
+    rig.claim_once()
+    assert rig.admit_once().started == 1
+    return rig.target.given[-1]
+
+
+HOURLY = {"trigger": IntervalTrigger(3_600)}
+ENDED = Delivered(outcome=Outcome.COMPLETED, started=NOW, ended=NOW)
+
+
+class TestEndsThatMayWait:
+    @pytest.mark.parametrize(
+        ("declared", "expected"),
+        [
+            (HOURLY | {"overlap_policy": overlap.Allow()}, True),
+            (HOURLY | {"overlap_policy": overlap.Skip()}, True),
+            (HOURLY | {"overlap_policy": overlap.Queue()}, False),
+            (HOURLY | {"overlap_policy": overlap.Allow(), "concurrency": Concurrency(key="disk")}, False),
+            ({"trigger": IntervalTrigger(0.5), "overlap_policy": overlap.Skip()}, False),
+            ({"trigger": IntervalTrigger(0.5), "overlap_policy": overlap.Allow()}, True),
+            ({"trigger": EventTrigger("seen"), "overlap_policy": overlap.Skip()}, False),
+        ],
+    )
+    def test_it_depends_on_what_may_come_next(self, declared, expected):
+        rig = Rig()
+        given = started_fire(rig, rig.create(**declared))
+        assert is_deferrable(rig.node, given, ENDED) is expected
+
+    @pytest.mark.parametrize(
+        "delivered",
+        [
+            replace(ENDED, outcome=Outcome.FAILED),
+            replace(ENDED, outcome=Outcome.LEASE_LOST),
+            Accepted(started=NOW, accepted=NOW),
+        ],
+    )
+    def test_only_success_waits(self, delivered):
+        rig = Rig()
+        assert not is_deferrable(rig.node, started_fire(rig, rig.create(**HOURLY)), delivered)
+
+    def test_what_somebody_asked_for_does_not_wait(self):
+        rig = Rig()
+        made = rig.create(**HOURLY, overlap_policy=overlap.Allow())
+        assert not is_deferrable(rig.node, rig.started(made), ENDED)
+        given = started_fire(rig, made)
+        assert is_deferrable(rig.node, given, ENDED)
+        rig.node.on_end[given.occurrence.id] = lambda _: None
+        assert not is_deferrable(rig.node, given, ENDED)
+
+    def test_a_full_node_needs_the_room(self):
+        rig = Rig(capacity=1)
+        assert not is_deferrable(rig.node, started_fire(rig, rig.create(**HOURLY)), ENDED)
 
 
 class TestPlanning:

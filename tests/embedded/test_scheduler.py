@@ -454,6 +454,7 @@ class TestStartAndStop:
         assert scheduler._runners.current is runner
         scheduler.stop()
         scheduler.stop()
+        runner._thread.join(SOON)  # it says that it has ended a moment before it has
         assert not runner._thread.is_alive()
 
     def test_it_can_be_started_again(self, scheduler):

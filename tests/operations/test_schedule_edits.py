@@ -119,7 +119,7 @@ def test_what_changes_nothing_is_not_written(rig):
 
 def test_an_id_that_is_taken_is_not_created_again(rig):
     made = rig.create()
-    assert schedule_edits.create(rig.store, replace(made, uid="uid-2"), lookahead=0) is False
+    assert schedule_edits.create(rig.store, replace(made, uid="uid-2"), lookahead=0) is None
 
 
 def test_one_that_was_asked_for_by_hand_is_due_now(rig):

@@ -29,6 +29,17 @@ def create(store, count):
         note("created", id=scheduler.schedule(work.nothing, name=f"{os.getpid()}-{n}", trigger=HOUR))
 
 
+def insist(store):
+    """Create schedules without end, also while the store refuses: what was acknowledged must be there for good."""
+    scheduler = Scheduler(store)
+    while True:
+        try:
+            note("created", id=scheduler.schedule(work.nothing, trigger=HOUR))
+        except StoreUnavailable as error:
+            note("refused", error=str(error))
+            threading.Event().wait(0.05)
+
+
 def create_and_die(store):
     """Be killed as soon as the id is there."""
     job = Scheduler(store).schedule(work.nothing, trigger=HOUR)
@@ -81,8 +92,8 @@ def fill(store, room):
         refused += not _create(scheduler)
         threading.Event().wait(0.05)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    lifted = SystemClock().micros()
     note("lifted")
+    lifted = SystemClock().micros()
     for _ in range(5):
         assert _create(scheduler), "there is room again"
     note("ran", result=scheduler.run_now(scheduler.schedule(work.nothing, trigger=HOUR)))
@@ -105,7 +116,7 @@ def _create(scheduler):
 
 def main():
     settings = json.loads(sys.argv[1])
-    does = {one.__name__: one for one in (create, create_and_die, declare_together, contend, fill)}
+    does = {one.__name__: one for one in (create, insist, create_and_die, declare_together, contend, fill)}
     does[settings.pop("does")](**settings)
 
 

@@ -13,12 +13,6 @@ from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import MAX_INSTANT, SECOND
 from noonmark.core.lifecycle import FINAL, Phase
 
-OCCURRENCES = """
-    SELECT schedule_id, id, origin, phase, nominal, first_due, missed_count, missed_first, missed_last,
-        (SELECT count(*) FROM runs WHERE occurrence = occurrences.key AND outcome = 'completed')
-    FROM occurrences JOIN schedules ON schedules.key = occurrences.schedule
-"""
-
 
 class Row(NamedTuple):
     """What the checker wants to know of an occurrence."""
@@ -158,7 +152,7 @@ def _judge(verdict, row, marks, accepted):
 def _rows(fleet):
     """All occurrences, by schedule."""
     found = {}
-    for schedule_id, one, origin, phase, *others in fleet.sql(OCCURRENCES):
+    for schedule_id, one, origin, phase, *others in fleet.occurrences():
         found.setdefault(schedule_id, []).append(Row(schedule_id, one, origin, Phase(phase), *others))
     return found
 

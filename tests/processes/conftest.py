@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.processes.fleet import PostgresFleet, SqliteFleet
+from tests.processes.fleet import PostgresFleet, RedisFleet, SqliteFleet
 
 
 @pytest.fixture
@@ -28,6 +28,19 @@ def postgres_fleet(tmp_path, database):
     fleet = PostgresFleet(tmp_path, database)
     yield fleet
     fleet.close()
+    if accidents := fleet.accidents():
+        pytest.fail("\n".join(accidents))
+
+
+@pytest.fixture
+def redis_fleet(tmp_path):
+    """On a server of its own, which waits for the disk before it acknowledges; nodes only tell that they try again."""
+    from tests.servers.redis import running  # noqa: PLC0415 - few tests need the library
+
+    with running(appendonly="yes", appendfsync="always", save="") as server:
+        fleet = RedisFleet(tmp_path, server)
+        yield fleet
+        fleet.close()
     if accidents := fleet.accidents():
         pytest.fail("\n".join(accidents))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -22,12 +23,23 @@ from noonmark.embedded.declarations import OWNER
 from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL
 from tests.servers.forked import start_forked
+from tests.soak import SCALE
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 """Seconds until a test gives up waiting for something that takes a moment; a busy machine must not fail it."""
 PAGE = 1_000
+OCCURRENCES = """
+    SELECT schedule_id, id, origin, phase, nominal, first_due, missed_count, missed_first, missed_last,
+        (SELECT count(*) FROM runs WHERE occurrence = occurrences.key AND outcome = 'completed')
+    FROM occurrences JOIN schedules ON schedules.key = occurrences.schedule
+"""
+OCCURRENCE_COLUMNS = (
+    "id", "origin", "phase", "nominal", "first_due", "missed_count", "missed_first", "missed_last"
+)  # fmt: skip
 CLOCK = SystemClock()
+STORES = ["sqlite", "postgres", *(["redis"] if SCALE > 1 else [])]
+"""The kinds of fleets; on Redis, `make test` kills nodes in `test_redis_faults`, and `make soak` in every way."""
 
 
 class Fleet:
@@ -129,6 +141,10 @@ class Fleet:
     def kept(self, schedule_id):
         return self.scheduler._store.find(OWNER.tenant, schedule_id)
 
+    def occurrences(self):
+        """What the tables say of all occurrences, with the number of runs that completed."""
+        return self.sql(OCCURRENCES)
+
     def schedules(self):
         """All schedules that are not deleted, by id."""
         found, page = {}, None
@@ -211,6 +227,34 @@ class PostgresFleet(Fleet):
         with psycopg.connect(self.url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
             cursor = connection.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
+
+
+class RedisFleet(Fleet):
+    """On one database of a Redis server."""
+
+    def __init__(self, folder, server):
+        super().__init__(folder, server.url())
+        self.server = server
+
+    def freeze_between_transactions(self, process):
+        """SIGSTOP at any time: a transaction keeps nothing from the others."""
+        self.freeze(process)
+
+    def table(self, name):
+        """All records of a table, read beside Noonmark."""
+        from noonmark.stores.redis.schema.tables import TABLES  # noqa: PLC0415 - few tests need it
+
+        with self.server.client() as client:
+            stored = client.hvals(f"noonmark:{name}")
+        return [TABLES[name].named(TABLES[name].from_text(one.partition(b":")[2])) for one in stored]
+
+    def occurrences(self):
+        ids = {one["key"]: one["schedule_id"] for one in self.table("schedules")}
+        completed = Counter(one["occurrence"] for one in self.table("runs") if one["outcome"] == "completed")
+        return [
+            (ids[one["schedule"]], *(one[column] for column in OCCURRENCE_COLUMNS), completed[one["key"]])
+            for one in self.table("occurrences")
+        ]
 
 
 class Chance:

@@ -10,14 +10,14 @@ from noonmark.core.budgets.budget import Budget, BudgetScope, Period
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.embedded.declarations import OWNER
-from tests.processes.fleet import CLOCK
+from tests.processes.fleet import CLOCK, STORES
 from tests.servers.openai_server import KEY, OpenAIServer, Reply
 from tests.soak import SCALE
 
 MODEL = "openai:gpt-4o-mini"
 LEASE = 2.0
 FIRES = 20 * SCALE
-on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
+on_each_store = pytest.mark.parametrize("fleet", STORES, indirect=True)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.testing import factories
 from noonmark.testing.factories import NOW
-from tests.processes.checker import OCCURRENCES, Row, check
+from tests.processes.checker import Row, check
 from tests.processes.fleet import PostgresFleet
 from tests.processes.journal import Journal
 
@@ -45,8 +45,7 @@ class History:
     def schedules(self):
         return {self.schedule.schedule_id: self.schedule}
 
-    def sql(self, statement):
-        assert statement is OCCURRENCES
+    def occurrences(self):
         return list(self.rows.values())
 
 

@@ -93,7 +93,9 @@ def test_a_false_time_that_was_believed_is_put_right_when_it_is_over(fleet, tmp_
     begins_again(fleet, often)
     before, next_fires = rows(fleet, "phase = 'completed'"), [fleet.kept(one).next_due for one in (daily, once)]
     set_clock(file, YEARS)
-    fleet.until(lambda: rows(fleet, "phase = 'misfired'") == 3)
+    # One gap of each reaches into that time. A busy machine may have made others before.
+    ahead = CLOCK.micros() + DAY_SECONDS * SECOND // 2
+    fleet.until(lambda: rows(fleet, f"phase = 'misfired' AND coalesce(missed_last, nominal) > {ahead}") == 3)
     fleet.until(lambda: fleet.phase(once) is SchedulePhase.COMPLETED)
     assert said(fleet, ACCEPTED)
     fleet.kill(node)
@@ -105,7 +107,7 @@ def test_a_false_time_that_was_believed_is_put_right_when_it_is_over(fleet, tmp_
     assert rows(fleet, "phase = 'completed'") > before, "nothing is pruned by a time that is new"
     assert [fleet.kept(one).next_due for one in (daily, once)] == next_fires
     assert fleet.phase(once) is SchedulePhase.ACTIVE
-    assert rows(fleet, "phase = 'misfired'") == 1, "what lay ahead is undone, and what has passed is a gap"
+    assert rows(fleet, "phase = 'misfired'") >= 1, "what has passed is a gap"
     limit = CLOCK.micros() + DAY_SECONDS * SECOND
-    assert rows(fleet, f"missed_last > {limit} OR ended > {limit} OR lease_end > {limit}") == 0
+    assert rows(fleet, f"missed_last > {limit} OR ended > {limit} OR lease_end > {limit}") == 0, "what lay ahead is undone"
     sums_up(fleet, often)

@@ -9,13 +9,13 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from tests.processes import work
 from tests.processes.checker import check, percentile
-from tests.processes.fleet import Chance, every
+from tests.processes.fleet import STORES, Chance, every
 from tests.soak import SCALE
 
 ALL = {"type": "catch_up_all", "limit": 1_000}
 RECOVERY = 20
 """Seconds: it should take a lease, one look for news and a moment, and takes longer on a busy machine."""
-on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
+on_each_store = pytest.mark.parametrize("fleet", STORES, indirect=True)
 
 
 @on_each_store

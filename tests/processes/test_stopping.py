@@ -22,7 +22,7 @@ on_each_store = pytest.mark.parametrize(
 
 @on_each_store
 def test_sigterm_under_load_cuts_no_run_and_loses_none(fleet, figure):
-    stops = 2 if SCALE == 1 else 4 * SCALE  # each takes all of the grace
+    stops = 1 if SCALE == 1 else 4 * SCALE  # each takes all of the grace
     nodes = [fleet.node(15.0, grace=GRACE) for _ in range(2)]
     ids = [
         fleet.scheduler.schedule(

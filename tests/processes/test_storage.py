@@ -1,6 +1,7 @@
 """The file itself: copied at random instants, and kept from growing; what was acknowledged is there, and whole."""
 
 import shutil
+from pathlib import Path
 
 from noonmark import Scheduler
 from tests.processes import work
@@ -37,7 +38,7 @@ def copy(fleet, n):
     """What the disk has at this instant, with the ids that were acknowledged by then."""
     folder = fleet.folder / f"copy-{n}"
     folder.mkdir()
-    for part in fleet.folder.glob("schedules.db*"):
+    for part in filter(Path.is_file, fleet.folder.glob("schedules.db*")):
         shutil.copy(part, folder)
     return folder / "schedules.db", [line["id"] for line in fleet.journal.of("created")]
 

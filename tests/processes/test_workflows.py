@@ -4,12 +4,12 @@ import pytest
 
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.workflows.run import StepPhase
-from tests.processes.fleet import Chance
+from tests.processes.fleet import STORES, Chance
 from tests.soak import SCALE
 from tests.workflow_store import put_workflow
 
 STEPS, BRANCHES, RUNS = 20, 4, 3
-on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
+on_each_store = pytest.mark.parametrize("fleet", STORES, indirect=True)
 
 
 def step(step_id, *after, seconds=0.15, **fields):

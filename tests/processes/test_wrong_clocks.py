@@ -50,7 +50,7 @@ def test_clocks_that_are_set_in_flight_repeat_nothing_and_skip_nothing(postgres_
     for file in files:
         fleet.node(clock={"file": str(file)})
     fleet.node()
-    ids = declare(fleet, count=16, schedules=6)
+    ids = declare(fleet, count=11, schedules=6)
     far = fleet.scheduler.schedule(work.record, trigger=OnceTrigger(from_micros(CLOCK.micros() + HOUR * SECOND)))
     jumps = (-HOUR, HOUR, DAY_SECONDS, 0)
     for n, seconds in enumerate(jumps, 1):

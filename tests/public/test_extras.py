@@ -125,6 +125,8 @@ print(json.dumps({
     "serve": call("serve"),
     "mcp": call("mcp"),
     "postgres": call("schedule", "list", "--store", "postgresql://localhost/noonmark"),
+    "redis": call("store", "copy", store, "redis://localhost"),
+    "embedded_redis": refused("redis://localhost/0"),
     "embedded": refused("postgresql://localhost/noonmark"),
     "secrets": refused(secret_key="A" * 43 + "="),
 }))
@@ -161,6 +163,8 @@ def test_the_base_install_has_the_command_line(base):
         ("mcp", "mcp", "noonmark mcp"),
         ("postgres", "postgres", "a PostgreSQL store"),
         ("embedded", "postgres", "a PostgreSQL store"),
+        ("redis", "redis", "a Redis store"),
+        ("embedded_redis", "redis", "a Redis store"),
         ("secrets", "server", "a key that encrypts secrets"),
     ],
 )

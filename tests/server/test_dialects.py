@@ -61,10 +61,10 @@ class Bench:
         self.rig.target.end(assignment, outcome, **changes)
         self.rig.settle_once()
 
-    def accept(self, assignment):
+    def accept(self, assignment, **fields):
         """The target has taken it, and will tell its end later."""
         now = self.rig.world.now
-        self.rig.target.report(assignment, Accepted(started=now, accepted=now))
+        self.rig.target.report(assignment, Accepted(started=now, accepted=now, **fields))
         self.rig.settle_once()
 
 
@@ -105,6 +105,22 @@ def test_runs_are_paged_with_their_cost(bench):
     counted = bench.client.get(path).json()
     assert (counted["total_runs"], counted["successful_runs"], counted["failed_runs"]) == (3, 1, 2)
     assert counted["last_run_at"]
+
+
+def test_runs_of_tasks_have_the_ids_of_their_temporal_workflows(bench):
+    schedule_id = bench.make(name="engine")
+    path = f"/api/v1/schedules/{schedule_id}"
+    one, assignment = bench.begin(schedule_id)
+    bench.accept(assignment, engine="temporal")
+    [run] = bench.client.get(f"{path}/runs").json()["runs"]
+    assert (run["workflow_id"], run["status"]) == (f"{one}/1", "RUNNING")
+    bench.client.post(f"/occurrences/{one}/complete", json={"result": "done"})
+    other, assignment = bench.begin(schedule_id)
+    bench.end(assignment, Outcome.COMPLETED)
+    runs = bench.client.get(f"{path}/runs").json()["runs"]
+    assert [one["workflow_id"] for one in runs][1] == f"{one}/1"
+    assert runs[0]["workflow_id"].startswith(f"{other}-")
+    assert bench.client.get(path).json()["temporal_schedule_id"] is None
 
 
 def test_clients_complete_fail_or_cancel_a_pending_occurrence(bench):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from noonmark.server.web.files import FOLDER, page_files, without_comments
+from noonmark.server.web.files import FOLDER, compact, page_files
 from tests.server.live_server import serving
 
 MAX_COMPRESSED = 80_000
@@ -38,7 +38,7 @@ def test_every_file_is_served_with_strict_headers(served):
     for path in files:
         answer = served.client.get(f"/ui/{path.relative_to(FOLDER).as_posix()}")
         source = path.read_bytes()
-        content = without_comments(source) if path.suffix in {".js", ".css"} else source
+        content = compact(source) if path.suffix in {".js", ".css"} else source
         assert (answer.status_code, answer.content) == (200, content)
         headers = answer.headers
         assert headers["content-security-policy"] == POLICY
@@ -50,14 +50,15 @@ def test_every_file_is_served_with_strict_headers(served):
         assert headers["content-type"].partition(";")[0] == kind[path.suffix]
 
 
-def test_comments_on_lines_of_their_own_are_not_sent():
+def test_indentation_and_comments_on_lines_of_their_own_are_not_sent():
     source = (
-        b"/**\n * What. @param {string} a\n */\nf(a); // why\n  // because\ng(/** @type {any} */ (b));\n/* x */ h();\n"
+        b"/**\n * What. @param {string} a\n */\nf(a); // why\n"
+        b"  // because\n  g(/** @type {any} */ (b));\n/* x */ h();\n"
     )
-    assert without_comments(source) == b"\n\n\nf(a); // why\n\ng(/** @type {any} */ (b));\n/* x */ h();\n"
-    # A text over several lines could have a line that looks like a comment: there is none.
+    assert compact(source) == b"\n\n\nf(a); // why\n\ng(/** @type {any} */ (b));\n/* x */ h();\n"
+    # A text over several lines could have a line that looks like a comment, or is indented: there is none.
     for path in FOLDER.rglob("*.js"):
-        code = QUOTED.sub("", without_comments(path.read_bytes()).decode())
+        code = QUOTED.sub("", compact(path.read_bytes()).decode())
         assert not [line for line in code.splitlines() if line.count("`") % 2], path
 
 

@@ -1,9 +1,11 @@
 """Every canonical route over a real socket: status, headers and document."""
 
+import re
 import threading
 from contextlib import ExitStack
 
 import pytest
+from starlette.routing import Match
 
 from noonmark.operations.schedules import RESERVED_IDS
 from noonmark.operations.table import OPERATIONS
@@ -17,6 +19,17 @@ from tests.server.live_server import GREET, NOON, serving
 def served():
     with serving(begins=True) as server:
         yield server
+
+
+def test_every_path_finds_the_route_that_trying_all_of_them_finds(served):
+    router = served.app.router
+    for path in [re.sub(r"{[^}]*}", "x", route.path) for route in router.routes]:
+        for asked in (path, f"{path}/", f"{path}/x", f"/x{path}", f"/under{path}"):
+            scope = {"type": "http", "path": asked, "method": "GET", "root_path": "/under"}
+            tried = [route for route in router.routes if route.matches(scope)[0] is Match.FULL]
+            found = router.find(scope)
+            assert found is None or found[0] is tried[0], asked
+            assert found is not None or asked != path, "its own path is found without trying all"
 
 
 def one_of(served, schedule_id):

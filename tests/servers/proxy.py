@@ -1,4 +1,4 @@
-"""A proxy between nodes and a PostgreSQL server, which does to their connections what networks do.
+"""A proxy between nodes and a database server, which does to their connections what networks do.
 
 It lives in a thread of its own. What it is told holds for every connection, old or new, until it is healed.
 """
@@ -33,9 +33,9 @@ class Faults:
 class Proxy:
     """Passes everything on, until it is told otherwise."""
 
-    def __init__(self, port):
+    def __init__(self, port, conversation=Conversation):
         """To a server on that port of this machine; its clients use the proxy's own `port`."""
-        self._server = port
+        self._server, self.conversation = port, conversation
         self.faults = Faults()
         self.seen = Counter()
         """What passed: `connections`; those that were `cut`, and `refused` as the server did; `commits`, and
@@ -68,6 +68,11 @@ class Proxy:
         As with TCP on a broken line, what was sent arrives when the line is healed.
         """
         self._set(lost=frozenset(directions or (TO_SERVER, TO_CLIENT)))
+
+    def lead_to(self, port):
+        """Break every connection; new ones go to the server on that port."""
+        self._server = port
+        self.cut()
 
     def cut(self):
         """Break every connection; new ones are welcome."""
@@ -184,7 +189,7 @@ class Line:
 
     def __init__(self, proxy, client, server):
         self._proxy, self._client, self._server = proxy, client, server
-        self._conversation = Conversation()
+        self._conversation = proxy.conversation()
         self._is_silenced = False
         self._is_over = asyncio.Event()
         self.changed = asyncio.Event()

@@ -1,7 +1,9 @@
-"""Two servers on one PostgreSQL form one cluster: killing one under load loses nothing."""
+"""Two servers on one database server form one cluster: killing one under load loses nothing."""
 
 import threading
 from collections import Counter
+
+import pytest
 
 from noonmark import Unreachable
 from noonmark.client import Client
@@ -50,11 +52,14 @@ class Writer(threading.Thread):
             self.refused.append(error)
 
 
-def test_killing_one_of_two_servers_under_load_loses_nothing(database, tmp_path, record_property):
+@pytest.mark.parametrize("store", ["postgresql", "redis"])
+def test_killing_one_of_two_servers_under_load_loses_nothing(store, request, tmp_path, record_property):
     (tmp_path / "jobs.py").write_text(JOBS)
-    options = ("--store", database.url, "--function", "mark=jobs:mark", "--lease", LEASE)
+    is_redis = store == "redis"
+    url = request.getfixturevalue("redis_url") if is_redis else request.getfixturevalue("database").url
+    options = ("--store", url, "--function", "mark=jobs:mark", "--lease", LEASE)
     with (
-        serving(tmp_path, *options, "--migrate", name="first") as first,
+        serving(tmp_path, *options, *(() if is_redis else ("--migrate",)), name="first") as first,
         serving(tmp_path, *options, name="second") as second,
     ):
         writers = [Writer([first.url, second.url], number) for number in range(WRITERS)]
@@ -79,6 +84,6 @@ def test_killing_one_of_two_servers_under_load_loses_nothing(database, tmp_path,
         twice = sum(count > 1 for count in marks.values())
         record_property(
             "figure",
-            f"cluster: {len(acknowledged)} created through two servers, one killed meanwhile; "
+            f"cluster on {store}: {len(acknowledged)} created through two servers, one killed meanwhile; "
             f"lost 0, created twice 0, begun again after the kill {twice}",
         )

@@ -139,19 +139,19 @@ def test_the_sending_node_applies_its_own_guard(tmp_path, receiver):
 def test_a_call_of_a_killed_node_is_repeated_with_the_same_key(tmp_path, receiver):
     receiver.reset()
     store = f"sqlite:///{tmp_path / 'kept.db'}"
-    with serving(tmp_path, "--store", store, "--lease", "1") as server:
+    with serving(tmp_path, "--store", store, "--lease", "60") as server:
         made = create(server, f"{receiver.url}/wait").json
         one = run(server, made["schedule_id"])
         arrived(receiver)
         server.stop(signal.SIGKILL)
     receiver.opened.set()
-    with serving(tmp_path, "--store", store, "--lease", "1") as server:
+    with serving(tmp_path, "--store", store, "--lease", "60") as server:
         assert in_phase(server, one, "completed") == ("completed", "succeeded")
         runs = {run["outcome"]: run["error"] for run in server.get(f"/occurrences/{one}/runs").json["runs"]}
         explained = server.get(f"/occurrences/{one}/explain").json
     assert set(runs) == {"lease_lost", "completed"}
-    assert re.fullmatch(r"node \S+ was lost before it had ended", runs["lease_lost"])
-    assert "its node stopped, or was lost, once before it had ended" in explained["summary"]
+    assert re.fullmatch(r"the process of node \S+ was gone before it had ended", runs["lease_lost"])
+    assert "the process of its node was gone once before it had ended" in explained["summary"]
     lost, again = attempts_in(explained)
     assert (runs["lease_lost"] in lost, 'HTTP status 200; it answered `{"done": true}`' in again) == (True, True)
     assert [headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests] == [one, one]

@@ -171,7 +171,7 @@ def test_two_servers_together_pass_as_many_requests_as_the_rate_allows(tmp_path,
     store = f"sqlite:///{tmp_path / 'noonmark.db'}"
     with two_servers(tmp_path, store, "--no-worker", "--rate-limit-address", f"{RATE}/s") as servers:
         is_over, began, monotonic = threading.Event(), threading.Event(), SystemClock().monotonic
-        passed = []
+        passed, refused = [], []
 
         def press(number):
             """Ask for more than the rate, and note when each request was answered."""
@@ -179,10 +179,9 @@ def test_two_servers_together_pass_as_many_requests_as_the_rate_allows(tmp_path,
             while not is_over.wait(0.01):
                 status, _ = caller.ask("GET", "/schedules/count")
                 assert status in (200, 429)
+                (passed if status == 200 else refused).append(monotonic())
                 if status == 429:
                     began.set()  # what may come at once is used up
-                else:
-                    passed.append(monotonic())
             caller.close()
 
         with ThreadPoolExecutor(4) as threads:
@@ -194,8 +193,8 @@ def test_two_servers_together_pass_as_many_requests_as_the_rate_allows(tmp_path,
             is_over.set()
             for one in pressing:
                 one.result()
-    counted = sum(since < at <= until for at in passed)
     seconds = (until - since) / SECOND
-    rate = counted / seconds
+    rate, beyond = (sum(since < at <= until for at in times) / seconds for times in (passed, refused))
     record_property("figure", f"rate limit of {RATE}/s at two servers: {rate:.1f}/s over {seconds:.1f} s")
-    assert rate == pytest.approx(RATE, rel=0.05)
+    assert rate <= 1.05 * RATE
+    assert rate >= 0.95 * RATE or beyond < RATE  # on a busy machine, clients may ask for too little

@@ -1,6 +1,6 @@
 """Play seeds from the command line: `python -m tests.simulation --seed 7`, or `--seeds 1..500`, or `--seconds 600`.
 
-With `--store postgres`, a PostgreSQL server is started, and asked all that the memory store is asked.
+With `--store postgres` or `--store redis`, a server is started, and asked all that the memory store is asked.
 """
 
 import argparse
@@ -11,7 +11,8 @@ import time
 from contextlib import contextmanager
 
 from noonmark.stores.postgres import PostgresStore
-from tests.servers.postgres import QUICK, running
+from noonmark.stores.redis.store import RedisStore
+from tests.servers import postgres, redis
 from tests.simulation.running import STEPS, SimulationFailed, simulate
 
 
@@ -26,8 +27,12 @@ def twins(store):
     if store == "memory":
         yield None
         return
-    with running(**QUICK) as server:
-        numbers = itertools.count(1)
+    numbers = itertools.count(1)
+    if store == "redis":
+        with redis.running(**redis.QUICK) as server:
+            yield lambda clock: RedisStore(server.url(prefix=f"seed_{next(numbers)}"), clock)
+        return
+    with postgres.running(**postgres.QUICK) as server:
         yield lambda clock: PostgresStore(f"{server.url()}?schema=seed_{next(numbers)}", clock)
 
 
@@ -39,7 +44,7 @@ def main():
     parser.add_argument("--seconds", type=float, help="new seeds for so long")
     parser.add_argument("--first", type=int, default=1, help="where --seconds begins")
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--store", choices=["memory", "postgres"], default="memory")
+    parser.add_argument("--store", choices=["memory", "postgres", "redis"], default="memory")
     given = parser.parse_args()
     with twins(given.store) as make_twin:
         return play(given, make_twin)

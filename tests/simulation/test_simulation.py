@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from noonmark.stores.postgres import PostgresStore
+from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.rules import plan_writes
 from tests.simulation import mutants
 from tests.simulation.running import SimulationFailed, simulate
@@ -41,6 +42,11 @@ def test_whatever_happens_postgresql_answers_as_the_memory_store_does(seed, post
     simulate(seed, SHORT, lambda clock: PostgresStore(f"{postgres.url()}?schema=seed_{next(SCHEMAS)}", clock))
 
 
+@pytest.mark.parametrize("seed", [9, 10])
+def test_whatever_happens_redis_answers_as_the_memory_store_does(seed, redis):
+    simulate(seed, SHORT, lambda clock: RedisStore(redis.url(3, prefix=f"seed_{next(SCHEMAS)}"), clock))
+
+
 def leap(seeds):
     for seed in seeds:
         simulate(seed, SHORT, leaps=True)
@@ -59,6 +65,11 @@ def test_a_gap_that_is_not_shortened_is_noticed(monkeypatch):
 
 def test_postgresql_answers_as_the_memory_store_does_when_its_clock_is_ahead(postgres):
     make = lambda clock: PostgresStore(f"{postgres.url()}?schema=seed_{next(SCHEMAS)}", clock)  # noqa: E731
+    simulate(5, SHORT // 2, make, leaps=True)
+
+
+def test_redis_answers_as_the_memory_store_does_when_its_clock_is_ahead(redis):
+    make = lambda clock: RedisStore(redis.url(3, prefix=f"seed_{next(SCHEMAS)}"), clock)  # noqa: E731
     simulate(5, SHORT // 2, make, leaps=True)
 
 

@@ -80,7 +80,7 @@ class World:
         if self.twin is None:
             return self.memory
         self.twin.open()
-        return Both(self.memory, self.twin, lambda work: self.twin._write_unlocked(lambda uow: work(uow.session)))
+        return Both(self.memory, self.twin)
 
     @property
     def store_time(self):

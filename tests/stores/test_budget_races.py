@@ -4,8 +4,6 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import pytest
-
 from noonmark.core.admission import Start
 from noonmark.core.budgets.budget import Budget, BudgetScope, Period, Refused, Reservation, Reserved
 from noonmark.core.budgets.spend import Amount, Usage
@@ -15,10 +13,7 @@ from noonmark.core.targets import TaskTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.budgets import Settled, UsageBy
 from noonmark.ports.records import Admitted
-from noonmark.stores.postgres import PostgresStore
-from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
-from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD
 from noonmark.testing.factories import NOW
 
@@ -29,16 +24,6 @@ DEADLINE = 120
 TENANT = Budget(tenant="acme", scope=BudgetScope.TENANT, scope_id="acme", period=Period.TOTAL, max_cost=LIMIT)
 USERS = ("ada", "bob")
 OF_USER = replace(TENANT, scope=BudgetScope.USER, period=Period.DAY, max_cost=35 * MOST)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def make_store(request, tmp_path):
-    """Each process opens a store of its own, with its own connections."""
-    if request.param == "sqlite":
-        path = str(tmp_path / "noonmark.db")
-        return lambda: SqliteStore(path, HandClock())
-    url = request.getfixturevalue("database").url
-    return lambda: PostgresStore(url, HandClock())
 
 
 def call(run, number):

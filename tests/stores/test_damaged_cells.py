@@ -49,7 +49,7 @@ ONCE = {
     ("occurrences", "lease_end"): ("three", "negative"),
     ("occurrences", "key"): ("up", "huge"),
     ("nodes", "seen"): ("name = 'lost'", "shape"),
-    ("event_listeners", "fields"): ("picky", "shape"),
+    ("event_listeners", "narrow_fields"): ("picky", "shape"),
     ("events", "emitted"): ("key = 1", "huge"),
     ("event_streams", "newest"): ("tenant = 'acme'", "garbage"),
     ("event_streams", "matched_until"): ("tenant = 'other'", "garbage"),

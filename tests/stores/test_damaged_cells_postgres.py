@@ -24,7 +24,7 @@ DAMAGES = [
     ("occurrences", "fence", OF.format("crowd"), "crowd", NARROW),
     ("occurrences", "phase", OF.format("later"), "later", "'nonsense'"),
     ("nodes", "seen", "name = 'lost'", None, WIDE),
-    ("event_listeners", "fields", OF.format("picky"), "picky", "'[1'"),
+    ("event_listeners", "narrow_fields", OF.format("picky"), "picky", "'[1'"),
     ("events", "emitted", "key = 1", None, WIDE),
     ("event_streams", "newest", "tenant = 'acme'", None, WIDE),
     ("event_streams", "matched_until", "tenant = 'acme'", None, WIDE),

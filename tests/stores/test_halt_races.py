@@ -2,8 +2,6 @@
 
 import multiprocessing
 
-import pytest
-
 from noonmark.core.admission import Busy, Place
 from noonmark.core.halt import Halt
 from noonmark.core.ids import manual
@@ -12,10 +10,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted
-from noonmark.stores.postgres import PostgresStore
-from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
-from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, start
 
 NODES, SCHEDULES, BATCH = 2, 60, 3
@@ -23,16 +18,6 @@ BEFORE, BESIDE = 3, 5
 """How many batches each node starts before the halt, and at most beside it; more are left."""
 DEADLINE = 120
 NOW = factories.NOW
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def make_store(request, tmp_path):
-    """Each process opens a store of its own, with its own connections."""
-    if request.param == "sqlite":
-        path = str(tmp_path / "noonmark.db")
-        return lambda: SqliteStore(path, HandClock())
-    url = request.getfixturevalue("database").url
-    return lambda: PostgresStore(url, HandClock())
 
 
 def node(make_store, name, ready, halting, halted, answers):

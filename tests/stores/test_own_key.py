@@ -8,6 +8,7 @@ import pytest
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
+from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.sqlite import SqliteStore
 
 NODES = 4
@@ -44,6 +45,11 @@ def test_nodes_that_share_a_file_are_told_one_key(tmp_path):
 
 def test_nodes_that_share_a_server_are_told_one_key(postgres):
     told = asked_at_once(lambda: PostgresStore(f"{postgres.url()}?schema=own_key"))
+    assert (len(told), len(set(told))) == (NODES, 1)
+
+
+def test_nodes_that_share_a_redis_server_are_told_one_key(redis_url):
+    told = asked_at_once(lambda: RedisStore(redis_url))
     assert (len(told), len(set(told))) == (NODES, 1)
 
 

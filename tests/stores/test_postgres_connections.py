@@ -14,7 +14,7 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres.address import parse_address
-from noonmark.stores.postgres.listener import NotificationListener
+from noonmark.stores.postgres.listener import make_listener
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import ROUTE
 from tests.embedded.waiting import SOON, eventually
@@ -236,7 +236,7 @@ def test_an_attempt_to_connect_that_is_interrupted_leaves_nothing_behind(caplog)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = parse_address(f"postgresql://someone@127.0.0.1:{silent.getsockname()[1]}/anything")
         for steps in range(20):
-            listener = NotificationListener(address, ())
+            listener = make_listener(address, ())
             listener.listen(print)
             threading.Event().wait(steps * 200e-6)  # so that it is interrupted at any point
             listener.close()

@@ -72,15 +72,15 @@ def test_listeners_are_found_by_what_they_want(database):
     assert all(store.create([first_plan(one, lookahead=0) for one in made]))
     asked = [(n, "acme", "seen", *discriminator(triggers[n].filters), 0) for n in range(9)]
     queries = {
-        LISTENERS: ((100, asked), "(wanted = j.c4) AND (schedule > j.c5)"),
-        FIELDS: (([("acme", "seen", "")],), "(fields > one_1.fields)"),
+        LISTENERS: ((100, asked), "(narrow_wanted = j.c4) AND (schedule > j.c5)"),
+        FIELDS: (([("acme", "seen", "")],), "(narrow_fields > one_1.fields)"),
     }
     for work in ("SELECT 1", "ANALYZE event_listeners"):
         ask(store, work)
         for query, (values, condition) in queries.items():
             steps = [line for (line,) in ask(store, f"EXPLAIN ANALYZE {query}", *values)]
             [place] = [number for number, step in enumerate(steps) if " on event_listeners " in step]
-            assert "using event_listeners_by_discriminator" in steps[place], steps
+            assert "using event_listeners_by_narrow_discriminator" in steps[place], steps
             assert condition in steps[place + 1], steps
     store.close()
 

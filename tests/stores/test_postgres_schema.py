@@ -161,14 +161,15 @@ def test_triggers_get_their_discriminators_in_an_upgrade_and_lose_them_when_an_o
     postgres_upgrade.upgrade(address, "0003", lock="SELECT 1")
     postgres.sql(listening(f"{schema}."))
     postgres_upgrade.upgrade(address, VERSION, lock="SELECT 1")
-    own = "|".join(discriminator({"n": 1}))
-    found = f"SELECT schedule, fields, wanted FROM {schema}.event_listeners ORDER BY schedule"
-    others = [f"{key}||" for key in range(12, 17)]
+    above = {"m": {"gt": 2}}
+    own = "|".join((*discriminator({"n": 1}), *discriminator({"n": 1} | above)))
+    found = f"SELECT schedule, fields, wanted, narrow_fields, narrow_wanted FROM {schema}.event_listeners ORDER BY 1"
+    others = [f"12|||{'|'.join(discriminator(above))}", *(f"{key}||||" for key in range(13, 17))]
     assert postgres.sql(found).splitlines() == [f"11|{own}", f"11|{own}", *others]
     postgres.sql(f"UPDATE {schema}.schedules SET trigger_document = trigger_document, name = 'Paused, say'")
     assert postgres.sql(found).splitlines() == [f"11|{own}", f"11|{own}", *others]
     postgres.sql(f"UPDATE {schema}.schedules SET trigger_document = replace(trigger_document, '1.0', '2')")
-    assert postgres.sql(found).splitlines() == ["11||", "11||", *others]
+    assert postgres.sql(found).splitlines() == ["11||||", "11||||", *others]
 
 
 def test_an_upgrade_that_meets_nodes_at_work_is_tried_again(postgres, schema):

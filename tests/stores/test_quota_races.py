@@ -11,10 +11,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.quotas import Quota, Resource, Scope
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
-from noonmark.stores.postgres import PostgresStore
-from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
-from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD
 
 CALLS, LIMIT, THREADS = 1_000, 50, 8
@@ -22,13 +19,10 @@ QUOTA = Quota(Resource.SCHEDULES, Scope.USER, LIMIT)
 OTHER = Owner(tenant="other", user="ada")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def nodes(request, tmp_path):
+@pytest.fixture
+def nodes(make_store):
     """Two stores on one database, as two nodes have them."""
-    if request.param == "sqlite":
-        made = [SqliteStore(str(tmp_path / "noonmark.db"), HandClock()) for _ in range(2)]
-    else:
-        made = [PostgresStore(request.getfixturevalue("database").url, HandClock()) for _ in range(2)]
+    made = [make_store() for _ in range(2)]
     for store in made:
         store.open()
     yield made

@@ -3,8 +3,6 @@
 import multiprocessing
 from dataclasses import replace
 
-import pytest
-
 from noonmark.core.admission import Busy, Place, refused
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
@@ -13,25 +11,12 @@ from noonmark.core.planner import first_plan
 from noonmark.core.policies.runaway import RunawayPolicy
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted
-from noonmark.stores.postgres import PostgresStore
-from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
-from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, start
 
 NODES, OCCURRENCES, BATCH, MOST = 2, 60, 3, 25
 DEADLINE = 120
 NOW = factories.NOW
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def make_store(request, tmp_path):
-    """Each process opens a store of its own, with its own connections."""
-    if request.param == "sqlite":
-        path = str(tmp_path / "noonmark.db")
-        return lambda: SqliteStore(path, HandClock())
-    url = request.getfixturevalue("database").url
-    return lambda: PostgresStore(url, HandClock())
 
 
 def node(make_store, name, barrier, answers):

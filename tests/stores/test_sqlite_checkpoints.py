@@ -178,6 +178,8 @@ def test_a_reader_that_holds_the_log_is_reported_and_does_not_block_writers(
 ):
     monkeypatch.setattr(checkpoint, "HELD_BYTES", 4 * SMALL)
     store.create(plans(1))
+    clock.now += checkpoint.CURRENT_WITHIN
+    store.changed_by_others()
     with reading(path), caplog.at_level(logging.WARNING):
         for number in range(40):
             assert store.create(plans(20, f"{number}")) == [True] * 20

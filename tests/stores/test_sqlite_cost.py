@@ -1,10 +1,12 @@
 """What a SQLite store does costs as much as what is due, whatever is stored: no statement walks a table."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from noonmark import IntervalTrigger, Scheduler
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Wait, after_upstreams
 from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState
@@ -12,7 +14,7 @@ from noonmark.core.causation import Reaction, match
 from noonmark.core.event import Event
 from noonmark.core.halt import Halt
 from noonmark.core.ids import manual
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import FAILURES, Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies import overlap
@@ -24,11 +26,12 @@ from noonmark.core.targets.session import SessionSpec
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted, Heartbeat, OccurrenceFilter, ScheduleFilter, Shares
 from noonmark.ports.sessions import Turn
-from noonmark.stores.sqlite import SqliteStore
-from noonmark.testing import factories
+from noonmark.stores.sqlite import SqliteStore, checkpoint
+from noonmark.testing import FakeClock, ManualDriver, factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, hold, start
 from noonmark.testing.factories import MINUTE, NOW
+from noonmark.testing.manual import run_inline
 from tests.workflow_store import waiting_runs
 
 TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
@@ -458,3 +461,19 @@ def _walks(step):
     # The indexes that may be walked hold tenants with events to match, or what waits, and nothing else.
     is_work = step.endswith(tuple(f"USING INDEX {one}" for one in WORK))
     return step.startswith("SCAN") and not is_work and any(step.split()[1] == table for table in TABLES)
+
+
+def test_a_fire_writes_little_to_the_journal(tmp_path):
+    path, clock, ran = tmp_path / "noonmark.db", FakeClock(from_micros(NOW)), []
+    with closing(Scheduler(f"sqlite:///{path}", clock=clock)) as scheduler:
+        scheduler.schedule(lambda: ran.append(1), function_name="note", trigger=IntervalTrigger(1))
+        driver = ManualDriver(scheduler)._driver
+        journal, sizes = path.with_name(f"{path.name}-wal"), []
+        for _ in range(16):
+            clock.advance(1)
+            for step in (driver.plan_once, driver.claim_once, driver.admit_once, driver.settle_once):
+                run_inline(step())
+            sizes.append(journal.stat().st_size)
+    assert len(ran) == len(sizes)
+    assert clock.micros() - NOW < checkpoint.CURRENT_WITHIN, "the journal begins anew"
+    assert 10_000 < (sizes[-1] - sizes[0]) / (len(sizes) - 1) < 40_000

@@ -12,12 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from noonmark.core import edits
+from noonmark.core.causation import Reaction, match
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.planner import first_plan
+from noonmark.core.event import Event
+from noonmark.core.planner import first_plan, plan
+from noonmark.core.triggers import EventTrigger
+from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
-from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 from tests.servers import forked
 
@@ -246,3 +251,44 @@ def test_a_second_store_in_the_process_leaves_the_locks_of_the_first_alone(store
 
 def _inode(lock):
     return int(lock.split()[5].rpartition(":")[2])
+
+
+def test_only_what_nodes_would_decide_again_does_not_wait_for_the_disk(tmp_path):
+    bench = Bench(SqliteStore(tmp_path / "noonmark.db", HandClock()), HandClock())
+    bench.store.open()
+    store, waited = bench.store, {}
+
+    def note(call):
+        with store._connections.bare() as writer:
+            [level] = writer.execute("PRAGMA synchronous").fetchone()
+        waited[call] = {2: True, 1: False}[level]
+
+    bench.create("uid-1")
+    note("create")
+    bench.create("uid-2", trigger=EventTrigger("seen"))
+    assert store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e")])
+    note("emit")
+    [unmatched] = store.unmatched(9)
+    occurrence = match(unmatched.event, unmatched.listeners[0], now=bench.now)
+    assert store.commit_reactions([Reaction(audience=unmatched, occurrences=(occurrence,))]) == [True]
+    note("commit_reactions")
+    bench.advance(MINUTE)
+    claims = bench.claim()
+    note("claim")
+    [answer, *_] = store.admit([start(claim) for claim in claims], now=bench.now, lease=LEASE)
+    note("admit")
+    store.renew([hold(answer.occurrence)], now=bench.now, lease=LEASE)
+    note("renew")
+    assert store.settle([bench.settlement(answer.occurrence)]) == [True]
+    note("settle")
+    store.beat(Heartbeat(node="node-a", routes=(ROUTE,)), now=bench.now)
+    note("beat")
+    assert all(store.commit_plans([plan(one, now=bench.now, lookahead=0) for one in store.plannable(bench.now, 9)]))
+    note("commit_plans")
+    assert store.change("uid-2", lambda snapshot, now: edits.pause(snapshot, now=now))
+    note("change")
+    assert waited == {
+        **dict.fromkeys(["create", "emit", "admit", "settle", "change"], True),
+        **dict.fromkeys(["commit_reactions", "claim", "renew", "beat", "commit_plans"], False),
+    }
+    store.close()

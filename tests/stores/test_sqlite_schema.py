@@ -150,9 +150,15 @@ def test_triggers_get_their_discriminators_in_an_upgrade(tmp_path):
     made(path, FIRST.read_text(encoding="utf-8") + listening())
     opened(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        found = connection.execute("SELECT schedule, fields, wanted FROM event_listeners ORDER BY schedule").fetchall()
-    own = discriminator({"n": 1})
-    assert found == [(2, "", ""), (11, *own), (11, *own), *((key, "", "") for key in range(12, 17))]
+        before, now = (
+            connection.execute(f"SELECT schedule, {own} FROM event_listeners ORDER BY schedule").fetchall()  # noqa: S608 - ours
+            for own in ("fields, wanted", "narrow_fields, narrow_wanted")
+        )
+    own, above = discriminator({"n": 1}), {"m": {"gt": 2}}
+    assert before == [(2, "", ""), (11, *own), (11, *own), *((key, "", "") for key in range(12, 17))]
+    own = discriminator({"n": 1} | above)
+    unread = [(key, "", "") for key in range(13, 17)]
+    assert now == [(2, "", ""), (11, *own), (11, *own), (12, *discriminator(above)), *unread]
 
 
 TALKING = {
@@ -184,24 +190,27 @@ def test_sessions_and_mobs_that_schedules_name_are_known_after_an_upgrade(tmp_pa
 def test_a_trigger_that_an_older_node_changes_is_shown_every_event_until_a_newer_one_writes_it(tmp_path):
     path = tmp_path / "noonmark.db"
     bench = Bench(opened(path), HandClock())
-    listens = bench.create(trigger=EventTrigger("seen", {"n": 1}))
+    listens = bench.create(trigger=EventTrigger("seen", {"n": {"gte": 1, "lt": 2}}))
 
     def wanted():
         with closing(sqlite3.connect(path)) as connection:
-            return connection.execute("SELECT fields, wanted FROM event_listeners").fetchall()
+            return connection.execute(
+                "SELECT fields, wanted, narrow_fields, narrow_wanted FROM event_listeners"
+            ).fetchall()
 
-    assert wanted() == [discriminator({"n": 1})]
+    own = [("", "", *discriminator({"n": {"gte": 1, "lt": 2}}))]
+    assert wanted() == own
     made(path, "UPDATE schedules SET trigger_document = trigger_document, name = 'Paused, say'")
-    assert wanted() == [discriminator({"n": 1})]
-    made(path, "UPDATE schedules SET trigger_document = replace(trigger_document, '1', '2')")
+    assert wanted() == own
+    made(path, "UPDATE schedules SET trigger_document = replace(trigger_document, '2', '200')")
     made(path, "UPDATE schedule_states SET version = version + 1")
-    assert wanted() == [("", "")]
-    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e", payload={"n": 2})])
+    assert wanted() == [("", "", "", "")]
+    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e", payload={"n": 150})])
     [audience] = bench.store.unmatched(9)
-    assert [one.declaration.trigger.filters for one in audience.listeners] == [{"n": 2}]
+    assert [one.declaration.trigger.filters for one in audience.listeners] == [{"n": {"gte": 1, "lt": 200}}]
     renamed = replace(audience.listeners[0].declaration, trigger=EventTrigger("seen", {"n": 3}))
     assert bench.commit(edits.edit(bench.snapshot(listens), renamed, now=bench.now, lookahead=0))
-    assert wanted() == [discriminator({"n": 3})]
+    assert wanted() == [discriminator({"n": 3}) * 2]
     bench.store.close()
 
 

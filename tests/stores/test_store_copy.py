@@ -10,18 +10,24 @@ import pytest
 
 from noonmark import OnceTrigger, Scheduler
 from noonmark.clocks import SystemClock
-from noonmark.core.errors import StoreUnavailable
+from noonmark.core.errors import Conflict, StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.connections import connect
+from noonmark.stores.redis.copy_endpoint import HOLD_SECONDS, RedisEndpoint
+from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.sql.copy_tables import NOT_COPIED, copy_tables
 from noonmark.stores.sql.schema.tables import metadata
+from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sqlite import SqliteStore
+from noonmark.stores.sqlite.copy_endpoint import SqliteEndpoint
+from noonmark.stores.store_copy.endpoint import mark_of
 from tests.cli.runner import call
 from tests.cli.terminal import ENVIRONMENT, NOONMARK, ROOT, in_terminal
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases
 from tests.servers.forked import start_forked
 from tests.stores.population import populate, watch
+from tests.stores.test_sqlite_file import plans
 
 NAMES = {table.name for table in copy_tables()}
 
@@ -112,6 +118,79 @@ def test_there_and_back_everything_is_equal_and_both_copies_run_on(populated, so
         assert (told.fires, told.failures, told.lines) == (expected.fires, [], lines)
 
 
+def test_redis_and_the_others_have_the_same_rows_and_digests(populated, source, database, redis_url, tmp_path):
+    there = copied(url(source), redis_url)
+    assert there["is_equal"]
+    assert {one["table"]: one["rows"] for one in there["tables"]} == {
+        name: len(rows) for name, rows in content(source).items()
+    }
+    back, other, now = tmp_path / "back.db", f"{redis_url}?prefix=other", populated[1]
+    assert copied(redis_url, url(back)) == copied(redis_url, other) == there
+    assert copied(other, database.url, "--migrate") == there
+    assert content(back) == content(source)
+    expected = watch(lambda clock: SqliteStore(source, clock), now)
+    told = watch(lambda clock: RedisStore(redis_url, clock), now)
+    lines = [line for line in expected.lines if not line.startswith("node ")]  # the copy does not know these nodes
+    promised, *others = told.lines
+    assert "loses what the system has not written yet" in promised
+    assert (told.fires, told.failures, others) == (expected.fires, [], lines)
+    full = call("store", "copy", url(source), redis_url)
+    assert (full.code, "TO: is not empty" in full.err) == (4, True)
+
+
+def test_a_killed_copy_to_redis_keeps_nodes_out_and_goes_on(source, redis, redis_url, tmp_path):
+    # It stops where the target takes no writes, after others are copied.
+    end = RedisEndpoint(redis_url)
+    mark = mark_of(SqliteEndpoint(str(source), SystemClock().micros), VERSION)
+    with closing(end):
+        end.begin(mark, copy_tables(), migrates=False)
+        with SqliteEndpoint(str(source), SystemClock().micros).snapshot() as reader:
+            for table in copy_tables()[:-5]:
+                end.write(mark, table, remove=(), add=reader.read(table, None))
+        with pytest.raises(Conflict, match="another process"):
+            end.write(mark.replace("copy 0", "copy 1"), copy_tables()[0], remove=(), add=())
+    with pytest.raises(StoreUnavailable, match="unfinished copy"):
+        RedisStore(redis_url).open()
+    # Meanwhile the source went on; an old version had written costs.
+    execute(
+        source,
+        "DELETE FROM notes WHERE key = 1",
+        "UPDATE secrets SET name = 'x' WHERE tenant = 'acme' AND name = 's0'",
+        "UPDATE secrets SET name = 's0' WHERE tenant = 'acme' AND name = 's1'",
+        "UPDATE secrets SET name = 's1' WHERE tenant = 'acme' AND name = 'x'",
+        "INSERT INTO notes (key, tenant, noted, caller, operation) VALUES (99999, 'acme', 1, 'ada', 'test')",
+        "UPDATE runs SET cost_usd = 0.25 WHERE fence = 1",
+    )
+    result = call("store", "copy", url(source), redis_url)
+    assert (result.code, "Continuing" in result.err) == (0, True), result
+    assert copied(redis_url, url(tmp_path / "back.db"))["is_equal"]
+    assert content(tmp_path / "back.db") == content(source)
+    assert redis.run("GET", "noonmark:numbers:notes") == b"99999", "numbers go on"
+
+
+def test_a_held_store_is_read_and_not_written_to(redis, redis_url):
+    store = RedisStore(redis_url)
+    store.open()
+    with closing(store), closing(RedisEndpoint(redis_url)) as end:
+        with end.hold():
+            with pytest.raises(StoreUnavailable, match="is being copied; nothing was written"):
+                store.create(plans(1))
+            assert store.schedules("acme", after=None, limit=10) == []
+            other = closing(RedisEndpoint(redis_url))
+            with other as second, pytest.raises(Conflict, match="another process copies this store"), second.hold():
+                pass
+            assert 0 < redis.run("TTL", "noonmark:hold") <= HOLD_SECONDS, "it ends with its process"
+        assert store.create(plans(1)) == [True]
+
+
+def test_a_damaged_record_of_redis_ends_the_copy(populated, source, redis, redis_url, tmp_path):
+    copied(url(source), redis_url)
+    [field] = redis.run("HKEYS", "noonmark:dependency_graphs")
+    redis.run("HSET", "noonmark:dependency_graphs", field, "1:nonsense")
+    result = call("store", "copy", redis_url, url(tmp_path / "back.db"))
+    assert (result.code, "of dependency_graphs cannot be read" in result.err) == (4, True), result
+
+
 def test_a_killed_copy_keeps_nodes_out_and_goes_on(source, database, tmp_path):
     assert call("migrate", "--store", database.url).code == 0
     with closing(connect(parse_address(f"{database.url}?timeout=120"))) as other:
@@ -147,7 +226,7 @@ def test_a_killed_copy_keeps_nodes_out_and_goes_on(source, database, tmp_path):
     assert copied(database.url, url(tmp_path / "back.db"))["is_equal"]
     assert content(tmp_path / "back.db") == content(source)
     full = call("store", "copy", url(source), database.url)
-    assert (full.code, "TO is not empty" in full.err) == (4, True)
+    assert (full.code, "TO: is not empty" in full.err) == (4, True)
 
 
 def test_a_row_that_differs_is_found(source, tmp_path):
@@ -173,7 +252,9 @@ def test_what_cannot_be_copied_is_refused(source, database, tmp_path):
     for ends, code, words in (
         ((url(tmp_path / "none.db"), database.url), 3, "there is no file"),
         (("memory://", database.url), 2, "cannot be copied"),
-        ((url(source), "redis://127.0.0.1"), 2, "names no store"),
+        ((url(source), "mongodb://127.0.0.1"), 2, "names no store"),
+        (("redis://127.0.0.1:1", url(tmp_path / "none.db")), 6, "did not answer"),
+        ((url(source), "redis://127.0.0.1/name"), 2, "cannot be read"),
         ((url(source), url(source)), 4, "the same store"),
     ):
         result = call("store", "copy", *ends)
@@ -184,15 +265,21 @@ def test_what_cannot_be_copied_is_refused(source, database, tmp_path):
     assert (damaged.code, "a row of notes" in damaged.err) == (4, True), damaged
 
 
-def test_while_nodes_run_it_copies_online_and_ends_when_they_have_stopped(tmp_path, database):
-    path, ran = tmp_path / "source.db", []
-    with closing(Scheduler(url(path))) as scheduler:
+@pytest.mark.parametrize(("kind", "other_kind"), [("sqlite", "postgresql"), ("redis", "sqlite"), ("sqlite", "redis")])
+def test_while_nodes_run_it_copies_online_and_ends_when_they_have_stopped(tmp_path, request, kind, other_kind):
+    stores = {
+        "sqlite": lambda: url(tmp_path / "store.db"),
+        "postgresql": lambda: request.getfixturevalue("database").url,
+        "redis": lambda: request.getfixturevalue("redis_url"),
+    }
+    path, target, ran = stores[kind](), stores[other_kind](), []
+    with closing(Scheduler(path)) as scheduler:
         first = scheduler.schedule(ran.append, args=["source"], name="first", function_name="tell", trigger=NEVER)
         scheduler.start()
-        eventually(lambda: query(path, "SELECT 1 FROM nodes"))
-        refused = call("store", "copy", url(path), database.url, "--migrate")
+        eventually(scheduler._store.nodes)
+        refused = call("store", "copy", path, target, "--migrate")
         assert (refused.code, "--online" in refused.err) == (4, True), refused
-        process = started(tmp_path, url(path), database.url, "--migrate", "--online")
+        process = started(tmp_path, path, target, "--migrate", "--online")
         eventually(lambda: "Stop the nodes" in (tmp_path / "err.txt").read_text() or process.poll() is not None)
         scheduler.schedule(ran.append, args=["source"], name="second", function_name="tell", trigger=NEVER)
         scheduler.run_now(first)
@@ -200,7 +287,7 @@ def test_while_nodes_run_it_copies_online_and_ends_when_they_have_stopped(tmp_pa
         scheduler.stop()
     assert process.wait(SOON) == 0, (tmp_path / "err.txt").read_text()
     assert "Start nodes on the target only." in (tmp_path / "out.txt").read_text()
-    with closing(Scheduler(database.url)) as scheduler:
+    with closing(Scheduler(target)) as scheduler:
         assert {job.name for job in scheduler.list_jobs()} == {"first", "second"}
         assert phases(scheduler, first)[0] == "completed"
 
@@ -219,8 +306,3 @@ def test_what_is_due_during_the_move_runs_once_on_the_target(tmp_path, database)
             assert phases(moved, job) == ["completed"]
         assert "completed" not in phases(scheduler, job)
     assert ran == ["ran"]
-
-
-def query(path, statement):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(statement).fetchall()

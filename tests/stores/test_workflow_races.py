@@ -16,6 +16,7 @@ from noonmark.core.targets import WorkflowTarget
 from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
 from noonmark.ports.workflows import StepWrites
 from noonmark.stores.postgres import PostgresStore
+from noonmark.stores.redis.store import RedisStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import Bench, HandClock
 from noonmark.testing.conformance.bench import start
@@ -26,11 +27,15 @@ RUNNING = StepRecord(step_id="load", phase=StepPhase.RUNNING, attempt=1, started
 OWN = StepRecord(step_id="own", phase=StepPhase.COMPLETED, attempt=1, started=NOW, ended=NOW)
 
 
-@pytest.fixture
-def nodes(database):
+@pytest.fixture(params=["postgres", "redis"])
+def nodes(request):
     """Two stores on one database, as two nodes have them."""
     clock = HandClock()
-    stores = [PostgresStore(database.url, clock) for _ in range(2)]
+    if request.param == "postgres":
+        url, kind = request.getfixturevalue("database").url, PostgresStore
+    else:
+        url, kind = request.getfixturevalue("redis_url"), RedisStore
+    stores = [kind(url, clock) for _ in range(2)]
     for store in stores:
         store.open()
     yield [Bench(store, clock) for store in stores]

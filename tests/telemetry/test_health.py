@@ -152,3 +152,13 @@ def test_damaged_rows_do_not_affect_readiness():
     assert health.summary()["damaged_rows"] == 3
     is_ready, told = health.ready()
     assert (is_ready, told["damaged_rows"]) == (True, 3)
+
+
+@pytest.mark.parametrize(("problem", "state"), [(None, "ok"), ("the engine did not answer", "failing")])
+def test_an_engine_that_does_not_answer_is_reported_and_the_node_stays_ready(problem, state):
+    asked = Health(lambda: [LEADER, OTHER], node="here", version="0.0", worker=Worker(RUNS), engine=lambda: problem)
+    assert asked.summary()["engine"] == state
+    is_ready, document = asked.ready()
+    assert (is_ready, document["status"], document["checks"]["engine"]) == (True, "ready", state)
+    assert document["problems"] == ({} if problem is None else {"engine": problem})
+    assert "engine" not in one().ready()[1]["checks"]

@@ -10,6 +10,7 @@ from noonmark.core.errors import OverlapConflict
 from noonmark.core.instants import SECOND
 from noonmark.ports.events import Pruned, StoreFailed
 from noonmark.ports.records import Backlog
+from noonmark.targets.temporal.settings import EngineCounts
 from noonmark.telemetry.health import CachedProbe, WorkerSnapshot
 from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import UNTYPED, HistogramFamily, Metrics
@@ -206,3 +207,25 @@ def test_damaged_rows_are_counted_by_table():
     found = samples(Metrics(damage=lambda: {"schedules": 2, "events": 1}))
     assert found['noonmark_damaged_rows{table="schedules"}'] == 2
     assert found['noonmark_damaged_rows{table="events"}'] == 1
+
+
+def test_a_node_with_an_engine_tells_what_it_has_seen_of_it():
+    counts, metrics = EngineCounts(), Metrics()
+    assert b"engine" not in metrics.render()
+    metrics.watch_engine(counts)
+    for how in ("started", "started", "attached", "failed"):
+        counts.count_start(how)
+    counts.orphans, counts.cancelled = {"workflows": 1, "occurrences": 2}, 3
+    lines = metrics.render().decode().splitlines()
+    for line in (
+        "noonmark_engine_up 1.0",
+        'noonmark_engine_starts_total{result="started"} 2.0',
+        'noonmark_engine_starts_total{result="attached"} 1.0',
+        'noonmark_engine_starts_total{result="failed"} 1.0',
+        "noonmark_engine_cancelled_total 3.0",
+        'noonmark_engine_orphans{kind="workflows"} 1.0',
+        'noonmark_engine_orphans{kind="occurrences"} 2.0',
+    ):
+        assert line in lines
+    counts.problem = "away"
+    assert "noonmark_engine_up 0.0" in metrics.render().decode().splitlines()

@@ -83,6 +83,16 @@ class Visit:
         """Show a view, and wait until it has its data."""
         self.page.goto("about:blank")  # else a route would only replace the view that is shown
         self.page.goto(f"{self.url}/ui{route}")
+        return self._shown()
+
+    def move(self, route):
+        """Show another view on the page that is open, and wait until it has its data."""
+        if self.page.url == "about:blank":
+            return self.open(route)
+        self.page.evaluate("hash => { document.querySelector('main').replaceChildren(); location.hash = hash; }", route)
+        return self._shown()
+
+    def _shown(self):
         self.page.locator(f"{VIEW}, [role=alert]").first.wait_for()
         assert self.page.locator(VIEW).is_visible(), self.page.locator("[role=alert]").first.inner_text()
         self.settle()

@@ -86,7 +86,7 @@ def test_hostile_text_is_text_in_every_view(browser, server):
     with visiting(browser, server.url) as visit:
         visit.context.add_init_script("globalThis.pwned = () => console.error('pwned')")
         for route in ROUTES:
-            page = visit.open(route.format(**server.ids))
+            page = visit.move(route.format(**server.ids))
             page.evaluate("document.querySelectorAll('main details').forEach((one) => (one.open = true))")
             made = page.locator("main :is(img, script, iframe, a[href^='javascript:'])")
             assert made.count() == 0, route

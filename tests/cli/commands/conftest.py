@@ -21,7 +21,8 @@ def cli(tmp_path_factory):
 @pytest.fixture(scope="module")
 def node(cli):
     """A scheduler that runs what is due."""
-    with Scheduler(cli.connection[1]) as scheduler:
-        scheduler.register_function("report", report)
+    scheduler = Scheduler(cli.connection[1])
+    scheduler.register_function("report", report)  # its first heartbeat names it
+    with scheduler:
         yield scheduler
     scheduler.close()

@@ -147,6 +147,19 @@ class TestRestore:
         assert names(fresh) == ["kept"]
         assert stat.S_IMODE((tmp_path / "fresh.db").stat().st_mode) == 0o600
 
+    def test_the_store_keeps_its_page_size_whatever_the_backup_has(self, scheduler, url, path, copy):
+        scheduler.schedule(nothing, name="kept", trigger=NEVER)
+        call("backup", str(copy), "--store", url)
+        scheduler.schedule(nothing, name="later", trigger=NEVER)
+        before = rows(path, "PRAGMA page_size")
+        with closing(sqlite3.connect(copy)) as connection:  # as one of an earlier version
+            connection.execute("PRAGMA page_size = 4096")
+            connection.execute("VACUUM")
+        assert rows(copy, "PRAGMA page_size") == [(4096,)] != before
+        assert call("restore", str(copy), "--store", url).code == 0
+        assert [job.name for job in scheduler.list_jobs()] == ["kept"]
+        assert rows(path, "PRAGMA page_size") == before
+
     def test_it_is_refused_while_a_node_is_alive(self, scheduler, url, copy):
         scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)

@@ -17,6 +17,7 @@ from noonmark.core.workflows.progress import (
     read_closing,
     result_problem,
     results,
+    started_target,
 )
 from noonmark.core.workflows.run import Compensation, StepPhase, StepRecord
 from noonmark.core.workflows.state import RunState
@@ -59,8 +60,11 @@ class Play:
         assert self.turn == read
         self.records.update(self.turn.writes)
         self.closing = self.closing or self.turn.closing
+        written = RunState(self.definition, self.records.values())
         for start in self.turn.starts:
             self.under_way[start.record.key] = start
+            # Whoever delivers it fills it in from what is written.
+            assert started_target(written, self.facts, start.record, undoes=start.is_compensation) == start.target
         return self.started()
 
     def started(self):

@@ -21,7 +21,8 @@ class Insomniac:
         self.scheduler.create_session(session_id="s1", model="scripted", enable_schedule=True)
         wake = {"target_kind": "session", "type": "exact_session", "session_id": "s1",
                 "action": {"type": "prompt", "prompt": "Go on."}}  # fmt: skip
-        self.job = self.scheduler.schedule(wake, "insomniac", NEVER, runaway={"max_fires_per_hour": 5})
+        # On a busy machine, the next fire is due before the turn that asked for it has ended.
+        self.job = self.scheduler.schedule(wake, "insomniac", NEVER, overlap="queue", runaway={"max_fires_per_hour": 5})
 
     def _answer(self, messages, _):
         answers = [part for part in messages[-1].parts if part.part_kind == "tool-return"]

@@ -13,9 +13,11 @@ from noonmark.core.targets import parse_target
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.command.orphans import OrphanReaper
+from noonmark.targets.command.process import FOREVER
 from noonmark.targets.command.programs import ProgramPolicy
 from noonmark.targets.command.runner import CommandRunner
 from noonmark.testing import factories
+from tests.embedded.waiting import eventually
 from tests.targets.assignments import SOON, now
 
 PROCESS_TREE = """
@@ -66,6 +68,13 @@ class CommandHarness:
     def start(self, assignment):
         self.runner.deliver([assignment])
         return assignment
+
+    def set_back_start(self, assignment, micros):
+        """Let a command have begun earlier, once the runner has noted its start; and let somebody look."""
+        [process] = eventually(lambda: [one for one in self.runner._running if one._assignment is assignment])
+        eventually(lambda: process._report_at < FOREVER)
+        assignment.started -= micros
+        assignment.signal.set()
 
     def end_of(self, assignment):
         with self._news:

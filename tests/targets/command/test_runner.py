@@ -240,8 +240,7 @@ class TestEnd:
             command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}, timeout=3_600 * SECOND)
         )
         pids = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
-        one.started -= 3_600 * SECOND  # as if it had begun long ago
-        one.signal.set()  # and somebody looks
+        runner.set_back_start(one, 3_600 * SECOND)
         done = runner.end_of(one)
         assert (done.outcome, done.result["exit_code"]) == ("timed_out", -signal.SIGTERM)
         eventually(lambda: not any(map(is_alive, pids)))
@@ -298,8 +297,7 @@ class TestEnd:
             pid_in(tmp_path / "ready")
             pids = [pid_in(tmp_path / name) for name in ("parent", "child", "grandchild", "apart")]
             if how == "timeout":
-                one.started -= 3_600 * SECOND  # as if it had begun long ago
-                one.signal.set()  # and somebody looks
+                made.set_back_start(one, 3_600 * SECOND)
             elif how != "stop":
                 one.stop(how)
             if how != "stop":
