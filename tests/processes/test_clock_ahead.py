@@ -109,5 +109,5 @@ def test_a_false_time_that_was_believed_is_put_right_when_it_is_over(fleet, tmp_
     assert fleet.phase(once) is SchedulePhase.ACTIVE
     assert rows(fleet, "phase = 'misfired'") >= 1, "what has passed is a gap"
     limit = CLOCK.micros() + DAY_SECONDS * SECOND
-    assert rows(fleet, f"missed_last > {limit} OR ended > {limit} OR lease_end > {limit}") == 0, "what lay ahead is undone"
+    assert rows(fleet, f"missed_last > {limit} OR ended > {limit} OR lease_end > {limit}") == 0, "undone"
     sums_up(fleet, often)
