@@ -81,7 +81,8 @@ def hold(folder, *, obeys, context):
 def fork(folder, *, hooks, context):
     """Leave a fork behind that lives until it is let go; one that is made without Python's hooks keeps everything."""
     begin(context, folder)
-    if (os.fork() if hooks else ctypes.CDLL(None).fork()) == 0:
+    # `PyDLL` keeps the interpreter lock: a fork that had to take it might wait for a thread that it does not have.
+    if (os.fork() if hooks else ctypes.PyDLL(None).fork()) == 0:
         # The folder may be removed before a fork of the second run has looked.
         while Path(folder).exists() and not (Path(folder) / "let-go").exists():
             select.select([], [], [], 0.02)
