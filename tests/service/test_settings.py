@@ -7,6 +7,7 @@ import pytest
 
 from noonmark.cli.commands.server import ServerOptions
 from noonmark.core.errors import InvalidSchedule
+from noonmark.server.assembly import command_rules
 from noonmark.server.config import SETTINGS, Settings, load
 from tests.cli.runner import call
 from tests.cli.terminal import NOONMARK, in_pipe
@@ -293,3 +294,18 @@ def test_a_signing_key_is_never_shown_not_even_when_it_is_refused():
     assert loaded.to_document()["signing_key"]["value"] == "***"
     refused = "signing_key: must be 16 to 500 printable ASCII characters (from the variable NOONMARK_SIGNING_KEY)"
     assert problems(environment={"NOONMARK_SIGNING_KEY": "sesame"}) == [refused]
+
+
+@pytest.mark.parametrize(
+    ("flags", "programs"),
+    [
+        ({}, frozenset()),
+        ({"allow_commands": ["echo"]}, {"echo"}),
+        ({"allow_commands": ["*"]}, None),
+        ({"worker": False}, None),
+        ({"worker": False, "allow_commands": ["echo"]}, {"echo"}),
+        ({"engine": "temporal://localhost:7233/default", "engine_routes": ["command"]}, None),
+    ],
+)
+def test_a_server_knows_which_programs_it_starts_unless_others_start_them(flags, programs):
+    assert command_rules(load(flags, {}).settings).programs == programs

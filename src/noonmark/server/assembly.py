@@ -237,8 +237,9 @@ def command_rules(settings: Settings) -> CommandRules:
     """What clients may set for commands."""
     setting_variables = {variable for setting in SETTINGS.values() for variable in setting.variables}
     names = settings.allow_commands
+    starts_programs = settings.worker and "command" not in settings.engine_routes  # otherwise others may allow more
     return CommandRules(
-        programs=None if "*" in names or not names else frozenset(names),
+        programs=None if "*" in names or not (names or starts_programs) else frozenset(names),
         env=frozenset(settings.allow_env),
         folders=settings.allow_cwd,
         reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE, KEY_VARIABLE, CA_VARIABLE}),
