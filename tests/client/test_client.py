@@ -334,6 +334,7 @@ class TestShape:
         (lambda client: client.run_now("a", key="Z\u00fcrich"), "key"),
         (lambda client: client.create(idempotency_key=b"bytes"), "idempotency_key"),
         (lambda client: client.call("event/emit", {"event_type": "e", "payload": 2**70}), "payload"),
+        (lambda client: client.explain_at("s", datetime(2030, 1, 1)), "at"),  # noqa: DTZ001 - on purpose
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_its_name(client, ask, field):
@@ -341,3 +342,14 @@ def test_what_cannot_be_meant_is_refused_by_its_name(client, ask, field):
         ask(client)
     assert refused.value.field == field
     assert "s3cr3t" not in str(refused.value)
+
+
+@pytest.mark.parametrize("made", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("timeout", -1), ("timeout", 0), ("timeout", "5"), ("timeout", float("nan")), ("key", 5), ("tenant", 5)],
+)
+def test_a_client_with_an_impossible_option_is_not_made(made, option, value):
+    with pytest.raises(InvalidRequest) as refused:
+        made("http://127.0.0.1:1", **{option: value})
+    assert refused.value.field == option

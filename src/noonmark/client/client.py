@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import ssl
@@ -37,12 +38,14 @@ _PROOF = re.compile(r"[A-Za-z0-9._:-]{1,500}")
 
 
 def _settings(
-    base_url: str, timeout: float, key: str | None, tenant: str | None, ca_file: str | PathLike[str] | None
+    base_url: str, timeout: object, key: object, tenant: object, ca_file: str | PathLike[str] | None
 ) -> dict[str, Any]:
     """The settings of the HTTP client."""
-    if key is not None and not _CREDENTIAL.fullmatch(key):
+    if key is not None and not (isinstance(key, str) and _CREDENTIAL.fullmatch(key)):
         raise InvalidRequest("must be a key: one word of printable ASCII characters", field="key")
-    if tenant is not None and not _CREDENTIAL.fullmatch(tenant):
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise InvalidRequest(f"must be a number of seconds above 0, not {timeout!r}", field="timeout")
+    if tenant is not None and not (isinstance(tenant, str) and _CREDENTIAL.fullmatch(tenant)):
         raise InvalidRequest("must be the name of a tenant", field="tenant")
     credentials = {} if key is None else {"Authorization": f"Bearer {key}"}
     credentials |= {} if tenant is None else {"Noonmark-Tenant": tenant}

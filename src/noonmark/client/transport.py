@@ -115,7 +115,14 @@ def fresh_key() -> str:
 
 def to_arguments(**arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON, or what is written as JSON
     """The arguments that are not None, as JSON."""
-    return {name: to_json(value) for name, value in arguments.items() if value is not None}
+    return {name: _argument(name, value) for name, value in arguments.items() if value is not None}
+
+
+def _argument(name: str, value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
+    try:
+        return to_json(value)
+    except ValueError as error:  # a naive datetime
+        raise InvalidRequest(str(error), field=name) from None
 
 
 def to_json(value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
