@@ -233,6 +233,20 @@ def test_a_trigger_as_text_is_refused_with_what_to_write(kit):
     assert kit.scheduler.schedule(fail, trigger=CronTrigger("0 9 * * *"))
 
 
+@pytest.mark.parametrize(
+    ("trigger", "hint"),
+    [
+        (30, r"not a length of time; write IntervalTrigger\(30\)"),
+        (timedelta(minutes=1), r"not a length of time; write IntervalTrigger\(60\)"),
+        (datetime(2030, 1, 1, tzinfo=UTC), r"not an instant; write OnceTrigger\(\.\.\)"),
+    ],
+)
+def test_a_time_in_place_of_a_trigger_is_refused_with_what_to_write(kit, trigger, hint):
+    with pytest.raises(InvalidTrigger, match=hint) as refused:
+        kit.scheduler.schedule(fail, trigger=trigger)
+    assert refused.value.field == "trigger"
+
+
 def test_an_invalid_option_is_a_mistake_of_the_programmer(kit):
     with pytest.raises(TypeError, match="unknown option 'colour' of a schedule"):
         kit.scheduler.schedule(fail, colour="red")

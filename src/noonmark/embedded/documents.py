@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -452,6 +453,10 @@ def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:
             given = f"text; write CronTrigger({trigger!r})"
         elif isinstance(trigger, type):
             given = f"the class {trigger.__name__}; call it: {trigger.__name__}(..)"
+        elif isinstance(trigger, int | float):  # a timedelta has become its seconds
+            given = f"a length of time; write IntervalTrigger({trigger!r})"
+        elif isinstance(trigger, datetime):
+            given = "an instant; write OnceTrigger(..)"
         message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {given}"
         raise InvalidTrigger(message, field="trigger")
     return trigger.to_document() | present(jitter_seconds=jitter)
