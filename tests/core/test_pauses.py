@@ -147,6 +147,8 @@ def test_what_no_live_node_serves_waits_for_one():
     assert step(due_now, "claim").decision == "target_missing"
     ahead = explain_occurrence(schedule, row(schedule, 100), now=at(50), unserved="no live node serves it")
     assert ahead.summary.endswith("; at present, no live node serves it.")
+    hinted = explain_occurrence(schedule, row(schedule, 100), now=at(110), unserved="no live node serves it; is it up?")
+    assert hinted.summary.endswith(", and no live node serves it (is it up?).")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.operations.harness import EVERY_MINUTE, LOCAL, Harness
 
 TYPO = {"target_kind": "function", "function": "repotr"}
 WARNING = "no live node serves `function:repotr`; did you mean `function:report`?"
+IN_A_SENTENCE = "no live node serves `function:repotr` (did you mean `function:report`?)."
 
 
 @pytest.fixture
@@ -86,16 +87,16 @@ def test_a_pending_occurrence_says_that_it_waits_for_a_node(harness):
     for rows in (across, queued):
         assert {(one["waiting_for"], one["why"]) for one in rows} == {("target_missing", why)}
     explained = harness("occurrence/explain", occurrence_id=requested["occurrence_id"])
-    assert explained["summary"].endswith(f"and {WARNING}.")
+    assert explained["summary"].endswith(f", and {IN_A_SENTENCE}")
     assert {step["rule"]: step["decision"] for step in explained["steps"]}["claim"] == "target_missing"
-    assert WARNING in harness("schedule/explain", schedule_id="typo")["summary"]
+    assert f"and {IN_A_SENTENCE[:-1]}; " in harness("schedule/explain", schedule_id="typo")["summary"]
 
 
 def test_a_fire_ahead_says_that_nothing_serves_it_at_present(harness):
     harness.create(schedule_id="typo", target=TYPO)
     harness.clock.advance(1)
     beat(harness)
-    assert f"at present, {WARNING}" in harness("schedule/explain", schedule_id="typo")["summary"]
+    assert f"at present, {IN_A_SENTENCE[:-1]}" in harness("schedule/explain", schedule_id="typo")["summary"]
 
 
 def test_a_program_may_have_registered_the_function_since_the_last_heartbeat(harness):

@@ -149,8 +149,14 @@ def _short(reason: Reason) -> Callable[[Case], str]:
     return clause
 
 
+def _unserved(case: Case) -> str:
+    """That no live node serves the target. The hint is in brackets: it may be a question, and the sentence goes on."""
+    said, separator, hint = (case.unserved or "").partition("; ")
+    return f"{said} ({hint})" if separator else said
+
+
 def _not_due(case: Case) -> str:
-    unserved = "" if case.unserved is None else f"; at present, {case.unserved}"
+    unserved = "" if case.unserved is None else f"; at present, {_unserved(case)}"
     return f"it is due at {instant_words(case.occurrence.due)}{unserved}"
 
 
@@ -291,7 +297,7 @@ def halted(case: Case) -> str:
 def _target_missing(case: Case) -> str:
     row = case.occurrence
     if row.phase in LIVE:
-        return f"it has been due since {instant_words(row.due)}, and {case.unserved}"
+        return f"it has been due since {instant_words(row.due)}, and {_unserved(case)}"
     missed = f"{fires(case, 'due')}, but " if row.missed_count > 1 else ""
     if (lacking := missing_words(case.detail)) is not None:
         return f"{missed}{lacking}"
