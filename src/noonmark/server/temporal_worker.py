@@ -97,6 +97,8 @@ def _routes(loaded: LoadedSettings, wanted: Sequence[str]) -> tuple[str, ...]:
         routes = served_routes(map(check_route, given), loaded.settings.functions)
     except ValueError as error:
         raise _usage(str(error)) from None
+    if given and not routes:
+        raise _usage("has 'function', and this worker has no functions; name them with --function NAME=module:function")
     if not routes:
         raise _usage("is required: what this worker delivers, such as session,task,workflow")
     return routes

@@ -90,6 +90,7 @@ def test_a_check_says_that_the_engine_does_not_answer(tmp_path):
         (("serve", "--engine", URL, "--engine-routes", "ping"), "engine_routes: must be routes of targets"),
         (("temporal-worker", "--engine", URL, "--routes", "lunch"), "routes: must be routes of targets"),
         (("temporal-worker", "--engine", URL), "routes: is required"),
+        (("temporal-worker", "--engine", URL, "--routes", "function"), "routes: has 'function', and this worker"),
         (("temporal-worker", "--routes", "http"), "engine: is required"),
     ],
 )
