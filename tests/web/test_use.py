@@ -146,6 +146,25 @@ def test_an_approval_lets_a_workflow_go_on_before_your_eyes(visit, server):
     page.locator(".verdict", has_text="completed").wait_for()
 
 
+def test_the_switch_has_one_button_where_the_zone_of_the_browser_is_utc(browser, server):
+    with visiting(browser, server.url, timezone_id="UTC") as visit:
+        buttons = visit.open("#/now").get_by_label("Zone of times").get_by_role("button")
+        assert buttons.all_inner_texts() == ["UTC", "Schedule’s"]
+        buttons.last.click()
+        eventually(lambda: buttons.last.get_attribute("aria-pressed") == "true")
+        assert buttons.all_inner_texts() == ["UTC", "Schedule’s"]
+
+
+def test_a_long_id_is_not_drawn_over_the_time_beside_it(browser, tmp_path):
+    with serving(tmp_path) as server, visiting(browser, server.url) as visit:
+        soon = {"type": "interval", "every_seconds": 60}
+        document = {"schedule_id": "x" * 128, "trigger": soon, "target": {"target_kind": "event", "event_type": "e"}}
+        assert server.ask("POST", "/schedules", document).status == 201
+        name = visit.open("#/now").get_by_label("Up next").locator(".row > span", has_text="xxx").first
+        name.wait_for()
+        assert name.evaluate("span => span.scrollWidth <= span.clientWidth")
+
+
 def test_one_switch_chooses_the_zone_of_all_times(browser, server):
     with visiting(browser, server.url, timezone_id="America/New_York") as visit:
         daily = {"type": "cron", "expression": "30 2 * * *", "timezone": "Asia/Kolkata"}

@@ -204,7 +204,7 @@ function header() {
         ["mine", MINE.split("/").pop()?.replace(/_/g, " ") ?? MINE, MINE],
         ["schedule", "Schedule’s", "the zone of each schedule"],
       ])
-        .filter(([value]) => value !== "mine" || MINE !== "UTC" || zoneChoice() === "mine")
+        .filter(([value]) => MINE !== "UTC" || value !== (zoneChoice() === "mine" ? "utc" : "mine"))
         .map(([value, text, title]) =>
           h(
             "button",
