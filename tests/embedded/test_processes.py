@@ -96,7 +96,7 @@ class TestRuns:
         with scheduler:
             assert ended(scheduler, job) == ["failed"]
         assert [run.error for run in scheduler.runs(job)] == [
-            "the process ended with exit code -11 before it answered"
+            "the process was killed by SIGSEGV before it answered"
         ] * 2
 
     def test_the_payload_reaches_it(self, scheduler):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.budgets.reported import from_fields
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.reasons import Reason
+from noonmark.core.targets.command import end_of_program
 from noonmark.node_locks import shared_descriptors
 from noonmark.targets.function.call import prepare_remote_call
 from noonmark.targets.function.context import logger
@@ -295,7 +296,9 @@ class _ProcessCall:
         """The process ended without an answer. If the function was called, how far it got is unknown."""
         if not self._has_begun and not self._process.is_new:
             return None
-        text = f"the process ended with exit code {self._process.end()} before it answered"
+        code = self._process.end()
+        ended = end_of_program(code) if code is not None and code < 0 else f"ended with exit code {code}"
+        text = f"the process {ended} before it answered"
         delivered = failed(self._assignment, RuntimeError(text), now=self._now(), text=text, raised=())
         return replace(delivered, is_unknown=self._has_begun)
 
