@@ -1002,7 +1002,9 @@ class LoadedSettings:
 
     def error(self, name: str, message: str) -> InvalidSchedule:
         """The error for a setting that turns out to be invalid when it is used."""
-        return InvalidSchedule(f"{message} (from {_origin(self.sources[name])})", field=name)
+        source = self.sources[name]
+        origin = "" if source == "default" else f" (from {_origin(source)})"
+        return InvalidSchedule(f"{message}{origin}", field=name)
 
 
 def load(flags: Mapping[str, object], environment: Mapping[str, str], file: str | None = None) -> LoadedSettings:

@@ -98,6 +98,7 @@ def test_wrong_arguments_are_refused(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused = call(*arguments)
     assert (refused.code, refused.errors[0][: len(words)]) == (2, words)
+    assert "(from default)" not in refused.err, "that is no place where it could be set"
 
 
 @pytest.mark.parametrize(
