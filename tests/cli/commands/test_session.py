@@ -44,6 +44,11 @@ def test_an_answer_is_waited_for_and_in_the_transcript(desk):
     assert (sent["phase"], sent["answer"]["role"], sent["answer"]["number"]) == ("completed", "assistant", 4)
 
 
+def test_a_session_without_messages_says_so(desk):
+    desk("session", "create", "silent", "--model", "test")
+    assert desk("session", "messages", "silent") == "0 messages\n"
+
+
 def test_a_message_is_told_as_it_was_typed(desk):
     desk("session", "create", "braces", "--model", "test")
     desk("session", "send", "braces", "What is {{ payload.x }} at {{ due_at }}?", "--wait")

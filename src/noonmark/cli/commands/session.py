@@ -103,6 +103,8 @@ def messages(
             print_json(answer)
             return
         found = answer["messages"][::-1]
+        if not found and not follow:
+            print_line("0 messages")
         last = 0
         while True:
             for message in found:
