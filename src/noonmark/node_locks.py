@@ -28,6 +28,8 @@ if sys.platform == "linux":
     import fcntl
     import mmap
 
+from noonmark.core.errors import NoonmarkError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -35,14 +37,12 @@ logger = logging.getLogger("noonmark.driver")
 
 LOCAL_FILE_SYSTEMS = frozenset(
     [
-        "bcachefs",
         "btrfs",
         "ext2",
         "ext3",
         "ext4",
         "f2fs",
         "jfs",
-        "nilfs2",
         "overlay",
         "ramfs",
         "reiserfs",
@@ -51,7 +51,10 @@ LOCAL_FILE_SYSTEMS = frozenset(
         "zfs",
     ]
 )
-"""File systems that only this machine mounts, and whose locks all of its processes see."""
+"""File systems that only this machine mounts, and whose locks all of its processes see.
+
+Not those whose snapshots show a file a second time, under the same device and inode: bcachefs and NILFS2.
+"""
 SUFFIX = ".lock"
 DRAFT_SUFFIX = ".draft"
 """A file has another name until it is locked: what others see is locked, or its process is gone."""
@@ -75,13 +78,16 @@ class NodeLocks:
     def acquire(self, node: str) -> str:
         """Lock the file of a node for as long as this process lives; returns the lock, as heartbeats name it.
 
-        Empty where that is not possible, and leases alone decide. May block.
+        Empty where that is not possible, and leases alone decide. May block. Raises the errors of the store, which may
+        answer when it is asked again.
         """
         with self._guard:
             held = self._held.get(node)
             if held is None:
                 try:
                     held = self._held[node] = self._create(node)
+                except NoonmarkError:
+                    raise
                 except Exception as error:  # noqa: BLE001 - a node also works without
                     logger.info(
                         "node %s has no lock file, so other nodes learn of its end when its leases run out: %s",
@@ -100,12 +106,18 @@ class NodeLocks:
             if held.users:
                 return
             del self._held[node]
-            _unlink(held.path, held.fd)
+            held.remove()
             held.close()
             if not self._held:
                 self._close_others()
             with suppress(OSError):  # other nodes use it
                 held.path.parent.rmdir()
+
+    def freshen(self) -> None:
+        """Set the times of the files of this process, so that what removes old temporary files leaves them alone."""
+        with self._guard:
+            for held in self._held.values():
+                held.freshen()
 
     def find_gone(self) -> dict[str, str]:
         """The nodes on this machine whose process has ended without leaving, with their locks.
@@ -115,6 +127,8 @@ class NodeLocks:
         with self._guard:
             gone = {}
             for node, fd in self._open_others().items():
+                if node in self._finished:
+                    continue
                 try:
                     # Shared, so that several neighbours find it free at once.
                     fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -124,12 +138,15 @@ class NodeLocks:
             return gone
 
     def remove(self, node: str) -> None:
-        """Remove the file of a node that was found to be gone."""
+        """Remove the file of a node that was found to be gone, or forget it if only another user can remove it."""
         with self._guard:
-            fd = self._others.pop(node, None)
-            if fd is not None and self._folder is not None:
-                _unlink(self._folder / f"{node}{SUFFIX}", fd)
-                os.close(fd)
+            fd = self._others.get(node)
+            if fd is None or self._folder is None:
+                return
+            if _unlink(self._folder / f"{node}{SUFFIX}", _device_and_inode(fd)):
+                os.close(self._others.pop(node))
+            else:
+                self._finished.add(node)
 
     def after_fork(self) -> None:
         """Hold nothing in a forked process: the locks are those of its parent."""
@@ -139,20 +156,30 @@ class NodeLocks:
         self._reset()
 
     def descriptors(self) -> list[int]:
-        """Copies of the file descriptors that hold the locks of this process; the caller closes them."""
+        """Copies of the file descriptors that hold the locks of this process; the caller closes them.
+
+        Raises OSError if the program has closed one: a process that does not hold the lock must not do its node's work.
+        """
         with self._guard:
-            return [os.dup(held.fd) for held in self._held.values() if held.is_intact]
+            intact = {node: held.intact_descriptors() for node, held in self._held.items()}
+            for node, descriptors in intact.items():
+                if not descriptors:
+                    raise OSError(f"this program has closed the lock file of its node {node}")
+            return [os.dup(descriptors[0]) for descriptors in intact.values()]
 
     def _reset(self) -> None:
         self._guard = threading.Lock()
         self._held: dict[str, _HeldLock] = {}
         self._others: dict[str, int] = {}
         """The open files of other nodes."""
+        self._finished: set[str] = set()
+        """Nodes whose end is dealt with, though their files could not be removed."""
 
     def _close_others(self) -> None:
         for fd in self._others.values():
             os.close(fd)
         self._others.clear()
+        self._finished.clear()
 
     def _open_others(self) -> dict[str, int]:
         """The open files of all nodes but those of this process. A file that cannot be judged is left out."""
@@ -164,6 +191,7 @@ class NodeLocks:
             names = set()
         for node in self._others.keys() - names:
             os.close(self._others.pop(node))
+            self._finished.discard(node)
         for node in names - self._others.keys() - self._held.keys():
             with suppress(OSError):
                 self._others[node] = _open_local(self._folder / f"{node}{SUFFIX}", os.O_RDONLY)
@@ -174,7 +202,9 @@ class NodeLocks:
         if "/" in node:
             raise OSError(f"{node!r} cannot be the name of a file")
         if self._folder is None:
-            self._folder = self._find_folder()
+            folder = self._find_folder()
+            _check_local(folder)
+            self._folder = folder
         path = self._folder / f"{node}{SUFFIX}"
         for _ in range(CREATE_RETRIES):
             with suppress(FileNotFoundError):
@@ -190,37 +220,52 @@ class _HeldLock:
         self.path, self.users = path, 0
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}{DRAFT_SUFFIX}")
-        self.fd = _open_local(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        fd = _open_local(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(self.fd, f"{os.getpid()}\n".encode())
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(fd, f"{os.getpid()}\n".encode())
             # A mapping keeps the lock as well: some programs close all file descriptors, whoever opened them.
-            self._mapping = mmap.mmap(self.fd, 1, access=mmap.ACCESS_READ)
+            self._mapping = mmap.mmap(fd, 1, access=mmap.ACCESS_READ)
+            self._file = _device_and_inode(fd)
+            # Now, while nothing else in this process has opened the file by its final name.
+            self._fd, self._others = fd, [other for other in _descriptors_of(self._file) if other != fd]
+            self.identity = _identity(fd)
             draft.rename(path)
         except BaseException:
-            os.close(self.fd)
+            os.close(fd)
             with suppress(OSError):
                 draft.unlink()
             raise
-        self.identity = _identity(self.fd)
-        self._file = _device_and_inode(self.fd)
-        _remove_old_drafts(path.parent, os.fstat(self.fd).st_mtime)
+        _remove_old_drafts(path.parent, os.fstat(fd).st_mtime)
 
-    @property
-    def is_intact(self) -> bool:
-        """Whether its descriptor is still that of the file: the program may have closed it and opened another file."""
-        try:
-            return _device_and_inode(self.fd) == self._file
-        except OSError:
-            return False
+    def intact_descriptors(self) -> list[int]:
+        """Its descriptors that are still those of the file: the program may have closed one and opened another file."""
+        return [fd for fd in (self._fd, *self._others) if self._is_intact(fd)]
+
+    def freshen(self) -> None:
+        """Set the times of the file to now."""
+        for fd in self.intact_descriptors()[:1]:
+            with suppress(OSError):
+                os.utime(fd)
+
+    def remove(self) -> None:
+        """Remove the file, unless its name is that of another one by now."""
+        _unlink(self.path, self._file)
 
     def close(self) -> None:
         """Close this process's copies; the lock is free when no process has any."""
-        if self.is_intact:
-            os.close(self.fd)
+        if self._is_intact(self._fd):
+            os.close(self._fd)
+        if all(map(self._is_intact, self._others)):
             self._mapping.close()
         else:  # the mapping has a descriptor as well, whose number may be that of another file by now
             _abandoned.append(self._mapping)
+
+    def _is_intact(self, fd: int) -> bool:
+        try:
+            return _device_and_inode(fd) == self._file
+        except OSError:
+            return False
 
 
 _instances: weakref.WeakSet[NodeLocks] = weakref.WeakSet()
@@ -233,8 +278,10 @@ _adopted: list[int] = []
 @contextmanager
 def shared_descriptors() -> Iterator[list[int]]:
     """File descriptors that a child process inherits to hold all locks of this process, for as long as it lives."""
-    descriptors = [fd for locks in list(_instances) for fd in locks.descriptors()]
+    descriptors: list[int] = []
     try:
+        for locks in list(_instances):
+            descriptors += locks.descriptors()
         yield descriptors
     finally:
         for fd in descriptors:
@@ -277,7 +324,21 @@ def _open_local(path: Path, flags: int) -> int:
     os.close(fd)
     if flags & os.O_CREAT:
         path.unlink()
-    raise OSError(f"{path.parent} is on a file system of type {kind or 'unknown'}, not on a local one")
+    raise OSError(f"{path} is not a regular file on a local file system, but on one of type {kind or 'unknown'}")
+
+
+def _check_local(folder: Path) -> None:
+    """Create a folder, and refuse one that is not on a local file system: a look into it may block. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        kind = file_system(fd)
+    finally:
+        os.close(fd)
+    if kind not in LOCAL_FILE_SYSTEMS:
+        with suppress(OSError):  # other nodes may use it
+            folder.rmdir()
+        raise OSError(f"{folder} is on a file system of type {kind or 'unknown'}, not on a local one")
 
 
 def _identity(fd: int) -> str:
@@ -292,12 +353,27 @@ def _device_and_inode(fd: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _unlink(path: Path, fd: int) -> None:
-    """Remove a file, unless its name is that of another file by now."""
-    with suppress(OSError):
+def _descriptors_of(file: tuple[int, int]) -> list[int]:
+    """All descriptors of this process for a file."""
+    found = []
+    for name in os.listdir(PROC / "self/fd"):  # noqa: PTH208 - names
+        with suppress(OSError):  # it is closed again
+            if _device_and_inode(int(name)) == file:
+                found.append(int(name))
+    return found
+
+
+def _unlink(path: Path, file: tuple[int, int]) -> bool:
+    """Remove a file, unless its name is that of another file by now; returns whether the file is gone from there."""
+    try:
         status = path.stat()
-        if _device_and_inode(fd) == (status.st_dev, status.st_ino):
+        if (status.st_dev, status.st_ino) == file:
             path.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _remove_old_drafts(folder: Path, now: float) -> None:

@@ -7,6 +7,7 @@ import secrets
 import sys
 from contextlib import suppress
 from functools import partial
+from stat import S_ISDIR
 from typing import TYPE_CHECKING
 from zoneinfo import TZPATH
 
@@ -391,15 +392,24 @@ def _lock_folder(store: Store) -> Path:
     user = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith(os.sep):
         folder = Path(runtime) / "nodes"
-    elif user.startswith(os.sep) and os.access(user, os.W_OK):
+    elif user.startswith(os.sep) and _is_own_folder(Path(user)):
         folder = Path(user) / "noonmark" / "nodes"
     else:
         folder = Path(tempfile.gettempdir()) / f"noonmark-nodes-{os.geteuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.lstat().st_uid != os.geteuid() or folder.is_symlink():
+    if not _is_own_folder(folder):
         raise OSError(f"{folder} belongs to another user")
     # URLs of one store may differ from process to process.
     return folder / sha256(b"node locks\0" + store.own_key()).hexdigest()[:16]
+
+
+def _is_own_folder(folder: Path) -> bool:
+    """Whether it is a folder of this user. Programs that `sudo` starts may have variables that name another user's."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def fresh_id(clock: Clock) -> str:

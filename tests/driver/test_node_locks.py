@@ -2,11 +2,21 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from noonmark.node_locks import DRAFT_AGE, LOCAL_FILE_SYSTEMS, NodeLocks, file_system, file_system_of_mount
+from noonmark.core.errors import StoreUnavailable
+from noonmark.node_locks import (
+    DRAFT_AGE,
+    LOCAL_FILE_SYSTEMS,
+    NodeLocks,
+    file_system,
+    file_system_of_mount,
+    shared_descriptors,
+)
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing.factories import NOW
 from noonmark.wiring import make_node_locks
@@ -42,9 +52,10 @@ def test_the_file_system_of_a_file_is_that_of_its_mount(mount, kind, is_local):
 
 
 @pytest.mark.parametrize(
-    "kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "fuseblk", "ceph", "lustre", "gfs2", "ocfs2"]
+    "kind",
+    ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "fuseblk", "ceph", "lustre", "gfs2", "ocfs2", "bcachefs", "nilfs2"],
 )
-def test_a_file_system_that_others_may_mount_is_not_local(kind):
+def test_a_file_system_that_others_may_mount_or_that_shows_files_twice_is_not_used(kind):
     assert kind not in LOCAL_FILE_SYSTEMS
 
 
@@ -142,6 +153,136 @@ def test_a_file_that_was_replaced_stays_and_is_not_the_one_that_was_locked(make,
     assert (folder / "node-a.lock").exists()
 
 
+def descriptors(file):
+    """Those of this process for a file."""
+    status, found = file.stat(), []
+    for fd in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
+        try:
+            if os.path.samestat(os.fstat(fd), status):
+                found.append(fd)
+        except OSError:  # of the folder that is listed
+            continue
+    return found
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_descriptor_that_the_program_closed_and_opened_again_is_left_alone(make, folder, tmp_path, which):
+    """A mapping has a descriptor of its own, and a program may close the files above some number."""
+    one, two = make(), make()
+    one.acquire("node-a")
+    closed = descriptors(folder / "node-a.lock")[which]
+    os.close(closed)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    os.dup2(other, closed)
+    two.acquire("node-b")
+    with shared_descriptors() as shared:
+        assert [os.path.samestat(os.fstat(fd), (folder / "node-a.lock").stat()) for fd in shared].count(True) == 1
+    one.release("node-a")
+    assert os.write(closed, b"it is open") == 10
+    assert [file.name for file in folder.iterdir()] == ["node-b.lock"]
+    for fd in {other, closed}:
+        os.close(fd)
+
+
+CLOSED = """
+import os, sys
+from pathlib import Path
+from noonmark.node_locks import NodeLocks, shared_descriptors
+locks = NodeLocks(lambda: Path(sys.argv[1]))
+locks.acquire("node-a")
+os.closerange(3, 256)
+try:
+    with shared_descriptors():
+        print("shared")
+except OSError as error:
+    print(error)
+locks.freshen()
+locks.release("node-a")
+print(os.listdir(Path(sys.argv[1]).parent))
+"""
+
+
+def test_no_process_is_started_that_cannot_hold_a_lock(folder):
+    """It could go on with the work of the node when that is gone."""
+    command = [sys.executable, "-c", CLOSED, str(folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == "this program has closed the lock file of its node node-a\n[]\n"
+
+
+def test_the_files_of_this_process_look_used(make, folder):
+    locks = make()
+    locks.acquire("node-a")
+    os.utime(folder / "node-a.lock", (0, 0))
+    locks.freshen()
+    status = (folder / "node-a.lock").stat()
+    assert min(status.st_atime, status.st_mtime) > 0
+
+
+REFUSED = """
+import os
+from pathlib import Path
+from noonmark.node_locks import NodeLocks
+folder = Path("nodes")
+one, two, three = (NodeLocks(lambda: folder) for _ in range(3))
+for number, locks in enumerate((one, two, three)):
+    locks.acquire(f"node-{number}")
+one.after_fork()
+folder.chmod(0o555)
+if os.geteuid() == 0:
+    os.seteuid(65_534)
+print(list(two.find_gone()), two.remove("node-0"), list(two.find_gone()), list(three.find_gone()))
+os.seteuid(os.getuid())
+folder.chmod(0o755)
+three.remove("node-0")
+print(list(two.find_gone()), list(three.find_gone()))
+"""
+
+
+def test_a_gone_node_whose_file_cannot_be_removed_is_dealt_with_once(tmp_path):
+    """As in a folder of another user: each look would ask the store again."""
+    tmp_path.chmod(0o755)
+    said = subprocess.run(
+        [sys.executable, "-c", REFUSED], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert said.splitlines() == ["['node-0'] None [] ['node-0']", "[] []"]
+
+
+def test_an_inode_that_is_used_again_is_another_lock_only_after_the_last_look_at_it(make, folder):
+    """The file of a node that was found gone stays open, so no other file can have its inode meanwhile."""
+    one, two = make(), make()
+    lock = one.acquire("node-a")
+    two.acquire("node-b")
+    end_process(one)
+    assert two.find_gone() == {"node-a": lock}
+    (folder / "node-a.lock").unlink()
+    for number in range(50):
+        assert make().acquire(f"node-{number}") != lock
+
+
+def test_a_store_that_does_not_answer_is_not_a_reason_to_go_without_a_lock(folder):
+    answers = [StoreUnavailable("connection refused"), None]
+
+    def find_folder():
+        if (error := answers.pop(0)) is not None:
+            raise error
+        return folder
+
+    locks = NodeLocks(find_folder)
+    with pytest.raises(StoreUnavailable):
+        locks.acquire("node-a")
+    assert locks.acquire("node-a")
+    locks.release("node-a")
+
+
+def test_a_folder_that_is_not_on_a_local_file_system_is_not_looked_into(make, caplog):
+    caplog.set_level("INFO")
+    folder = Path("/proc/self/task")
+    locks = NodeLocks(lambda: folder)
+    assert locks.acquire("node-a") == ""
+    assert "/proc/self/task is on a file system of type proc" in caplog.text
+    assert locks.find_gone() == {}
+
+
 def test_a_file_that_is_being_created_is_not_seen_and_an_old_one_is_removed(make, folder):
     folder.mkdir()
     fresh, old = (folder / f".node-{name}.lock.draft" for name in ("x", "y"))
@@ -211,6 +352,19 @@ def test_nodes_of_a_server_have_their_locks_in_a_runtime_folder(places, monkeypa
     assert not (lock.parent / "node-c.lock").exists()
     for one, node in ((locks, "node-a"), (again, "node-b"), (other, "node-c")):
         one.release(node)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_runtime_folder_of_another_user_is_not_used(places, monkeypatch):
+    """As in a program that `sudo -E` starts."""
+    (places / "run").mkdir()
+    os.chown(places / "run", 65_534, -1)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(places / "run"))
+    locks = make_node_locks("postgresql://host/database", MemoryStore(lambda: NOW))
+    assert locks.acquire("node-a")
+    assert not list((places / "run").iterdir())
+    assert list((places / "tmp").glob("noonmark-nodes-*/*/node-a.lock"))
+    locks.release("node-a")
 
 
 def test_a_folder_that_another_user_may_have_made_is_not_used(places):

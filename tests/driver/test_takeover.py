@@ -1,5 +1,7 @@
 """Takeover: a node ends the leases of a neighbour whose process is gone, and of no other."""
 
+import asyncio
+
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
@@ -7,7 +9,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver.steps.heartbeat import leave
 from noonmark.driver.steps.reports import TakeoverReport
-from noonmark.driver.steps.takeover import lock_process
+from noonmark.driver.steps.takeover import freshen_lock, lock_process
 from noonmark.node_locks import NodeLocks
 from noonmark.testing.manual import run_inline
 from tests.driver.rig import Rig
@@ -87,6 +89,45 @@ def test_a_file_of_the_same_name_that_is_another_says_nothing(pair, folder):
     assert two.claim_once().claimed == 0
     [row] = two.store.store.occurrences("uid-1")
     assert row.phase is Phase.DISPATCHING
+
+
+def test_a_node_that_could_not_ask_the_store_for_its_folder_locks_its_file_before_it_claims(folder):
+    answers = [StoreUnavailable("connection refused")]
+
+    def find_folder():
+        if answers:
+            raise answers.pop()
+        return folder
+
+    one = Rig(locks=NodeLocks(find_folder))
+    one.add(one.create(trigger=EventTrigger("seen")), "one")
+    with pytest.raises(StoreUnavailable):
+        one.claim_once()
+    assert one.claim_once().claimed == 1
+    assert one.node.process_lock
+    assert [file.name for file in folder.iterdir()] == ["node-a.lock"]
+    end_process(one)
+
+
+class ThreadExecutor:
+    """Makes each call in a thread, so that two steps can be under way at once."""
+
+    async def call(self, function, *args, **kwargs):
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+
+def test_a_lock_that_two_steps_take_at_once_is_released_with_the_node(folder):
+    one = Rig(locks=NodeLocks(lambda: folder))
+    one.node.executor = ThreadExecutor()
+
+    async def live():
+        await asyncio.gather(lock_process(one.node), lock_process(one.node))
+        await freshen_lock(one.node)
+        assert len(list(folder.iterdir())) == 1
+        await leave(one.node)
+
+    asyncio.run(live())
+    assert not folder.exists()
 
 
 def test_a_node_that_leaves_removes_its_file_and_one_that_cannot_keeps_it(pair, folder):

@@ -15,7 +15,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.settlement import RunInProgress
 from noonmark.driver.driver import Driver
 from noonmark.driver.steps.settle import LAST_CALL, is_deferrable, until_ended
-from noonmark.driver.steps.takeover import lock_process, unlock_process
+from noonmark.driver.steps.takeover import freshen_lock, unlock_process
 from noonmark.driver.store_executor import StoreExecutor
 from noonmark.driver.switch_interval import short_switch_interval
 from noonmark.driver.wakeup import Wakeup
@@ -98,6 +98,8 @@ LAST_PINGS: Micros = 2 * SECOND
 PROGRESS_INTERVAL: Micros = SECOND
 REAP_INTERVAL: Micros = 10 * SECOND
 TAKEOVER_INTERVAL: Micros = SECOND // 2
+FRESHEN_INTERVAL: Micros = 3_600 * SECOND
+"""Files in a runtime folder that were not used for 6 hours may be removed, says the XDG specification."""
 GUARD_INTERVAL: Micros = 60 * SECOND
 RECONCILE_INTERVAL: Micros = 30 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
@@ -198,7 +200,6 @@ class Loop:
 
     async def _run(self, started: Callable[[], None] | None) -> int:
         node, timing = self._node, self._node.timing
-        await lock_process(node)
         self._runtime.target.open(self._report, node.store_clock.now)
         # Two of them, so that one decides while the decisions of the other are written.
         starting = [asyncio.create_task(self._start_loop()) for _ in range(2)]
@@ -208,6 +209,7 @@ class Loop:
             leading = [self._every(timing.lease // 3, self._lead, self._wakeup())]
             if self._runtime.locks is not None:
                 leading.append(self._every(TAKEOVER_INTERVAL, self._take_over, self._wakeup()))
+                leading.append(self._every(FRESHEN_INTERVAL, self._freshen_lock, self._wakeup()))
         watch_interval, watch = node.store.traits.watch_interval, self._wakeup()
         stop_listening = node.store.listen(watch.set)
         background = [
@@ -463,6 +465,9 @@ class Loop:
     async def _take_over(self) -> None:
         if (await self.driver.take_over_once()).expired:
             self._claim.set()
+
+    async def _freshen_lock(self) -> None:
+        await freshen_lock(self._node)
 
     async def _prune_all(self) -> None:
         while (await self.driver.prune_once()).more and not self._is_stopping:

@@ -113,8 +113,8 @@ class Node:
         """The last row of the inspection so far."""
         self.leadership: Leadership | None = None
         """The leader, as last read."""
-        self.process_lock = ""
-        """The lock that this process holds for it, as its heartbeats name it."""
+        self.process_lock: str | None = None
+        """The lock that this process holds for it, as heartbeats name it; empty without one, None until it tried."""
         self.gone_before: frozenset[str] = frozenset()
         """The nodes of this machine that were found to be gone when it last looked."""
         self._upcoming: FairQueue[Claim] = FairQueue()

@@ -72,17 +72,20 @@ class NodeLocks(Protocol):
     def acquire(self, node: str) -> str:
         """Lock the file of a node for as long as this process lives; returns the lock, as heartbeats name it.
 
-        Empty where that is not possible, and leases alone decide. May block.
+        Empty where that is not possible, and leases alone decide. May block. Raises the errors of the store.
         """
 
     def release(self, node: str) -> None:
         """Remove the file of a node that has left; it was acquired as often."""
 
+    def freshen(self) -> None:
+        """Set the times of the files of this process, so that what removes old temporary files leaves them alone."""
+
     def find_gone(self) -> dict[str, str]:
         """The nodes on this machine whose process has ended without leaving, with their locks."""
 
     def remove(self, node: str) -> None:
-        """Remove the file of a node that was found to be gone."""
+        """Remove the file of a node that was found to be gone, or forget it if that is not possible."""
 
 
 class Pinger(Protocol):

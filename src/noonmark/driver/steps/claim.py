@@ -63,7 +63,7 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
     if limit <= 0:
         node.last_claimed = node.store_clock.monotonic()
         return []
-    if node.process_lock and node.routes_reported is None:
+    if node.runtime.locks is not None and node.routes_reported is None:
         await beat_once(node)  # without a heartbeat, no neighbour can know whose lock it finds free
     timing = node.timing
     now = await node.time()

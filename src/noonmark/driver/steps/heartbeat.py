@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.system_events import of_lost_node
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import LeadReport
-from noonmark.driver.steps.takeover import unlock_process
+from noonmark.driver.steps.takeover import lock_process, unlock_process
 from noonmark.ports.events import LeaderChanged
 from noonmark.ports.records import Heartbeat
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 async def beat_once(node: Node) -> None:
     """Record that this node is alive, and the routes it serves."""
+    await lock_process(node)
     now = await node.time()
     if node.started is None:
         node.started = now
@@ -37,7 +38,7 @@ async def beat_once(node: Node) -> None:
         zone_data=node.runtime.zone_data,
         started=node.started,
         lease=node.timing.lease,
-        process_lock=node.process_lock,
+        process_lock=node.process_lock or "",
     )
     await node.executor.call(node.store.beat, beat, now=now)
     node.routes_reported = routes

@@ -19,8 +19,23 @@ if TYPE_CHECKING:
 
 async def lock_process(node: Node) -> None:
     """Lock the file of this node, before its first heartbeat and before it starts any process."""
+    if node.runtime.locks is None or node.process_lock is not None:
+        return
+    process_lock = await node.executor.call(node.runtime.locks.acquire, node.id)
+    _note_lock(node, process_lock)
+
+
+def _note_lock(node: Node, process_lock: str) -> None:
+    if node.process_lock is None:
+        node.process_lock = process_lock
+    elif process_lock and node.runtime.locks is not None:  # another step was faster
+        node.runtime.locks.release(node.id)
+
+
+async def freshen_lock(node: Node) -> None:
+    """Let the lock file of this node look used."""
     if node.runtime.locks is not None:
-        node.process_lock = await node.executor.call(node.runtime.locks.acquire, node.id)
+        await node.executor.call(node.runtime.locks.freshen)
 
 
 def unlock_process(node: Node) -> None:
@@ -32,6 +47,7 @@ def unlock_process(node: Node) -> None:
 
 async def take_over_once(node: Node) -> TakeoverReport:
     """End the leases of nodes on this machine whose process is gone."""
+    await lock_process(node)  # the folder is known from then on
     locks = node.runtime.locks
     gone = {} if locks is None else locks.find_gone()
     expired = 0
