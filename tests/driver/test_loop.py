@@ -47,6 +47,17 @@ class SkewedClock(SystemClock):
         return super().micros() + self._ahead
 
 
+class FastClock(SystemClock):
+    """The clock of a machine that gains a fifth."""
+
+    def __init__(self):
+        self._began = super().monotonic()
+
+    def monotonic(self):
+        passed = super().monotonic() - self._began
+        return self._began + passed + passed // 5
+
+
 class Heard(Record):
     """Lets a test wait for what it is told."""
 
@@ -74,6 +85,14 @@ class Blocking(Wrapped):
     @property
     def traits(self):
         return replace(self.store.traits, blocks=True, max_concurrency=2)
+
+
+class Distant(Blocking):
+    """A store that reads its clock a while after it was asked."""
+
+    def clock(self):
+        threading.Event().wait(0.1)
+        return self.store.clock()
 
 
 def on_loop(story):
@@ -303,6 +322,30 @@ def test_a_clock_that_is_an_hour_ahead_starts_nothing_early():
         async with place.running():
             await place.started(one)
         assert delivered_at[0] >= one.due - place.runtime.timing.early
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_runs_fast_starts_nothing_early_though_answers_are_too_slow_to_prove_it():
+    async def story():
+        place = Place(clock=FastClock())
+        place.runtime = replace(place.runtime, store=Distant(place.store.store))
+        rows = [place.add(place.create(f"uid-{n}"), f"{n}", n * SECOND // 4) for n in range(1, 6)]
+        delivered, ahead = {}, []
+        real = place.target.deliver
+
+        def deliver(assignments):
+            ahead.append(place.target.now() - place.system.micros())
+            delivered.update({one.occurrence.id: place.system.micros() for one in assignments})
+            real(assignments)
+
+        place.target.deliver = deliver
+        async with place.running():
+            for row in rows:
+                await place.started(row)
+        assert max(ahead) <= 0
+        early = place.runtime.timing.early
+        assert [row.id for row in rows if delivered[row.id] < row.due - early] == []
 
     asyncio.run(story())
 

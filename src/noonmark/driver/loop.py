@@ -200,7 +200,7 @@ class Loop:
 
     async def _run(self, started: Callable[[], None] | None) -> int:
         node, timing = self._node, self._node.timing
-        self._runtime.target.open(self._report, node.store_clock.now)
+        self._runtime.target.open(self._report, node.store_clock.earliest)
         # Two of them, so that one decides while the decisions of the other are written.
         starting = [asyncio.create_task(self._start_loop()) for _ in range(2)]
         leading = []
@@ -354,10 +354,15 @@ class Loop:
         node = self._node
         while not self._is_stopping:
             decision = node.next_decision
-            pause = None if decision is None else decision + node.timing.early // 4 - node.now
-            if pause is None or pause > 0 or node.is_in_doubt:
+            at = None if decision is None else decision + node.timing.early // 4
+            if at is None or node.now < at or node.is_in_doubt:
+                pause = None if at is None else at - node.now
                 await self._start.wait(IDLE_PAUSE if node.is_in_doubt else pause)
                 continue
+            if not node.store_clock.is_certain:  # a clock that runs fast could begin it early
+                await self._try(node.read_clock)
+                if node.now < at or node.is_in_doubt:
+                    continue
             report = await self._try(self.driver.admit_once)
             if self._node.finished:  # the answer came too late, so the starts are handed back
                 self._settle.set()
@@ -499,7 +504,7 @@ class Loop:
             return backoff >= LAST_RETRY
         if step == self.driver.settle_once:
             return self._is_drained and backoff >= LAST_RETRY
-        searches = (self._claim_due, self._take_over, self.driver.admit_once)
+        searches = (self._claim_due, self._take_over, self._node.read_clock, self.driver.admit_once)
         return self._is_drained or (self._is_stopping and step in searches)
 
     def _report(self, assignment: Assignment, delivered: Reported) -> None:
