@@ -15,6 +15,7 @@ from noonmark.stores.redis.copy_endpoint import RedisEndpoint
 from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.redis.transactions.client import Client
 from tests.servers.redis import QUICK, running
+from tests.stores.test_postgres_listener import listening
 from tests.stores.test_sqlite_file import plans
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "redis.md"
@@ -151,7 +152,10 @@ def test_rights_of_the_guide_are_enough(redis, redis_url):
         store = RedisStore(redis_url.replace("redis://", "redis://noonmark:password@"))
         with closing(store):
             store.open()
-            store.listen(lambda: None)()
+            bell = listening(store)
+            with closing(RedisStore(redis_url)) as other:
+                other.open()
+                bell.wait(2)
             assert store.create(plans(3)) == [True, True, True]
             assert len(store.schedules("acme", after=None, limit=5)) == 3
             assert "appendfsync no" in store.condition().promise

@@ -1,4 +1,4 @@
-"""Notifications of Redis: a connection that is subscribed to the channels of all other nodes."""
+"""Notifications of Redis: a connection that is subscribed to the channel of all nodes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _STOP_INTERVAL = 0.05
 
 def make_listener(address: Address, client: Client) -> NotificationListener:
     """Messages of this client are ignored: they come from this node."""
-    return NotificationListener(lambda notify: _RedisListener(address, client.channels, client.channel, notify))
+    return NotificationListener(lambda notify: _RedisListener(address, client.channel, client.token, notify))
 
 
 class _RedisListener(ListenerThread):
-    def __init__(self, address: Address, channels: str, own_channel: str, notify: Callable[[], None]) -> None:
+    def __init__(self, address: Address, channel: str, own_token: str, notify: Callable[[], None]) -> None:
         super().__init__("SUBSCRIBE", notify)
-        self._address, self._channels, self._own_channel = address, channels, own_channel.encode()
+        self._address, self._channel, self._own_token = address, channel, own_token.encode()
         self._connection: Any = None
 
     def _interrupt(self) -> None:
@@ -43,7 +43,7 @@ class _RedisListener(ListenerThread):
         self._connection = connection = connect(self._address).connection_pool.make_connection()
         try:
             connection.connect()
-            connection.send_command("PSUBSCRIBE", self._channels)
+            connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
             self._connected()
             self._wait(connection)
@@ -56,7 +56,7 @@ class _RedisListener(ListenerThread):
             if connection.can_read(timeout=CHECK_INTERVAL):
                 is_asked = False
                 message = connection.read_response()
-                if message[0] == b"pmessage" and message[2] != self._own_channel:
+                if message[0] == b"message" and message[2] != self._own_token:
                     self._notify()
             elif is_asked:
                 raise TimeoutError("the server gave no sign of life")

@@ -91,7 +91,8 @@ class Client:
         self._address = address
         self._redis = connect(address)
         self._prefix = address.prefix + ":"
-        self._token = token_hex(4)
+        self.token = token_hex(4)
+        """What this client calls itself: in versions of records, and in its messages."""
         self._turns = count(1)
         self.format: str | None = None
         """The format of the data that it writes, if commits should check that."""
@@ -100,13 +101,8 @@ class Client:
 
     @property
     def channel(self) -> str:
-        """The channel on which this client tells others that it has written something."""
-        return f"{self._prefix}wake:{self._token}"
-
-    @property
-    def channels(self) -> str:
-        """The pattern of the channels of all clients."""
-        return f"{self._prefix}wake:*"
+        """The channel on which all clients tell each other that they have written something."""
+        return f"{self._prefix}wake"
 
     def close(self) -> None:
         """Close the connections."""
@@ -231,7 +227,7 @@ class Client:
     def notify(self) -> None:
         """Tell others that something was written."""
         with self.translated():
-            self._redis.publish(self.channel, "")
+            self._redis.publish(self.channel, self.token)
 
     def foreign_commits(self) -> int:
         """How many commits other clients have made; it may count one of this client that has just been made."""
@@ -240,7 +236,7 @@ class Client:
     def commit(self, keys: Sequence[str], arguments: Sequence[Any]) -> int:
         """Run the commit script; returns the number of the commit, 0 if nothing was written, -1 if it is refused."""
         names = [*(self._prefix + key for key in (*keys, FORMAT_KEY, TURN_KEY, HOLD_KEY, "commits")), self.channel]
-        arguments = ["w", self._token, *arguments]
+        arguments = ["w", self.token, *arguments]
         if self.format is not None:
             arguments = ["u", self.format, *arguments]
         for _ in range(round(_PATIENCE / _PAUSE)):
@@ -272,7 +268,7 @@ class Client:
 
         Yields the name that the transaction must have.
         """
-        name = f"{self._token}-{next(self._turns)}"
+        name = f"{self.token}-{next(self._turns)}"
         for _ in range(round(_PATIENCE / _PAUSE)):
             if self.write_once(TURN_KEY, name, seconds=TURN_SECONDS) == name.encode():
                 break

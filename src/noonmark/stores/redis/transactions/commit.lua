@@ -1,7 +1,7 @@
 -- Commit a transaction: check that everything it has read is still as it was, then write.
 --
 -- KEYS: the hashes and sorted sets that it has read or writes; the last five are the format, the turn, the hold, the
--- counter of commits and the channel of this client. While the hold exists, nothing is written. While the turn exists,
+-- counter of commits and the channel of all clients. While the hold exists, nothing is written. While the turn exists,
 -- only the transaction that it names writes.
 -- ARGV: a sequence of entries, each a letter, the number of its key, and what follows:
 --   v key n  then n pairs: a field, and the version of the record in it ("" for none)
@@ -16,7 +16,7 @@
 --   p                                    tell other nodes; before all that is written
 --   t name                               the transaction has this name; before all others
 --   u format                             it writes data of this format only; before all others
---   w name                               the client that writes, which is part of new versions; before all others
+--   w name                               the client that writes, in new versions and messages; before all others
 -- Returns the number of this commit, 0 if nothing was written, -1 if something read has changed since, -2 if the store
 -- is held, -3 if it is another transaction's turn, or -4 if the store has another format, or is gone.
 --
@@ -97,7 +97,8 @@ end
 local function write(letter, writer)
     if letter == 'p' then
         position = position + 1
-        redis.call('PUBLISH', KEYS[#KEYS], commit_number())
+        commit_number()
+        redis.call('PUBLISH', KEYS[#KEYS], writer)
         return
     end
     local width = (letter == 'h' or letter == 's') and 2 or 1
