@@ -135,6 +135,8 @@ class ConnectedStore:
                 return work(self._unit_of_work())
             except ConnectionLost as error:
                 losses.wait(error)
+            except FormatChanged:
+                self._begin_again()
 
     def _write(self, work: Callable[[UnitOfWork], T], *, notify: bool = False) -> T:
         """Change something.

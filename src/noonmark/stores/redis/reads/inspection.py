@@ -35,6 +35,7 @@ _CHECKS = {name: RowCheck(name, list(KINDS[name])) for name in _NAMES}
 
 def inspect(uow: UnitOfWork, after: Position | None, limit: int) -> Inspected:
     """Look at records of one table after another, as many as there may be."""
+    uow.transaction.begin()
     seen, damaged = 0, list[Damaged]()
     name, (cursor, skipped) = (_NAMES[0], (0, 0)) if after is None else after
     while seen < limit:

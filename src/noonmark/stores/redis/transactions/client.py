@@ -121,13 +121,18 @@ class Client:
         return values
 
     def gather(
-        self, hashes: Sequence[tuple[str, Sequence[bytes]]], questions: Sequence[Question], *, timed: bool
-    ) -> tuple[Micros | None, list[list[bytes | None]], list[list[bytes]]]:
-        """The values of fields of hashes and the members of ranges, in one round trip; `timed`, the server's clock."""
+        self, hashes: Sequence[tuple[str, Sequence[bytes]]], questions: Sequence[Question], *, begins: bool
+    ) -> tuple[Micros, list[list[bytes | None]], list[list[bytes]]]:
+        """The values of fields of hashes and the members of ranges, in one round trip.
+
+        If a transaction `begins`, it also returns the server's clock, and refuses a store that is gone: everything
+        would seem to be empty.
+        """
         with self.translated():
             pipeline = self._redis.pipeline(transaction=False)
-            if timed:
+            if begins:
                 pipeline.time()
+                pipeline.get(self._prefix + FORMAT_KEY)
             for key, fields in hashes:
                 pipeline.hmget(self._prefix + key, fields)
             for key, low, high, limit, reverse in questions:
@@ -136,10 +141,13 @@ class Client:
                     order = ("ZRANGEBYLEX", self._prefix + key, low, high)
                 pipeline.execute_command(*order, "LIMIT", 0, limit)
             answers: list[Any] = pipeline.execute()
-        time = None
-        if timed:
-            seconds, micros = answers.pop(0)
+        time = 0
+        if begins:
+            (seconds, micros), found = answers[:2]
             time = int(seconds) * 1_000_000 + int(micros)
+            if self.format is not None and found != self.format.encode():
+                raise self._format_changed()
+            del answers[:2]
         return time, answers[: len(hashes)], answers[len(hashes) :]
 
     def distinct(self, questions: Sequence[tuple[str, bytes, bytes, int]], steps: int) -> list[list[bytes]]:
@@ -249,10 +257,13 @@ class Client:
         if number == _HELD:
             raise StoreUnavailable(f"the store in {self._address.shown} is being copied; nothing was written")
         if number == _OTHER_FORMAT:
-            raise FormatChanged(f"the store in {self._address.shown} is gone, or has another format than before")
+            raise self._format_changed()
         if number > 0:
             self.commits += 1
         return number
+
+    def _format_changed(self) -> FormatChanged:
+        return FormatChanged(f"the store in {self._address.shown} is gone, or has another format than before")
 
     def _commit(self, names: Sequence[str], arguments: Sequence[Any]) -> int:
         with self.translated():
@@ -284,7 +295,9 @@ class Client:
         """Raise errors of the server and the network as those of a store."""
         try:
             yield
-        except (AuthenticationError, NoPermissionError) as error:
+        except NoPermissionError as error:
+            raise StoreUnavailable(f"Redis at {self._address.shown}: the user lacks a right: {error}") from error
+        except AuthenticationError as error:
             raise StoreUnavailable(f"Redis at {self._address.shown} refuses the user or password: {error}") from error
         except OutOfMemoryError as error:
             raise StoreUnavailable(

@@ -291,6 +291,7 @@ class Records:
         """
         if not partitions:
             return []
+        self._transaction.begin()
         low, high = member_range(**span)
         names = (f"{self.table.name}:{index}:{partition_name(partition)}" for partition in partitions)
         found = self._transaction.client.distinct([(name, low, high, values) for name in names], steps)
@@ -405,6 +406,7 @@ class Transaction:
         self.client, self.damaged = client, damaged
         self._now = now
         self._time: Micros | None = None
+        """The server's clock when this began; None until something was read."""
         self._records: dict[str, Records] = {}
         self._ranges: dict[Question, list[bytes]] = {}
         self._counts: dict[tuple[str, bytes, bytes], int] = {}
@@ -422,10 +424,12 @@ class Transaction:
 
     def now(self) -> Micros:
         """The store's clock; it stands still during a transaction, unless it is that of a test."""
-        if self._now is not None:
-            return self._now()
+        return self.begin() if self._now is None else self._now()
+
+    def begin(self) -> Micros:
+        """Look whether the store is there, unless that was done; returns the server's clock."""
         if self._time is None:
-            self._time = self.client.time()
+            self._time, _, _ = self.client.gather([], [], begins=True)
         return self._time
 
     def records(self, table: Table) -> Records:
@@ -440,6 +444,7 @@ class Transaction:
 
         A record that moves meanwhile may come twice. Damaged ones are left out.
         """
+        self.begin()
         cursor = 0
         while True:
             cursor, found = self.client.scan(table.name, cursor, page)
@@ -481,7 +486,7 @@ class Transaction:
 
     def hash_values(self, key: str, fields: Sequence[bytes]) -> list[bytes | None]:
         """The values of fields of a hash."""
-        if self._now is None and self._time is None:
+        if self._time is None:
             [values], _ = self._gather([(key, fields)], [])
             return values
         self.reads += 1
@@ -490,14 +495,15 @@ class Transaction:
     def _gather(
         self, hashes: Sequence[tuple[str, Sequence[bytes]]], questions: Sequence[Question]
     ) -> tuple[list[list[bytes | None]], list[list[bytes]]]:
-        """Read, and look at the clock if that was not done yet: a transaction nearly always does."""
+        """Read, and begin with that, which takes no further round trip."""
         self.reads += len(hashes) + len(questions)
-        time, found, members = self.client.gather(hashes, questions, timed=self._now is None and self._time is None)
-        self._time = self._time if time is None else time
+        time, found, members = self.client.gather(hashes, questions, begins=self._time is None)
+        self._time = self._time or time
         return found, members
 
     def count_members(self, key: str, low: bytes, high: bytes, *, hint: bool) -> int:
         """How many members a range of a sorted set has."""
+        self.begin()
         if hint:
             return self.client.count(key, low, high)
         question = (key, low, high)
