@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.ports.budgets import UsageBy
 from noonmark.ports.records import MarkScope, OccurrenceFilter, ScheduleFilter, Span
 from noonmark.stores.redis.store import RedisStore
@@ -34,9 +34,21 @@ def unordered(answers):
     return sorted(map(repr, answers))
 
 
+def pages(store, tenant, uid, phases):
+    """The occurrences of a schedule, in pages of three."""
+    found, before = [], None
+    while True:
+        page = store.search(tenant, OccurrenceFilter(uid=uid, phases=phases), 3, before=before)
+        found.append(page.occurrences)
+        before = page.after
+        if before is None:
+            return [one for occurrences in found for one in occurrences]
+
+
 def reads(store, tenant, now):
     """What there is to read of a tenant, by name."""
     span = Span(since=now - 100 * MINUTE, until=now + 10 * MINUTE, now=now)
+    past = Span(since=now - 90 * MINUTE, until=now - 10 * MINUTE, now=now)
     edges = [now - 100 * MINUTE, now - 50 * MINUTE, now + MINUTE]
     everything, uids = MarkScope(tenant=tenant), [one.schedule.uid for one in store.schedules(tenant, limit=99)]
     named = MarkScope(tenant=tenant, uids=tuple(uids))
@@ -49,12 +61,20 @@ def reads(store, tenant, now):
         "backlog": store.backlog(now, 99),
         "marks": store.marks(everything, span, 99),
         "marks of schedules": store.marks(named, span, 99),
-        "counts": [unordered(store.count_marks(one, span, MINUTE)) for one in (everything, named, of_ada)],
+        "first marks": [
+            store.marks(one, of, few) for one in (everything, of_ada) for of in (span, past) for few in (1, 4, 9)
+        ],
+        "counts": [
+            unordered(store.count_marks(one, of, MINUTE)) for one in (everything, named, of_ada) for of in (span, past)
+        ],
         "last marks": store.last_marks(uids, 3, now=now),
         "trends": [store.trend(uid, edges, now=now) for uid in uids],
-        "lateness": store.lateness(everything, span, 95),
+        "lateness": [store.lateness(one, of, 95) for one in (everything, named, of_ada) for of in (span, past)],
         "horizons": store.horizons(everything, until=now + 10 * MINUTE, limit=99),
         "search": [store.search(tenant, OccurrenceFilter(phases=one), 99) for one in (frozenset(), ENDED)],
+        "pages of schedules": [
+            pages(store, tenant, uid, phases) for uid in uids for phases in (frozenset(), ENDED, LIVE)
+        ],
         "phases": [store.count_phases(tenant), store.count_phases(tenant, "bob")],
         "usage": [store.usage(tenant, by, since=0, until=now + 1, limit=9) for by in UsageBy],
         "spenders": store.spenders(since=0, above=0, limit=9),

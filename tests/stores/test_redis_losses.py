@@ -124,7 +124,7 @@ def test_user_who_may_not_send_messages_is_refused_and_writes_nothing(redis, ope
         store = open_store(user="app:secret@")
         before = contents(redis)
         redis.run("ACL", "SETUSER", "app", "resetchannels")
-        with pytest.raises(StoreUnavailable, match="refuses a command: .*publish"):
+        with pytest.raises(StoreUnavailable, match=r"refuses a command: .*publish"):
             store.create(plans(1))
         assert contents(redis) == before
         with pytest.raises(StoreUnavailable, match=r"the user lacks a right: .*channels"):

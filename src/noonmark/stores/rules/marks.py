@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.ids import Origin
+from noonmark.core.instants import SECOND
 from noonmark.core.outcomes import Horizon, Mark, Marked, mark_state
 from noonmark.stores.rules.records import PHASES, REASONS
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.stores.rules.records import ScheduleState
+
+NEAR: Micros = 60 * SECOND
+"""What has not ended and whose time is further ahead is planned: nothing starts or waits so early."""
 
 
 class MarkRow(Marked, Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ from noonmark.core.system_events import LATE
 from noonmark.ports.records import Horizons, MarkCount, ScheduleFilter, TrendPoint
 from noonmark.stores.redis.reads.schedule_filter import matching
 from noonmark.stores.redis.schema.schedules import RUNS, STATES
-from noonmark.stores.rules.marks import to_horizon, to_mark
+from noonmark.stores.rules.marks import NEAR, to_horizon, to_mark
 from noonmark.stores.rules.records import PHASES, Unreadable
 
 if TYPE_CHECKING:
@@ -39,28 +40,29 @@ MAX_READ = 1_000
 _TENANT, _IS_HIDDEN = STATES.columns.index("tenant"), STATES.columns.index("is_hidden")
 
 
-class _Ended(NamedTuple):
-    """What an index says of an occurrence that has ended."""
+class _Entry(NamedTuple):
+    """What an index says of an occurrence, without its record."""
 
     nominal: Micros
     phase: str
     late: Micros | None
     schedule: int
     key: int
-    ended: Micros = 0
-    due: Micros = 0
     waiting_for: str | None = None
     reason: str | None = None
-    has_begun: bool = True
+    has_begun: bool = False
+
+    @property
+    def due(self) -> Micros:
+        """When one that has not ended is to start, or earlier."""
+        return self.nominal
 
 
 def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mark]:
     """The marks of a span, by time."""
-    ended = nsmallest(limit, _ended(uow, scope, span, limit), key=lambda one: one.nominal)
-    if ended and len(ended) == limit:  # others may have the same time as the last one
-        ended = list(_ended(uow, scope, replace(span, until=ended[-1].nominal + 1), None))
-    uow.rows.read(((one.key,) for one in ended), hint=True)
-    rows = [*uow.rows_of([one.key for one in ended]), *_live(uow, scope, span)]
+    found = _first(uow, scope, span, limit)
+    uow.rows.read(((one.key,) for one in found), hint=True)
+    rows = uow.rows_of(dict.fromkeys(one.key for one in found))
     first = nsmallest(limit, rows, key=lambda row: (row.nominal, row.id))
     return [mark for row in first if (mark := _mark(uow, row, span.now)) is not None]
 
@@ -116,7 +118,7 @@ def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) ->
     counts: list[Counter[str]] = [Counter() for _ in range(points)]
     ended = uow.rows.entries("ended_of_schedule", (state.schedule,), since=(begin,), before=(end,), hint=True)
     live = [row for row in uow.find_rows("live", state.schedule, hint=True) if begin <= row.nominal < end]
-    rows: list[_Ended | Row] = [*(_of_schedule(state.schedule, one) for one in ended), *live]
+    rows: list[_Entry | Row] = [*(_of_schedule(state.schedule, one) for one in ended), *live]
     for row in rows:
         if (mark := _state(row, now)) is not None:
             counts[bisect_right(edges, row.nominal) - 1][counted_as(mark, is_late=bool(_is_late(row)))] += 1
@@ -203,11 +205,29 @@ def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[Schedul
     return {phase: number for phase, number in counts.items() if number}
 
 
-def _rows(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[_Ended | Row]:
-    return [*_ended(uow, scope, span, None), *_live(uow, scope, span)]
+def _first(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[_Entry]:
+    """The first occurrences of a span, by time, and all others that have the time of the last one."""
+    parts = (partial(_ended, uow, scope), partial(_live, uow, scope))
+    found: list[_Entry] = []
+    for read in parts:
+        entries = nsmallest(limit, read(span, limit), key=lambda one: one.nominal)
+        if entries and len(entries) == limit:
+            entries = list(read(replace(span, until=entries[-1].nominal + 1), None))
+        found += entries
+    return found
 
 
-def _ended(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int | None) -> Iterator[_Ended]:
+def _rows(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[_Entry | Row]:
+    """The occurrences of a span, to be counted; records are read of live ones only, up to a time from now."""
+    live = list(_live(uow, scope, span, None))
+    ahead = [one for one in live if one.nominal >= span.now + NEAR] if scope.uids is None else []
+    keys = [one.key for one in live if scope.uids is not None or one.nominal < span.now + NEAR]
+    uow.rows.read(((key,) for key in keys), hint=True)
+    rows = [row for row in uow.rows_of(keys) if row.ended is None]
+    return [*_ended(uow, scope, span, None), *rows, *ahead]
+
+
+def _ended(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int | None) -> Iterator[_Entry]:
     """The occurrences of a span that have ended; of each schedule or tenant the first ones, if there is a limit."""
     since, before = (span.since,), (span.until,)
     if scope.uids is not None:
@@ -220,46 +240,49 @@ def _ended(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int | None) -> 
     for nominal, phase, late, schedule, _, key in _of_tenant(
         uow, scope, "ended_of_tenant", since=since, before=before, limit=limit if _is_plain(scope) else None
     ):
-        yield _Ended(nominal, phase, late, schedule, key)
+        yield _Entry(nominal, phase, late, schedule, key)
 
 
-def _live(uow: UnitOfWork, scope: MarkScope, span: Span) -> list[Row]:
+def _live(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int | None) -> Iterator[_Entry]:
     """The occurrences of a span that have not ended: those of its times, and if it is open, those from before."""
+    since = None if span.is_open else (span.since,)
     if scope.uids is not None:
         schedules = [(state.schedule,) for state in uow.load_states(scope.uids).values()]
         keys = [key for of_one in uow.rows.find_each("live", schedules, hint=True) for (key,) in of_one]
-    else:
-        keys = [entry[5] for entry in _of_tenant(uow, scope, "live_of_tenant") if entry[2] < span.until]
-    uow.rows.read(((key,) for key in keys), hint=True)
-    return [
-        row
-        for row in uow.rows_of(keys)
-        if row.ended is None and row.nominal < span.until and (span.is_open or row.nominal >= span.since)
-    ]
+        uow.rows.read(((key,) for key in keys), hint=True)
+        for row in uow.rows_of(keys):
+            if row.ended is None and row.nominal < span.until and (since is None or row.nominal >= span.since):
+                yield _Entry(row.nominal, row.phase, None, row.schedule, row.key)
+        return
+    most = limit if _is_plain(scope) else None
+    for nominal, schedule, _, key in _of_tenant(
+        uow, scope, "live_by_time", since=since, before=(span.until,), limit=most
+    ):
+        yield _Entry(nominal, Phase.PENDING, None, schedule, key)
 
 
 def _of_tenant(uow: UnitOfWork, scope: MarkScope, index: str, **span: Any) -> list[Values]:  # noqa: ANN401 - as `entries`
-    """The entries of an index of a tenant that a timeline shows; a schedule is the fourth of their values."""
+    """The entries of an index of a tenant that a timeline shows; they end with schedule, owner and key."""
     entries = uow.rows.entries(index, (scope.tenant,), hint=True, **span)
     if _is_plain(scope) or scope.wanted is None:
         return entries
     user = scope.wanted.user
     if user is not None:
         owner = owner_number(scope.tenant, user)
-        entries = [entry for entry in entries if entry[4] == owner]
+        entries = [entry for entry in entries if entry[-2] == owner]
     if scope.wanted == ScheduleFilter(user=user):
         return entries
-    wanted = set(matching(uow, {entry[3] for entry in entries}, scope.wanted))
-    return [entry for entry in entries if entry[3] in wanted]
+    wanted = set(matching(uow, {entry[-3] for entry in entries}, scope.wanted))
+    return [entry for entry in entries if entry[-3] in wanted]
 
 
 def _is_plain(scope: MarkScope) -> bool:
     return scope.wanted is None or scope.wanted == ScheduleFilter()
 
 
-def _ended_of(uow: UnitOfWork, schedule: int, *, limit: int | None, **which: Any) -> list[_Ended]:  # noqa: ANN401 - as `entries`
+def _ended_of(uow: UnitOfWork, schedule: int, *, limit: int | None, **which: Any) -> list[_Entry]:  # noqa: ANN401 - as `entries`
     """The occurrences of a schedule that have ended and are not superseded; those take no place on a page."""
-    found: list[_Ended] = []
+    found: list[_Entry] = []
     while True:
         page = uow.rows.entries("ended_of_schedule", (schedule,), limit=limit, hint=True, **which)
         found += [_of_schedule(schedule, entry) for entry in page if entry[2] != Phase.SUPERSEDED]
@@ -268,17 +291,17 @@ def _ended_of(uow: UnitOfWork, schedule: int, *, limit: int | None, **which: Any
         which |= {"before": page[-1], "until": None} if which.get("newest_first") else {"after": page[-1]}
 
 
-def _of_schedule(schedule: int, entry: Values) -> _Ended:
+def _of_schedule(schedule: int, entry: Values) -> _Entry:
     nominal, _, phase, late, key = entry
-    return _Ended(nominal, phase, late, schedule, key)
+    return _Entry(nominal, phase, late, schedule, key)
 
 
-def _state(row: _Ended | Row, now: Micros) -> MarkState | None:
+def _state(row: _Entry | Row, now: Micros) -> MarkState | None:
     """The state of a mark; None if it has none, or is damaged."""
     return mark_state(row, now) if row.phase in PHASES else None
 
 
-def _is_late(row: _Ended | Row) -> bool | None:
+def _is_late(row: _Entry | Row) -> bool | None:
     return row.late > LATE if type(row.late) is int else None
 
 

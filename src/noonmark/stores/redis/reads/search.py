@@ -33,7 +33,7 @@ def search(
     phases = wanted.phases or frozenset(Phase)
     scan = _Scan(uow, tenant, wanted, limit, before)
     if wanted.uid is not None:
-        scan.read_schedule(wanted.uid)
+        scan.read_schedule(wanted.uid, phases)
         return scan.page()
     if phases <= FAILURES:
         for phase in sorted(phases):
@@ -57,7 +57,7 @@ class _Scan:
         self._end: PageKey | None = None
         """Up to here every part was read; None if all of them were read to the end."""
 
-    def read(self, index: str, partition: tuple[str, ...]) -> None:
+    def read(self, index: str, partition: tuple[str | int, ...]) -> None:
         """Read an index, whose members begin with a time and an id, until enough fit or too many are read."""
         wanted = self._wanted
         since = None if wanted.since is None else (wanted.since,)
@@ -79,11 +79,15 @@ class _Scan:
                 return
             place, step = {"before": end}, min(step * 4, MAX_STEP)
 
-    def read_schedule(self, uid: str) -> None:
-        """Read all occurrences of a schedule."""
+    def read_schedule(self, uid: str, phases: frozenset[Phase]) -> None:
+        """Read the occurrences of a schedule; those that have not ended are few."""
         state = self._uow.load_states([uid]).get(uid)
-        if state is not None:
-            self._add([key for (key,) in self._uow.rows.find_keys("history", (state.schedule,), hint=True)])
+        if state is None:
+            return
+        if phases & FINAL:
+            self.read("by_end_of_schedule", (state.schedule,))
+        if phases & LIVE:
+            self._add([key for (key,) in self._uow.rows.find_keys("live", (state.schedule,), hint=True)])
 
     def page(self) -> FoundOccurrences:
         """The latest of what fits, as far as every part was read."""

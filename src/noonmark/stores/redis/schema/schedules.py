@@ -81,6 +81,11 @@ def is_mark(named: Named) -> bool:
     return named["ended"] is not None and is_shown_row
 
 
+def is_live_mark(named: Named) -> bool:
+    """Whether a row that has not ended is on timelines."""
+    return named["ended"] is None and named["is_hidden"] != CARRIES_STEPS
+
+
 def is_queued(named: Named) -> bool:
     """Whether a row waits in line for the slot; see `Row.is_queued`."""
     return named["phase"] == Phase.PENDING and named["ready"] is None and named["waiting_for"] == Reason.QUEUED
@@ -159,10 +164,12 @@ OCCURRENCES = Table(
               lambda one: one["ended"] is not None, ("ended",)),
         Index("ended_of_tenant", ("tenant",), ("nominal", "phase", "late", "schedule", "owner"), is_mark,
               ("ended", "is_hidden")),
-        Index("live_of_tenant", ("tenant",), ("due", "id", "nominal", "schedule", "owner"),
-              lambda one: is_live(one) and one["is_hidden"] != CARRIES_STEPS, ("ended", "is_hidden")),
+        Index("live_of_tenant", ("tenant",), ("due", "id"), is_live_mark, ("ended", "is_hidden")),
+        Index("live_by_time", ("tenant",), ("nominal", "schedule", "owner"), is_live_mark,
+              ("ended", "is_hidden")),
         Index("by_end", ("tenant",), ("ended", "id"),
               lambda one: one["ended"] is not None and one["is_hidden"] != CARRIES_STEPS, ("is_hidden",)),
+        Index("by_end_of_schedule", ("schedule",), ("ended", "id"), lambda one: one["ended"] is not None),
         Index("gaps", ("schedule",), ("missed_last",), lambda one: one["missed_last"] is not None),
         Index("ended", (), ("ended",), lambda one: one["ended"] is not None),
         Index("failed", ("tenant", "phase"), ("ended", "id"), lambda one: one["phase"] in FAILURES),

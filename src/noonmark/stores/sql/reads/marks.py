@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.budgets.forecast import percentile
 from noonmark.core.ids import owner_number
-from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FAILURES, MarkState, SchedulePhase
 from noonmark.core.occurrence import CONTINUED
 from noonmark.core.outcomes import Mark, counted_as
 from noonmark.core.system_events import LATE
 from noonmark.ports.records import Horizons, MarkCount, ScheduleFilter, TrendPoint
-from noonmark.stores.rules.marks import to_horizon, to_mark
+from noonmark.stores.rules.marks import NEAR, to_horizon, to_mark
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.sql.reads.schedules import IS_VISIBLE, SHOWS_RUNS, conditions
 from noonmark.stores.sql.row_checks import FURTHEST
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.session import Values
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
-NEAR: Micros = 60 * SECOND
-"""What has not ended and whose time is further ahead is planned: nothing starts or waits so early."""
 MAX_READ = 1_000
 """How many schedules one call reads at most to find how far their fires are stored."""
 _KEYS = "SELECT schedule, uid FROM schedule_states WHERE uid IN EACH(text)"
