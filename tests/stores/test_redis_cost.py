@@ -13,7 +13,7 @@ from noonmark.core.schedule import AuditEntry, Owner
 from noonmark.core.targets import WorkflowTarget
 from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
 from noonmark.ports.budgets import Settled, UsageRecord
-from noonmark.ports.records import MarkScope, OccurrenceFilter, Span
+from noonmark.ports.records import MarkScope, OccurrenceFilter, ScheduleFilter, Span
 from noonmark.ports.workflows import StepWrites
 from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.redis.transactions.client import Client
@@ -207,3 +207,28 @@ def test_what_is_only_stored_is_not_read(make_bench):
         if size > 1.2 * meter.bytes[verb] + 500
     }
     assert not more, more
+
+
+def test_lists_take_nothing_from_those_who_write(make_bench, redis):
+    bench, _ = make_bench()
+    bench.create("uid-1")
+    for claim in bench.claim():
+        bench.settle(bench.start(claim))
+    store, named = bench.store, ScheduleFilter(text="uid")
+    occurrences = [one.id for one in store.occurrences("uid-1")]
+    lists = [
+        lambda: store.schedules("acme", limit=5, wanted=named),
+        lambda: store.count_schedules("acme", named),
+        lambda: store.activities(["uid-1"]),
+        lambda: store.runs("uid-1", 5),
+        lambda: store.last_runs(occurrences),
+        lambda: store.backfills("uid-1"),
+    ]
+
+    def scripts():
+        return redis.run("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+
+    before = scripts()
+    for read in lists:
+        read()
+    assert scripts() == before  # no commit checks what they have read, so none waits for its turn

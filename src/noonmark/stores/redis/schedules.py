@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import Phase
-from noonmark.ports.records import StoredSchedule, lowered
-from noonmark.stores.redis.schema.schedules import EVENT_LISTENERS, SCHEDULES
+from noonmark.ports.records import StoredSchedule
+from noonmark.stores.redis.reads.schedule_filter import matching
+from noonmark.stores.redis.schema.schedules import SCHEDULES
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.rules.snapshots import counters, of_sound, readable
-from noonmark.stores.sql.schedule_documents import label_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.records import Row, ScheduleState
 
 _CREATED, _SCHEDULE_ID, _TENANT = (SCHEDULES.columns.index(name) for name in ("created", "schedule_id", "tenant"))
-_PAGE = 200
+_PAGE = 1_000
 """How many schedules a filter looks at, at a time."""
 
 
@@ -130,9 +130,8 @@ def page(  # noqa: PLR0913 - as the verb has it
         place = (record[_CREATED], record[_SCHEDULE_ID])
     known: list[tuple[ScheduleState, Schedule]] = []
     size = limit if wanted is None else max(limit, _PAGE)
-    for records in _pages(uow, tenant, wanted, place, size, deleted=deleted, newest_first=newest_first):
-        chosen = [values for values in records if wanted is None or _is_wanted(uow, values, wanted)]
-        known += _sound(uow, uow.states_of(values[0] for values in chosen))
+    for keys in _pages(uow, tenant, wanted, place, size, deleted=deleted, newest_first=newest_first):
+        known += _sound(uow, uow.states_of(matching(uow, keys, wanted)))
         if len(known) >= limit:
             break
     return to_stored(uow, known[:limit])
@@ -142,9 +141,9 @@ def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter | None, *, delete
     """How many there are."""
     index, partition = _listed(tenant, wanted, deleted=deleted)
     if wanted is None:
-        return uow.schedules.count(index, partition)
+        return uow.schedules.count(index, partition, hint=True)
     pages = _pages(uow, tenant, wanted, None, _PAGE, deleted=deleted, newest_first=False)
-    return sum(_is_wanted(uow, values, wanted) for records in pages for values in records)
+    return sum(len(matching(uow, keys, wanted)) for keys in pages)
 
 
 def _listed(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> tuple[str, tuple[str, ...]]:
@@ -165,86 +164,29 @@ def _pages(  # noqa: PLR0913 - likewise
     *,
     deleted: bool,
     newest_first: bool,
-) -> Iterator[list[Values]]:
-    """The records of a tenant's schedules after a place, in pages; with what a filter reads of them."""
+) -> Iterator[list[int]]:
+    """The keys of a tenant's schedules after a place, in pages."""
     index, partition = _listed(tenant, wanted, deleted=deleted)
     while True:
         after, before = (None, place) if newest_first else (place, None)
         entries = uow.schedules.entries(
-            index, partition, after=after, before=before, limit=size, newest_first=newest_first
+            index, partition, after=after, before=before, limit=size, newest_first=newest_first, hint=True
         )
-        records = list(uow.schedules.get_many(entry[2:] for entry in entries).values())
-        if wanted is not None:
-            _preload(uow, records, wanted)
-        yield records
+        yield [entry[-1] for entry in entries]
+        uow.schedules.forget_hints()
+        uow.states.forget_hints()
         if len(entries) < size:
             return
         place = entries[-1][:2]
 
 
-def _preload(uow: UnitOfWork, records: Sequence[Values], wanted: ScheduleFilter) -> None:
-    """Read in bulk what a filter reads of each schedule."""
-    keys = [values[0] for values in records]
-    states = uow.states_of(keys) if wanted.phases or wanted.last_phases or wanted.asks_next else []
-    if wanted.asks_next:
-        _live_rows(uow, states)
-    if wanted.event_type is not None:
-        uow.transaction.records(EVENT_LISTENERS).read((key, wanted.event_type) for key in keys)
-
-
-def _is_wanted(uow: UnitOfWork, values: Values, wanted: ScheduleFilter) -> bool:
-    """Whether a schedule matches a filter; its record need not be readable."""
-    own = SCHEDULES.named(values)
-    named = (
-        (wanted.user, own["username"]),
-        (wanted.target, own["route"]),
-        (wanted.name, own["name"]),
-        (wanted.fingerprint, own["fingerprint"]),
-    )
-    return (
-        all(one is None or one == known for one, known in named)
-        and (not wanted.kinds or own["trigger_type"] in wanted.kinds)
-        and all(label_line(*label) in (own["labels"] or "") for label in wanted.labels.items())
-        and (not wanted.text or _has_text(own, lowered(wanted.text)))
-        and (wanted.event_type is None or _hears(uow, values[0], wanted.event_type))
-        and _is_in_state(uow, values[0], wanted)
-    )
-
-
-def _is_in_state(uow: UnitOfWork, key: int, wanted: ScheduleFilter) -> bool:
-    if not (wanted.phases or wanted.last_phases or wanted.asks_next):
-        return True
-    state = next(iter(uow.states_of([key])), None)
-    if state is None:
-        return False
-    return (
-        (not wanted.phases or state.phase in wanted.phases)
-        and (not wanted.last_phases or state.last_phase in wanted.last_phases)
-        and (not wanted.asks_next or wanted.is_next(_next(uow, state)))
-    )
-
-
-def _next(uow: UnitOfWork, state: ScheduleState) -> Micros | None:
-    """When a schedule is next due by its trigger; of rows that wait, that is not known."""
-    rows = _live_rows(uow, [state])[state.schedule]
-    return min((row.due for row in rows if row.is_own and _is_ahead(row, None)), default=None)
-
-
-def _has_text(own: dict[str, Any], text: str) -> bool:
-    return any(text in lowered(own[column] or "") for column in ("schedule_id", "name", "description"))
-
-
-def _hears(uow: UnitOfWork, key: int, event_type: str) -> bool:
-    return uow.transaction.records(EVENT_LISTENERS).get(key, event_type) is not None
-
-
-def _is_ahead(row: Row, now: Micros | None) -> bool:
+def _is_ahead(row: Row, now: Micros) -> bool:
     """Whether it is known when a row starts: it is claimed, or ready, or becomes so and waits for nothing."""
     if row.phase == Phase.CLAIMED:
         return True
     if row.phase != Phase.PENDING or row.held or row.ready is None:
         return False
-    return row.waiting_for is None or (now is not None and row.ready <= now)
+    return row.waiting_for is None or row.ready <= now
 
 
 def _live_rows(uow: UnitOfWork, states: Sequence[ScheduleState]) -> dict[int, list[Row]]:

@@ -223,7 +223,7 @@ class RedisStore(ConnectedStore):
         return self._write(lambda uow: admission.cancel(uow, occurrence_id), notify=True)
 
     def backfills(self, uid: str) -> list[BackfillProgress]:
-        return self._read(lambda uow: backfills.progress(history.backfill_counts(uow, uid)))
+        return self._glance(lambda uow: backfills.progress(history.backfill_counts(uow, uid)))
 
     def change_backfill(self, uid: str, backfill_id: str, change: BackfillChange, why: Pause | None = None) -> int:
         return self._write(lambda uow: backfills.change(uow, uid, backfill_id, change, why), notify=True)
@@ -264,14 +264,14 @@ class RedisStore(ConnectedStore):
         wanted: ScheduleFilter | None = None,
         newest_first: bool = False,
     ) -> list[StoredSchedule]:
-        return self._read(
+        return self._glance(
             lambda uow: schedules.page(
                 uow, tenant, wanted, after=after, limit=limit, deleted=deleted, newest_first=newest_first
             )
         )
 
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
-        return self._read(lambda uow: schedules.count(uow, tenant, wanted, deleted=deleted))
+        return self._glance(lambda uow: schedules.count(uow, tenant, wanted, deleted=deleted))
 
     def tenants(self, limit: int) -> list[str]:
         return self._glance(lambda uow: schedules.tenants(uow, limit))
@@ -303,19 +303,19 @@ class RedisStore(ConnectedStore):
         return self._read(lambda uow: history.known(uow, occurrence_ids))
 
     def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
-        return self._read(lambda uow: runs.of_schedule(uow, uid, limit, before))
+        return self._glance(lambda uow: runs.of_schedule(uow, uid, limit, before))
 
     def occurrence_runs(self, occurrence_id: str) -> list[Run]:
         return self._read(lambda uow: runs.of_occurrence(uow, occurrence_id))
 
     def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
-        return self._read(lambda uow: runs.last_of(uow, occurrence_ids))
+        return self._glance(lambda uow: runs.last_of(uow, occurrence_ids))
 
     def run(self, run_id: str) -> tuple[str, Run] | None:
         return self._read(lambda uow: runs.one(uow, run_id))
 
     def activities(self, uids: Sequence[str]) -> list[Activity]:
-        return self._read(lambda uow: runs.activities(uow, uids))
+        return self._glance(lambda uow: runs.activities(uow, uids))
 
     def events(
         self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None

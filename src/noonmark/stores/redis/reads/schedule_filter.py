@@ -12,7 +12,6 @@ from noonmark.stores.sql.schedule_documents import label_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import ScheduleFilter
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from noonmark.stores.redis.unit_of_work import UnitOfWork
     from noonmark.stores.rules.records import Row
 
+_GIVEN = [SCHEDULES.columns.index(name) for name in ("username", "route", "name", "fingerprint")]
+_TEXTS = [SCHEDULES.columns.index(name) for name in ("schedule_id", "name", "description")]
+_KIND, _LABELS = SCHEDULES.columns.index("trigger_type"), SCHEDULES.columns.index("labels")
 _PHASE, _LAST_PHASE = STATES.columns.index("phase"), STATES.columns.index("last_phase")
 
 
@@ -45,21 +47,15 @@ def matching(uow: UnitOfWork, keys: Iterable[int], wanted: ScheduleFilter | None
 
 
 def _has_columns(values: Values, wanted: ScheduleFilter, lines: Sequence[str]) -> bool:
-    named: dict[str, Any] = SCHEDULES.named(values)
-    given = {
-        "username": wanted.user,
-        "route": wanted.target,
-        "name": wanted.name,
-        "fingerprint": wanted.fingerprint,
-    }
-    if any(value is not None and named[column] != value for column, value in given.items()):
+    given = (wanted.user, wanted.target, wanted.name, wanted.fingerprint)
+    if any(one is not None and values[place] != one for place, one in zip(_GIVEN, given, strict=True)):
         return False
-    if wanted.kinds and named["trigger_type"] not in wanted.kinds:
+    if wanted.kinds and values[_KIND] not in wanted.kinds:
         return False
-    labels = named["labels"]
+    labels = values[_LABELS]
     if lines and not (isinstance(labels, str) and all(line in labels for line in lines)):
         return False
-    texts = [one for one in (named["schedule_id"], named["name"], named["description"]) if isinstance(one, str)]
+    texts = [values[place] for place in _TEXTS if isinstance(values[place], str)]
     return not wanted.text or any(lowered(wanted.text) in lowered(one) for one in texts)
 
 

@@ -116,6 +116,13 @@ class Records:
         for key, stored in zip(keys, found, strict=True):
             self.stored[key] = self._parsed(key, stored)
 
+    def forget_hints(self) -> None:
+        """Forget what was read as a hint: a search through a table reads more than memory should hold."""
+        for key in self.unchecked - self.changed.keys():
+            del self.stored[key]
+        self.unchecked.clear()
+        self._fields.clear()
+
     def put(self, values: Values) -> None:
         """Store a record, in place of the one with its key."""
         key = self.table.key_of(values)
