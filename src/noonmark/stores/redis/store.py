@@ -635,8 +635,6 @@ class RedisStore(ConnectedStore):
     def prune_usage(self, *, before: Micros, limit: int) -> int:
         return self._write(lambda uow: uow.budgets.prune(before=before, limit=limit))
 
-    # Workflows, bundles and sessions
-
     # Bundles
 
     def add_bundle_chunk(

@@ -49,7 +49,7 @@ def start(source: Endpoint, target: Endpoint, mark: str, tables: Sequence[CopyTa
         return False
     if found != mark:
         raise Conflict(
-            "TO holds an unfinished copy of another store, or one that another version of Noonmark began; name another"
+            "holds an unfinished copy of another store, or one that another version of Noonmark began; name another"
             " target, or delete this one first",
             field="TO",
         )
