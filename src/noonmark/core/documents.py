@@ -8,7 +8,6 @@ that nothing has read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from noonmark.core.errors import InvalidSchedule, Problem
@@ -52,7 +51,7 @@ class Reader:
         self.path, self._repeats = path, repeats
         self.code = code
         self.problems = problems
-        self._asked: list[str] = []
+        self._asked: set[str] = set()
         self._fields: Mapping[str, Any] = {}
         if isinstance(document, dict):
             self._fields = document
@@ -69,12 +68,13 @@ class Reader:
 
     def raw(self, name: str, default: Any = None) -> Any:
         """The value of a field as it is; `close` accepts the field from then on."""
-        self._asked.append(name)
+        self._asked.add(name)
         return self._fields.get(name, default)
 
     def read(self, name: str, convert: Callable[[Any], T], default: T = _REQUIRED) -> T:
         """Convert a field with a function whose ValueError says what is allowed; null reads as absent."""
-        value = self.raw(name)
+        self._asked.add(name)
+        value = self._fields.get(name)
         if value is None:
             if default is _REQUIRED:
                 self.problem(name, "is required")
@@ -225,15 +225,14 @@ class Reader:
 
     def close(self) -> None:
         """Refuse unknown fields."""
-        known = set(self._asked)
-        number = len(self._fields) - sum(name in self._fields for name in known)
-        if number and not self._repeats:
-            self.problem("", f"has {number:,} unknown fields; allowed are {', '.join(sorted(known))}")
+        known = self._asked
+        unknown = [name for name in self._fields if name not in known]
+        if unknown and not self._repeats:
+            self.problem("", f"has {len(unknown):,} unknown fields; allowed are {', '.join(sorted(known))}")
             return
-        unknown = (name for name in self._fields if name not in known)
-        for name in islice(unknown, MAX_UNKNOWN):
+        for name in unknown[:MAX_UNKNOWN]:
             self.problem(key_path(name), f"{UNKNOWN_FIELD}{', '.join(sorted(known))}")
-        more = number - MAX_UNKNOWN
+        more = len(unknown) - MAX_UNKNOWN
         if more > 0:
             self.problem("", f"has {more:,} more unknown fields")
 

@@ -106,9 +106,14 @@ def json_problem(value: object, *, high: int = MAX_JSON_BYTES) -> str | None:
             pending.extend((member, depth + 1) for member in item)
         else:
             problem = problem or _scalar_problem(item)
-    if problem is None and len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > high:
+    if problem is None and least_bytes * _MOST_BYTES > high and len(_written(value).encode()) > high:
         return too_large(high)
     return problem
+
+
+_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_MOST_BYTES = 32
+"""No value has more bytes for each that is counted: a character has up to 6, a number up to 24 and its comma."""
 
 
 def _least_bytes(item: object) -> int:

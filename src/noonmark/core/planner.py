@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import construct, evolve, fast_evolve
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import DAY, MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -113,6 +114,7 @@ class Snapshot:
     """What the runaway guard has counted, if it has anything to count."""
 
 
+@fast_evolve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What to write, on condition that revision and watermark are still those of the snapshot.
@@ -192,7 +194,8 @@ def occurrence(  # noqa: PLR0913 - each is a field of its own
     overrides: Overrides | None = None,
 ) -> Occurrence:
     """A pending occurrence: a projection of the schedule's trigger, unless another origin asked for it."""
-    return Occurrence(
+    return construct(
+        Occurrence,
         id=occurrence_id(schedule.uid, origin, nominal),
         uid=schedule.uid,
         schedule_id=schedule.schedule_id,
@@ -378,7 +381,7 @@ def look_ahead(so_far: Plan, *, due_times: dict[Micros, Micros], now: Micros, lo
         # Another one is needed when the first beyond the lookahead comes within it, or the days reach the next one.
         needed = [due - lookahead for due in ahead] + ([upcoming - days] if len(ahead) < horizon.occurrences else [])
         plan_at = now if len(planned) == MAX_AHEAD else max(now, min(needed))
-    return replace(
+    return evolve(
         so_far,
         watermark=watermark,
         plan_at=plan_at,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import fast_evolve
+from noonmark.core.frozen import construct, fast_evolve
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -341,7 +341,8 @@ def _read(
     reader.close()
     if target is None or problems:
         raise refusal(problems)
-    return Declaration(
+    return construct(
+        Declaration,
         schedule_id=schedule_id,
         name=name,
         description=description,

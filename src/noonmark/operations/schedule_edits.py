@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core import edits
 from noonmark.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, RevisionConflict
+from noonmark.core.frozen import evolve
 from noonmark.core.ids import manual
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import SchedulePhase
@@ -112,7 +113,7 @@ def create(  # noqa: PLR0913 - each is a part of the request
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     note = None if audit is None else audit(None, schedule, now=schedule.created)
     plan = first_plan(schedule, lookahead=lookahead)
-    plan = replace(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
+    plan = evolve(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
     for _ in range(MAX_TRIES):
         graph = _check_order(store, schedule)
         [created] = store.create([plan if graph is None else replace(plan, graph=graph)])

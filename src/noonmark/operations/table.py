@@ -6,13 +6,14 @@ this table. Handlers are named, not imported, so that a client can read the tabl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import MethodNotFound, MissingScope, NotAllowed, StoreUnavailable
+from noonmark.core.frozen import evolve
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
 from noonmark.operations.changes import change_by
@@ -836,7 +837,7 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
 def _call(operation: Operation, service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     model = operation.arguments
     read = arguments if model.is_document else model.read(arguments)
-    return operation.call_for(caller)(service, replace(caller, operation=operation.name), read)
+    return operation.call_for(caller)(service, evolve(caller, operation=operation.name), read)
 
 
 def check_access(operation: Operation, caller: Caller) -> None:

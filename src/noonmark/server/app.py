@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.frozen import evolve
 from noonmark.operations.errors import hidden_cause
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.service import LOCAL
@@ -195,7 +196,7 @@ class Endpoint:
                 caller = await authenticator.authenticate_receiver(request, body)
         api_request = ApiRequest(
             service=self._service,
-            caller=replace(caller, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
+            caller=evolve(caller, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
             path=request.path_params,
             query_string=request.scope["query_string"],
             headers=request.headers,

@@ -156,9 +156,12 @@ class _Path(NamedTuple):
         return "".join(reversed(steps)).removeprefix(".")[:MAX_PATH]
 
 
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def write_json(value: object) -> bytes:
     """Encode a value as UTF-8; lone surrogates, which a run may have left behind, are escaped."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return _write(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()

@@ -105,8 +105,7 @@ def decide(policy: MisfirePolicy, trigger: Fires, *, uid: str, after: Micros, no
         return newest_due(trigger, uid, after=after, by=now - lateness - 1)
 
     oldest = trigger.next_micros(after)
-    newest = newest_due(trigger, uid, after=after, by=now)
-    if oldest is None or newest == after:
+    if oldest is None or oldest > now or (newest := newest_due(trigger, uid, after=after, by=now)) == after:
         return CatchUp(policy=policy, now=now)
     past_grace = newest_late_by_more_than(policy.grace)
     too_old = newest_late_by_more_than(policy.window) if isinstance(policy, CatchUpWithin) else after

@@ -92,12 +92,15 @@ class RetryDecision:
         return numbers
 
 
+_ONCE = RetryPolicy()
+
+
 def read_retry(reader: Reader, field: str) -> RetryPolicy:
     """The policy in a field; without one, a single attempt."""
+    default = _ONCE
     if reader.raw(field) is None:
-        return RetryPolicy()
+        return default
     settings = reader.child(field)
-    default = RetryPolicy()
     backoff = settings.seconds("backoff_seconds", default.backoff, high=MAX_BACKOFF_SECONDS)
     policy = RetryPolicy(
         max_attempts=settings.integer("max_attempts", default.max_attempts, low=1, high=MAX_ATTEMPTS),

@@ -40,6 +40,8 @@ class StrictConnection(h11.Connection):
         """Bytes of answers so far."""
         self.error = "malformed HTTP request"
         """Why the request is rejected, once it is."""
+        self._head: list[bytes] = []
+        """The head of an answer whose body follows at once."""
 
     def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | Event:
         """The next event; RemoteProtocolError if the input is malformed or ambiguous."""
@@ -61,10 +63,22 @@ class StrictConnection(h11.Connection):
         return h11.RemoteProtocolError(message)
 
     def send_with_data_passthrough(self, event: Event) -> list[bytes] | None:
-        """The bytes of an event, in pieces."""
+        """The bytes of an event, in pieces. A head of known length goes out with its body, in one system call."""
         output = super().send_with_data_passthrough(event)
-        self.produced += sum(map(len, output or ()))
+        if output is None:
+            return None
+        if isinstance(event, h11.Response) and _has_length(event):
+            self._head = output
+            return []
+        if self._head:
+            output, self._head = self._head + output, []
+        self.produced += sum(map(len, output))
         return output
+
+
+def _has_length(response: h11.Response) -> bool:
+    """Whether the length of a body is known before it is sent; a stream may begin much later than its head."""
+    return any(name == b"content-length" for name, _ in response.headers)
 
 
 class _StrictBuffer(ReceiveBuffer):

@@ -74,18 +74,27 @@ class SqliteSession:
 
     def update(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
         """Set columns of rows."""
+        if len(rows) == 1:
+            [(key, *others)] = rows
+            self._connection.execute(_updating_one(table, names), (*others, key))
+            return
         same, varying, parameter = _packed(rows)
         self._connection.execute(_updating(table, names, varying), (*same, parameter))
 
     def insert(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
         """Add rows."""
-        same, varying, parameter = _packed(rows)
-        self._connection.execute(_inserting("INSERT", table, names, varying), (*same, parameter))
+        self._insert("INSERT", table, names, rows)
 
     def put(self, table: str, names: tuple[str, ...], rows: Sequence[Values], *, key: int = 1) -> None:  # noqa: ARG002 - SQLite knows it
         """Add rows, or replace them."""
+        self._insert("INSERT OR REPLACE", table, names, rows)
+
+    def _insert(self, verb: str, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
+        if len(rows) == 1:
+            self._connection.execute(_inserting_one(verb, table, names), rows[0])
+            return
         same, varying, parameter = _packed(rows)
-        self._connection.execute(_inserting("INSERT OR REPLACE", table, names, varying), (*same, parameter))
+        self._connection.execute(_inserting(verb, table, names, varying), (*same, parameter))
 
     def delete(self, table: str, by: str, values: Sequence[int]) -> None:
         """Remove rows."""
@@ -121,9 +130,6 @@ def _sent(parameters: tuple[object, ...]) -> tuple[object, ...]:
 
 def _packed(rows: Sequence[Values]) -> tuple[list[Any], tuple[int, ...], str]:
     """The values that all rows share, the places of those they do not, and these as JSON."""
-    if len(rows) == 1:
-        [(key, *others)] = rows
-        return others, (0,), json.dumps((key,))
     columns = list(zip(*rows, strict=True))
     varying = varying_places(columns)
     same = [column[0] for place, column in enumerate(columns) if place not in varying]
@@ -145,6 +151,17 @@ def _updating(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> s
     if varying == (0,):
         return f"UPDATE {table} SET {changes} WHERE {names[0]} IN (SELECT value FROM json_each(?))"  # noqa: S608 - our own names
     return f"UPDATE {table} SET {changes} FROM json_each(?) AS j WHERE {table}.{names[0]} = {taken[0]}"  # noqa: S608 - likewise
+
+
+@lru_cache(maxsize=512)
+def _updating_one(table: str, names: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = ?" for name in names[1:])
+    return f"UPDATE {table} SET {changes} WHERE {names[0]} = ?"  # noqa: S608 - our own names
+
+
+@lru_cache(maxsize=512)
+def _inserting_one(verb: str, table: str, names: tuple[str, ...]) -> str:
+    return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
 
 
 @lru_cache(maxsize=512)
