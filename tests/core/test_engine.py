@@ -7,7 +7,7 @@ import pytest
 
 from noonmark.core.engine import Standing, parse_workflow_id, standing, workflow_id, workflow_of_run
 from noonmark.core.ids import TRIGGER
-from noonmark.core.interruption import engine_of
+from noonmark.core.interruption import STOP_GRACE, engine_of, stop_deadline
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.run import Outcome
@@ -87,3 +87,23 @@ def test_a_workflow_run_ends_with_its_window_by_itself():
     workflow = factories.schedule(window=window, target=WorkflowTarget(workflow_id="w"))
     run = occurrence(window=window, target=WorkflowTarget(workflow_id="w"))
     assert settle(run, workflow, accepted, node="node").deadline == NOW + 10 * MINUTE
+
+
+ENGINE_DETAIL = '{"engine": "temporal", "deadline": "2030-03-17T18:47:00Z"}'
+
+
+@pytest.mark.parametrize(
+    ("phase", "detail", "stop", "deadline", "is_workflow_run", "expected"),
+    [
+        (Phase.DISPATCHING, "", None, None, False, None),
+        (Phase.DISPATCHING, "", "replaced", NOW + 5, False, NOW + 5),
+        (Phase.AWAITING_COMPLETION, '{"deadline": "2030-03-17T18:47:00Z"}', None, None, False, NOW),
+        (Phase.AWAITING_COMPLETION, "", None, None, False, NOW),
+        (Phase.AWAITING_COMPLETION, ENGINE_DETAIL, None, None, False, NOW + STOP_GRACE),
+        (Phase.AWAITING_COMPLETION, ENGINE_DETAIL, "cancelled", NOW + 5, False, NOW + 5),
+        (Phase.AWAITING_COMPLETION, ENGINE_DETAIL, None, None, True, NOW + 60 * MINUTE),
+    ],
+)
+def test_what_is_asked_to_stop_has_until_then(phase, detail, stop, deadline, is_workflow_run, expected):
+    asked = replace(occurrence(phase), detail=detail, stop=stop, deadline=deadline)
+    assert stop_deadline(asked, now=NOW, is_workflow_run=is_workflow_run) == expected

@@ -487,6 +487,15 @@ TOLD = {
         ),
         (
             {},
+            {"phase": Phase.AWAITING_COMPLETION, "attempt": 2, "deadline": 3_600, "facts": {"engine": "temporal"}},
+            [None],
+            (
+                f"It is running: `temporal` carries it out as its workflow `{row(scheduled()).id}/2`, and has time "
+                "until 2026-11-15 13:00:00 UTC to end it."
+            ),
+        ),
+        (
+            {},
             {"phase": Phase.AWAITING_COMPLETION, "attempt": 1},
             [None],
             "It is running: the target accepted the work, and has time to say how it ended.",

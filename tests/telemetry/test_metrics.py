@@ -216,6 +216,7 @@ def test_a_node_with_an_engine_tells_what_it_has_seen_of_it():
     for how in ("started", "started", "attached", "failed"):
         counts.count_start(how)
     counts.orphans, counts.cancelled = {"workflows": 1, "occurrences": 2}, 3
+    counts.unserved = frozenset({"http", "task"})
     lines = metrics.render().decode().splitlines()
     for line in (
         "noonmark_engine_up 1.0",
@@ -223,6 +224,7 @@ def test_a_node_with_an_engine_tells_what_it_has_seen_of_it():
         'noonmark_engine_starts_total{result="attached"} 1.0',
         'noonmark_engine_starts_total{result="failed"} 1.0',
         "noonmark_engine_cancelled_total 3.0",
+        "noonmark_engine_unserved_routes 2.0",
         'noonmark_engine_orphans{kind="workflows"} 1.0',
         'noonmark_engine_orphans{kind="occurrences"} 2.0',
     ):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.ids import is_hidden, shown_name
-from noonmark.core.instants import micros_to_seconds, parse_instant, to_text
+from noonmark.core.instants import SECOND, micros_to_seconds, parse_instant, to_text
 from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import kept_facts
@@ -36,6 +36,8 @@ target, or the start ping of a job."""
 BY_WINDOW, BY_TARGET, BY_START = "window", "target", "start"
 ENGINE = "engine"
 """The key, in the same place, of the engine that carries it out, if one does."""
+STOP_GRACE: Micros = 10 * SECOND
+"""How long a worker of an engine has to end what was asked to stop, or has timed out, before the ledger does."""
 
 
 def interruption(
@@ -78,12 +80,25 @@ def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Mi
     return closes is not None and closes <= deadline
 
 
-def engine_of(occurrence: Occurrence) -> str | None:
-    """The engine that has accepted an occurrence, and has not said how it ended; None without one."""
-    if occurrence.phase is not Phase.AWAITING_COMPLETION:
+def engine_of(delivery: Delivery) -> str | None:
+    """The engine that has accepted a delivery, and has not said how it ended; None without one."""
+    if delivery.phase != Phase.AWAITING_COMPLETION:
         return None
-    engine = (kept_facts(occurrence) or {}).get(ENGINE)
+    engine = (kept_facts(delivery) or {}).get(ENGINE)
     return engine if isinstance(engine, str) else None
+
+
+def stop_deadline(delivery: Delivery, *, now: Micros, is_workflow_run: bool) -> Micros | None:
+    """When a delivery that is asked to stop now has to have ended; None if its node sees to that.
+
+    What a target has accepted is not watched: it ends at once. What an engine has is stopped by its worker, which says
+    what was used. A workflow run may have something to undo.
+    """
+    ends_by = real_deadline(delivery)
+    if delivery.phase != Phase.AWAITING_COMPLETION or is_workflow_run:
+        return ends_by
+    stops_by = now if engine_of(delivery) is None else now + STOP_GRACE
+    return stops_by if ends_by is None else min(stops_by, ends_by)
 
 
 def alert_at(declared: Declaration, started: Micros) -> Micros | None:

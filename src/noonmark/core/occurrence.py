@@ -321,7 +321,15 @@ def backfill_pause(occurrence: Occurrence) -> dict[str, Any] | None:
     return pause if isinstance(pause, dict) else None
 
 
-def kept_facts(occurrence: Occurrence) -> dict[str, Any] | None:
+class Detailed(Protocol):
+    """An occurrence, or the row of one."""
+
+    @property
+    def detail(self) -> str:
+        """The numbers behind its reason, as JSON."""
+
+
+def kept_facts(occurrence: Detailed) -> dict[str, Any] | None:
     """The numbers that were stored with its reason; None if they cannot be read."""
     try:
         facts = json.loads(occurrence.detail or "{}")

@@ -14,7 +14,7 @@ from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import next_run, occurrence_document, text
-from noonmark.operations.target_policy import unserved
+from noonmark.operations.target_policy import engine_wait, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +54,8 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
         rate_window=_rate_window(service.store, schedule),
     )
     explanation = _with_steps(service.store, schedule, occurrence, explanation, service.permissions)
+    if (words := engine_wait(service, occurrence)) is not None:
+        explanation = replace(explanation, summary=f"{explanation.summary} {words}")
     about = {
         "occurrence_id": occurrence.id,
         "schedule_id": visible_id(schedule.schedule_id),

@@ -30,7 +30,7 @@ from noonmark.operations.remote_turns import end_turn
 from noonmark.operations.secrets import redact, redactor_for
 from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_document, occurrence_documents, read_page
 from noonmark.operations.service import cause_of_backfill, cause_of_run, quotas_of, record_audit_entry
-from noonmark.operations.target_policy import check_payload, lacks_workers_words, unserved
+from noonmark.operations.target_policy import check_payload, engine_wait, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,9 +234,8 @@ def cancel(service: Service, caller: Caller, arguments: Cancellation) -> dict[st
     occurrence_id = arguments.occurrence_id
     while True:
         occurrence, schedule = find_occurrence(service, caller, occurrence_id)
-        # A workflow run that an engine carries out is asked to stop: it may have something to undo.
-        ends_itself = occurrence.is_workflow_run and engine_of(occurrence) is not None
-        if occurrence.phase is Phase.AWAITING_COMPLETION and not ends_itself:
+        # What an engine carries out is asked to stop: its worker ends it, and says what was used.
+        if occurrence.phase is Phase.AWAITING_COMPLETION and engine_of(occurrence) is None:
             return _end(service, caller, occurrence_id, Outcome.CANCELLED)
         if occurrence.phase in FINAL:
             raise Conflict(f"it has ended already, as {occurrence.phase}")
@@ -320,9 +319,8 @@ def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str,
     runs = service.store.last_runs([occurrence.id])
     missing = unserved(service.store, schedule, service.permissions) if occurrence.phase is Phase.PENDING else None
     document = occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing)
-    if engine_of(occurrence) is not None and service.lacks_workers(occurrence.route):
-        words = lacks_workers_words(occurrence.route)
-        document["why"] = f"It waits: {words}."
+    if (words := engine_wait(service, occurrence)) is not None:
+        document["why"] = words
     return document
 
 

@@ -150,6 +150,8 @@ class Service:
     """Functions that callers may have called with any arguments, by their registered names."""
     lacks_workers: Callable[[str], bool] = field(default=lambda _route: False)
     """Whether a route is delivered by workers of an engine, and there is none, as far as it is known."""
+    engine_problem: Callable[[str], str | None] = field(default=lambda _route: None)
+    """Why the engine that carries out a route does not answer; None if it does, or if there is none."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
     pinger: Pinger | None = None

@@ -11,6 +11,8 @@ from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, NotAllowed
 from noonmark.core.frozen import evolve
+from noonmark.core.interruption import engine_of
+from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.runaway import AGENT_FACTOR, AGENT_FIRES, is_looser
 from noonmark.core.policies.window import last_window_warning
 from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.agents.tasks import Instructions
     from noonmark.core.agents.turns import AgentTarget
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
     from noonmark.core.targets.permissions import TargetPermissions
@@ -195,6 +198,16 @@ def unserved_words(route: str, served: Collection[str]) -> str:
 def lacks_workers_words(route: str) -> str:
     """Say that no worker of the engine delivers a route."""
     return f"no worker of the engine delivers `{route}`; start one with `noonmark temporal-worker --routes {route}`"
+
+
+def engine_wait(service: Service, occurrence: Occurrence) -> str | None:
+    """Why an occurrence waits for its engine or for a worker of it; None if it does not, as far as is known."""
+    words = None
+    if occurrence.phase is Phase.DISPATCHING:  # its start is tried again
+        words = service.engine_problem(occurrence.route)
+    elif engine_of(occurrence) is not None and service.lacks_workers(occurrence.route):
+        words = lacks_workers_words(occurrence.route)
+    return None if words is None else f"It waits: {words}."
 
 
 def refused_program_words(program: str) -> str:

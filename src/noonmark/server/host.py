@@ -353,6 +353,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         worker=worker,
         serves=lambda route: route in worker.routes(),
         lacks_workers=partial(_lacks_workers, components.engine),
+        engine_problem=partial(_engine_problem, components.engine),
         key_cache=components.key_cache,
         pinger=worker.pinger,
         report=components.metrics.report,
@@ -376,7 +377,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         worker=worker,
         waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
-        engine=None if components.engine is None else partial(_engine_problem, components.engine),
+        engine=None if (engine := components.engine) is None else lambda: engine.counts.problem,
     )
     return create_app(
         service,
@@ -393,8 +394,8 @@ def _lacks_workers(engine: EngineSettings | None, route: str) -> bool:
     return engine is not None and route in engine.counts.unserved
 
 
-def _engine_problem(engine: EngineSettings) -> str | None:
-    return engine.counts.problem
+def _engine_problem(engine: EngineSettings | None, route: str) -> str | None:
+    return engine.counts.problem if engine is not None and route in engine.routes else None
 
 
 class _Server(uvicorn.Server):

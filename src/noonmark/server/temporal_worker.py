@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 from contextlib import ExitStack, suppress
@@ -26,7 +27,7 @@ from noonmark.server.assembly import check_folders, delivery_parts, engine_addre
 from noonmark.server.metrics_listener import listen_for_metrics
 from noonmark.targets.loop_runner import pause
 from noonmark.targets.process_control import hide_process
-from noonmark.targets.temporal.settings import check_route, served_routes
+from noonmark.targets.temporal.settings import EngineCounts, check_route, served_routes
 from noonmark.telemetry import logs
 from noonmark.telemetry.metrics import Metrics
 from noonmark.wiring import make_pinger, make_runner, make_store, make_target, needs_migration, node_name
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Target
     from noonmark.server.config import LoadedSettings
     from noonmark.targets.temporal.settings import EngineAddress
+
+logger = logging.getLogger("noonmark.temporal")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CLOCK_INTERVAL: Micros = 5 * SECOND
@@ -67,6 +70,7 @@ def run_temporal_worker(loaded: LoadedSettings, wanted: Sequence[str]) -> int:
     address, routes = engine_address(loaded, settings.engine), _routes(loaded, wanted)
     require("temporal", "noonmark temporal-worker")
     logs.configure(level=settings.log_level, form=settings.log_format, trace_ids=False)
+    logging.getLogger("temporalio.worker").setLevel(logging.WARNING)  # it says several times that it stops
     if settings.allow_commands or settings.allow_bundles:
         hide_process()
     with ExitStack() as cleanup:
@@ -123,8 +127,13 @@ class _Process:
 
         settings, stop, ready = loaded.settings, asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
+
+        def leave() -> None:
+            logger.info("stopping; deliveries have %g s to end", settings.grace)
+            stop.set()
+
         for number in SIGNALS:
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, leave)
         await self._read_clock()
         self._target.open(lambda _assignment, _reported: None, self._clock.now)
         name, now = f"temporal:{node_name()}", self._clock.now
@@ -134,7 +143,11 @@ class _Process:
             asyncio.create_task(self._keep_time()),
             asyncio.create_task(_announce(ready, address, routes, settings.store)),
         ]
-        polls = WorkerSettings(address=address, routes=routes, name=name, grace=int(settings.grace * SECOND))
+        counts = EngineCounts()
+        self._metrics.watch_engine(counts)
+        polls = WorkerSettings(
+            address=address, routes=routes, name=name, grace=int(settings.grace * SECOND), counts=counts
+        )
         try:
             await run_worker(polls, activities, stop, ready)
         finally:

@@ -233,12 +233,13 @@ class NoConnections:
 
 
 class EngineCounts(Protocol):
-    """What a node has seen of its engine."""
+    """What a node or a worker has seen of its engine."""
 
     starts: Counter[str]
     orphans: dict[str, int]
     problem: str | None
     cancelled: int
+    unserved: frozenset[str]
 
 
 class Metrics:
@@ -450,7 +451,9 @@ class Metrics:
 
 def _collect_engine(counts: EngineCounts) -> Iterator[Metric]:
     """Yield what was seen of the engine; orphans are counted by the leader."""
-    yield _gauge("engine_up", "Whether the engine answered the last call of this node.", counts.problem is None)
+    yield _gauge("engine_up", "Whether the engine answered the last call of this process.", counts.problem is None)
+    unserved = "Routes of the engine that no worker delivers, as the leader has seen."
+    yield _gauge("engine_unserved_routes", unserved, len(counts.unserved))
     starts = CounterMetricFamily(
         "noonmark_engine_starts",
         "Starts of workflows, by what became of them: started, attached to a running one, or failed.",

@@ -19,7 +19,7 @@ from noonmark.targets.http.settings import HttpTargetSettings
 from noonmark.targets.temporal.activities import Activities
 from noonmark.targets.temporal.client import EngineClient
 from noonmark.targets.temporal.reconciliation import Reconciler
-from noonmark.targets.temporal.settings import EngineSettings, parse_engine
+from noonmark.targets.temporal.settings import EngineCounts, EngineSettings, parse_engine
 from noonmark.targets.temporal.steps import StepRuns
 from noonmark.targets.temporal.worker import WorkerSettings, run_worker
 from noonmark.wiring import make_runner, make_store, make_target
@@ -185,7 +185,7 @@ class WorkerThread(threading.Thread):
     def __init__(self, rig, name, routes):
         super().__init__(name=name, daemon=True)
         self._rig, self._routes = rig, routes
-        self.is_ready, self.settled = threading.Event(), []
+        self.is_ready, self.settled, self.counts = threading.Event(), [], EngineCounts()
         self._loop = self._stopping = None
 
     def run(self):
@@ -206,7 +206,12 @@ class WorkerThread(threading.Thread):
         settled = self.settled.append
         activities = Activities(store, target, steps, clock.now, name=self.name, settled=lambda *one: settled(one[1]))
         settings = WorkerSettings(
-            address=rig.engine.address, routes=self._routes, name=self.name, grace=0, max_deliveries=20
+            address=rig.engine.address,
+            routes=self._routes,
+            name=self.name,
+            grace=0,
+            counts=self.counts,
+            max_deliveries=20,
         )
         serving = asyncio.create_task(run_worker(settings, activities, self._stopping, ready))
         await ready.wait()
@@ -216,5 +221,6 @@ class WorkerThread(threading.Thread):
         store.close()
 
     def stop(self):
-        self._loop.call_soon_threadsafe(self._stopping.set)
-        self.join(SOON)
+        if self.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self.join(SOON)

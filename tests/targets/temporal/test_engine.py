@@ -94,11 +94,20 @@ def test_a_cancelled_occurrence_cancels_its_workflow(rig):
     rig.in_phase(occurrence_id, Phase.AWAITING_COMPLETION)
     begun(occurrence_id)
     cancel(rig, occurrence_id)
-    ended = rig.occurrence(occurrence_id)
+    assert rig.occurrence(occurrence_id).phase is Phase.AWAITING_COMPLETION, "its worker ends it"
+    ended = rig.ended(occurrence_id)
     assert (ended.phase, ended.reason) == (Phase.CANCELLED, Reason.CANCELLED)
     assert rig.closed(occurrence_id) in ("CANCELED", "COMPLETED")
-    assert rig.occurrence(occurrence_id) == ended
-    assert len(rig.runs(occurrence_id)) == 1
+    [run] = rig.runs(occurrence_id)
+    assert (run.outcome, run.node) == (Outcome.CANCELLED, "temporal:worker")
+
+
+def test_what_a_cancelled_function_has_used_is_in_the_ledger(rig):
+    occurrence_id = rig.run(function("spend_and_hold", 70, "never opened"))
+    begun(occurrence_id)
+    cancel(rig, occurrence_id)
+    assert rig.ended(occurrence_id).phase is Phase.CANCELLED
+    assert rig.runs(occurrence_id)[0].usage.total_tokens == 70
 
 
 def test_a_workflow_that_is_cancelled_in_temporal_cancels_its_occurrence(rig):
@@ -124,9 +133,9 @@ def test_what_is_cancelled_before_a_worker_has_it_does_not_begin(server, tmp_pat
         occurrence_id = rig.run(function("note", "too late"))
         rig.in_phase(occurrence_id, Phase.AWAITING_COMPLETION)
         cancel(rig, occurrence_id)
-        ended = rig.occurrence(occurrence_id)
-        assert (ended.phase, ended.reason) == (Phase.CANCELLED, Reason.CANCELLED)
         with rig.worker():
+            ended = rig.ended(occurrence_id)
+            assert (ended.phase, ended.reason) == (Phase.CANCELLED, Reason.CANCELLED)
             assert rig.closed(occurrence_id) in ("CANCELED", "COMPLETED")
     assert rig.occurrence(occurrence_id) == ended
     assert not [one for one in work.CALLS if one[0] == "too late"]
@@ -143,6 +152,21 @@ def test_what_may_run_once_does_not_begin_again_when_its_worker_stops(server, tm
             ended = rig.ended(occurrence_id)
     assert (ended.phase, ended.reason, ended.attempt) == (Phase.DELIVERY_FAILED, Reason.OUTCOME_UNKNOWN, 1)
     assert work.BEGUN.count(occurrence_id) == 1
+
+
+def test_what_its_worker_leaves_begins_again_on_another_one_and_the_log_says_so(server, tmp_path, caplog):
+    rig = Rig(server, tmp_path)
+    with rig.node(), rig.worker() as first:
+        occurrence_id = rig.run(function("hold", "left"))
+        begun(occurrence_id)
+        first.stop()
+        assert "begins again" not in caplog.text
+        with rig.worker("temporal:second"):
+            until(lambda: work.BEGUN.count(occurrence_id) == 2)
+            work.GATES.setdefault("left", threading.Event()).set()
+            assert rig.ended(occurrence_id).phase is Phase.COMPLETED
+    assert f"{occurrence_id} begins again here: the worker that had it was lost or stopped" in caplog.text
+    assert [run.node for run in rig.runs(occurrence_id)] == ["temporal:second"]
 
 
 def test_a_start_that_is_made_again_attaches_and_passes_its_fence_on(server, tmp_path):

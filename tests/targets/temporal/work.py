@@ -56,6 +56,11 @@ def count(*lists, context):
     return sum(map(len, lists))
 
 
+def spend_and_hold(tokens, gate, *, context):
+    spend(tokens, context=context)
+    return hold(gate, context=context)
+
+
 def spend(tokens, *, context):
     context.report_usage(model="gpt", provider="openai", input_tokens=tokens, output_tokens=0)
     return tokens

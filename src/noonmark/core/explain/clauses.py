@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, cast
 
 from noonmark.core.agents.turns import agent_target, session_of
 from noonmark.core.describe.words import duration_words, instant_words
+from noonmark.core.engine import workflow_id
 from noonmark.core.instants import MIN_INSTANT
-from noonmark.core.interruption import BY_WINDOW, PINGED, SET_BY, gone_error, is_begun, is_unpinged, real_deadline
+from noonmark.core.interruption import (
+    BY_WINDOW,
+    PINGED,
+    SET_BY,
+    engine_of,
+    gone_error,
+    is_begun,
+    is_unpinged,
+    real_deadline,
+)
 from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.catch_up import decide
@@ -351,6 +361,9 @@ def _accepted(case: Case) -> str:
     # A request to stop may have brought the deadline forward.
     if by and row.stop is None and case.detail.get(SET_BY) == BY_WINDOW:
         by += ", when its window closes,"
+    if (engine := engine_of(row)) is not None:
+        name = workflow_id(row.id, row.attempt)
+        return f"`{engine}` carries it out as its workflow `{name}`, and has time{by} to end it"
     return f"the target accepted the work, and has time{by} to say how it ended"
 
 

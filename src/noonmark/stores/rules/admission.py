@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Place, Replan, Start, Wait
 from noonmark.core.budgets.budget import Reserved, approval_id
-from noonmark.core.interruption import alert_at, real_deadline
+from noonmark.core.interruption import alert_at, real_deadline, stop_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import RESOURCE_WAITS
 from noonmark.core.reasons import Reason
@@ -105,10 +105,8 @@ def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
         return True
     if row is None or row.phase not in DELIVERING:
         return False
-    # What a target has accepted is not watched: it ends when its deadline is looked at. A workflow run is: it may have
-    # something to undo.
-    is_unwatched = row.phase == Phase.AWAITING_COMPLETION and not uow.is_workflow_run(row)
-    row.stop, row.deadline = Reason.CANCELLED, uow.now() if is_unwatched else real_deadline(row)
+    row.deadline = stop_deadline(row, now=uow.now(), is_workflow_run=uow.is_workflow_run(row))
+    row.stop = Reason.CANCELLED
     uow.changed(row)
     return True
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Busy, Place
 from noonmark.core.agents.turns import spoken_session
-from noonmark.core.interruption import real_deadline
-from noonmark.core.lifecycle import Phase
+from noonmark.core.interruption import ENGINE, engine_of, stop_deadline
 from noonmark.core.reasons import Reason
 from noonmark.stores.rules import step_ends
 from noonmark.stores.rules.records import Unreadable
@@ -97,20 +96,19 @@ def _stop(uow: UnitOfWork, row: Row, halt: Halt) -> bool:
     """Ask a row to stop, unless it was asked before."""
     if row.stop is not None:
         return False
-    ends_by = real_deadline(row)
+    deadline = stop_deadline(row, now=uow.now(), is_workflow_run=uow.is_workflow_run(row))
     _request_stop(row, halt)
     if uow.ends_itself(row):
         step_ends.stop_suspended(uow, row, Reason.HALTED)
         return True
-    # What a target has accepted is not watched: it ends when its deadline is looked at. A workflow run is: it may have
-    # something to undo.
-    is_accepted = row.phase == Phase.AWAITING_COMPLETION
-    row.deadline = (ends_by if uow.is_workflow_run(row) else uow.now()) if is_accepted else None
+    row.deadline = deadline
     uow.changed(row)
     return True
 
 
 def _request_stop(row: Row, halt: Halt) -> None:
     """Write that a row is to stop, and who wants that: what ends it does not read the halt, which may be lifted."""
+    engine = engine_of(row)
+    facts = halt.facts() if engine is None else {**halt.facts(), ENGINE: engine}
     row.stop = Reason.HALTED
-    row.detail = json.dumps(halt.facts(), sort_keys=True)
+    row.detail = json.dumps(facts, sort_keys=True)

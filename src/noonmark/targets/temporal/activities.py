@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from noonmark.core.budgets.reported import combine
 from noonmark.core.engine import TEMPORAL, Standing, standing
@@ -60,7 +60,7 @@ LOOK: Micros = SECOND
 """Between two looks at the record of what is delivered."""
 STORE_PAUSE: Micros = SECOND
 """Before a store that is away is asked again."""
-STOPPING = "the worker is stopping"
+STOPPING, SILENT = "the worker is stopping", "the worker was silent for too long"
 UNTIMED_WAIT = 5.0
 """Seconds until what waits for others without a time is delivered again."""
 
@@ -74,6 +74,9 @@ class Activities:
         """`settled` is called with each end that this worker has written."""
         self._store, self._target, self._steps, self._now = store, target, steps, now
         self._name, self._settled = name, settled
+        self._store_problem: str | None = None
+        self.deliveries = 0
+        """How many are under way."""
 
     @activity.defn(name=DELIVER)
     async def deliver(self, given: Document) -> Document:
@@ -87,6 +90,7 @@ class Activities:
             schedule = self._with_time_left(schedule, occurrence)
             if schedule is None:
                 return to_document(self._timed_out(occurrence))
+            _log_loss(occurrence, given)
             assignment = Assignment(occurrence, schedule, self._now(), upstream=given.get("upstream"))
             end = await self._carry_out(assignment, given)
             return await self._settled_at_once(end, given)
@@ -112,6 +116,7 @@ class Activities:
             assignment = await self._patiently(partial(self._steps.assignment, parent, given["start"]))
             if assignment is None:  # its end is on record
                 return {"report": str(Standing.TAKEN_OVER)}
+            _log_loss(assignment.occurrence, given)
             end = await self._carry_out(assignment, given)
         if end["report"] in ("accepted", "suspended"):
             why = "its target would end it later, and a step that is an activity cannot wait for that"
@@ -121,7 +126,7 @@ class Activities:
     @activity.defn(name=ADVANCE)
     async def advance(self, given: Document) -> Document:
         """Record the ends of steps, and decide what follows."""
-        async with _beating():
+        async with _beating(), self._repeated_by_temporal():
             return await asyncio.to_thread(self._advance, given)
 
     @activity.defn(name=WATCH)
@@ -141,18 +146,22 @@ class Activities:
                         return {"report": "news"}
                 self._wake_target()
                 if activity.is_worker_shutdown():
-                    raise ApplicationError(STOPPING)
+                    raise _left(STOPPING)
                 await pause(LOOK)
 
     @activity.defn(name=SETTLE)
     async def settle(self, given: Document) -> Document:
         """Write the end of a delivery; a fence that is out of date is an answer, not an error."""
-        async with _beating():
+        async with _beating(), self._repeated_by_temporal():
             return await self._write_end(given)
 
     async def _write_end(self, given: Document) -> Document:
-        """Write an end, and say what became of it."""
-        report, written = await asyncio.to_thread(self._settle, given)
+        """Write an end, and say what became of it. A thread that writes cannot be stopped, so it is waited for."""
+        writing = asyncio.create_task(asyncio.to_thread(self._settle, given))
+        while not writing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({writing})
+        report, written = writing.result()
         if written is not None:
             self._settled(*written)
         return {"report": report}
@@ -220,6 +229,8 @@ class Activities:
         reported: asyncio.Future[Reported] = loop.create_future()
         assignment.report_to = partial(_report, loop, reported)
         is_leaving = False
+        self.deliveries += 1
+        reported.add_done_callback(self._note_report)
         self._target.deliver([assignment])
         while not reported.done():
             try:
@@ -232,6 +243,9 @@ class Activities:
                 # Without a request, this worker was silent for too long, and another one has the work by now.
                 assignment.stop(await self._why_stopped(given) if _is_asked() else Reason.LEASE_LOST)
         return await self._document(assignment, reported.result(), given, is_leaving=is_leaving)
+
+    def _note_report(self, _reported: asyncio.Future[Reported]) -> None:
+        self.deliveries -= 1
 
     async def _look(self, assignment: Assignment, given: Document) -> None:
         """Stop what is not wanted any more."""
@@ -285,10 +299,31 @@ class Activities:
         """Call the store until it answers."""
         while True:
             try:
-                return await asyncio.to_thread(call)
+                answer = await asyncio.to_thread(call)
             except NoonmarkError as error:
-                logger.warning("the store does not answer: %s; trying again", error)
+                self._note_store(str(error))
                 await pause(STORE_PAUSE)
+            else:
+                self._note_store(None)
+                return answer
+
+    @asynccontextmanager
+    async def _repeated_by_temporal(self) -> AsyncIterator[None]:
+        """Let the engine repeat an activity that only needs the store, if that does not answer."""
+        try:
+            yield
+        except NoonmarkError as error:
+            self._note_store(str(error))
+            raise _left(f"the store does not answer: {error}") from None
+        self._note_store(None)
+
+    def _note_store(self, problem: str | None) -> None:
+        """Log whether the store answers, if that is news: many activities ask it."""
+        if problem is not None and self._store_problem is None:
+            logger.warning("the store does not answer: %s; trying again", problem)
+        elif problem is None and self._store_problem is not None:
+            logger.info("the store answers again")
+        self._store_problem = problem
 
 
 def _report(
@@ -307,10 +342,21 @@ def _report(
         loop.call_soon_threadsafe(take)
 
 
+def _log_loss(occurrence: Occurrence, given: Document) -> None:
+    """Log that a delivery begins again, which its run does not show."""
+    if given.get("is_again"):
+        logger.warning("%s begins again here: the worker that had it was lost or stopped", occurrence.id)
+
+
 def _is_asked() -> bool:
     """Whether the workflow has asked this activity to stop."""
     details = activity.cancellation_details()
     return details is not None and details.cancel_requested
+
+
+def _left(why: str) -> ApplicationError:
+    """Another worker goes on with it. The library logs no traceback for that."""
+    return ApplicationError(why, category=ApplicationErrorCategory.BENIGN)
 
 
 def _cancelled(occurrence: Occurrence, reason: Reason, *, now: Micros) -> Document:
@@ -331,8 +377,8 @@ async def _beating() -> AsyncIterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if activity.is_worker_shutdown():  # another worker goes on with it
-            raise ApplicationError(STOPPING) from None
-        raise
+        if _is_asked():
+            raise
+        raise _left(STOPPING if activity.is_worker_shutdown() else SILENT) from None
     finally:
         beats.cancel()

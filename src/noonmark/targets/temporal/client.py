@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from noonmark.targets.temporal.settings import EngineAddress
 
 RPC_TIMEOUT = timedelta(seconds=5)
+CONNECT_SECONDS = 10.0
+"""How long a connection may take: the library itself waits for half a minute."""
 _REFUSALS = frozenset(
     {
         RPCStatusCode.INVALID_ARGUMENT,
@@ -43,6 +45,8 @@ _REFUSALS = frozenset(
     }
 )
 """Answers that the same call would get again."""
+_TIMEOUTS = frozenset({RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED})
+"""How the library says that a call took too long."""
 
 
 class EngineUnavailable(Exception):
@@ -55,7 +59,11 @@ class EngineUnavailable(Exception):
         self.was_sent = isinstance(error, RPCError)
         self.is_refusal = isinstance(error, RPCError) and error.status in _REFUSALS
         what = f"refused a call in the namespace {address.namespace!r}" if self.is_refusal else "did not answer"
-        super().__init__(f"the engine at {address.server} {what}: {status}")
+        if isinstance(error, RPCError) and error.status in _TIMEOUTS:
+            words = "did not answer in time"
+        else:
+            words = f"{what}: {status}"
+        super().__init__(f"the engine at {address.server} {words}")
 
 
 class Started(StrEnum):
@@ -93,14 +101,19 @@ def _runtime() -> Runtime:
 
 async def connect(address: EngineAddress, *, identity: str) -> Client:
     """Connect to a namespace; RuntimeError if the server does not answer, or a certificate cannot be read."""
-    return await Client.connect(
-        address.server,
-        namespace=address.namespace,
-        api_key=address.api_key,
-        tls=await asyncio.to_thread(_tls, address) if address.tls else False,
-        identity=identity,
-        runtime=_runtime(),
-    )
+    tls = await asyncio.to_thread(_tls, address) if address.tls else False
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await Client.connect(
+                address.server,
+                namespace=address.namespace,
+                api_key=address.api_key,
+                tls=tls,
+                identity=identity,
+                runtime=_runtime(),
+            )
+    except TimeoutError:
+        raise RuntimeError(f"there was no connection within {CONNECT_SECONDS:g} s") from None
 
 
 def _tls(address: EngineAddress) -> TLSConfig:
@@ -117,24 +130,23 @@ def _tls(address: EngineAddress) -> TLSConfig:
     )
 
 
-async def connect_worker(address: EngineAddress, *, identity: str) -> Client:
-    """Connect to a namespace that exists; EngineUnavailable otherwise."""
-    try:
-        client = await connect(address, identity=identity)
-        await client.workflow_service.describe_namespace(
-            DescribeNamespaceRequest(namespace=address.namespace), timeout=RPC_TIMEOUT
-        )
-    except (RPCError, RuntimeError) as error:
-        raise EngineUnavailable(error, address) from None
-    return client
-
-
 class EngineClient:
     """One connection, made with the first call. All of it runs on one event loop."""
 
-    def __init__(self, address: EngineAddress) -> None:
-        self.address = address
+    def __init__(self, address: EngineAddress, identity: str = "noonmark") -> None:
+        self.address, self._identity = address, identity
         self._client: Client | None = None
+
+    async def check(self) -> Client:
+        """The connection to the server, which answers and has the namespace; EngineUnavailable otherwise."""
+        try:
+            client = await self.connected()
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=self.address.namespace), timeout=RPC_TIMEOUT
+            )
+        except (RPCError, RuntimeError) as error:
+            raise EngineUnavailable(error, self.address) from None
+        return client
 
     async def start(self, order: Order) -> Started | Closed:
         """Start the workflow of an attempt, or attach to it; EngineUnavailable if that is not known."""
@@ -249,5 +261,5 @@ class EngineClient:
     async def connected(self) -> Client:
         """The client; RuntimeError if there is no connection."""
         if self._client is None:
-            self._client = await connect(self.address, identity="noonmark")
+            self._client = await connect(self.address, identity=self._identity)
         return self._client

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.engine import TEMPORAL, workflow_id
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.interruption import STOP_GRACE
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.targets import WorkflowTarget
@@ -27,13 +28,13 @@ from noonmark.targets.outcomes import undeliverable
 from noonmark.targets.temporal.documents import make_order, read_delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Coroutine
     from typing import Any
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.ports.store import Store
-    from noonmark.targets.temporal.client import Closed, EngineClient
+    from noonmark.targets.temporal.client import Closed, EngineClient, EngineUnavailable
     from noonmark.targets.temporal.reconciliation import Comparison, Reconciler
     from noonmark.targets.temporal.settings import EngineSettings
 
@@ -48,10 +49,12 @@ START_LIMIT: Micros = 600 * SECOND
 FIRST_PAUSE, LONGEST_PAUSE = SECOND // 4, 5 * SECOND
 LOOK_PAUSE: Micros = 2 * SECOND
 """Between two looks at what was accepted. Workers look at what they deliver, too."""
-GRACE: Micros = 10 * SECOND
-"""How much longer than its timeout the ledger waits for the end: the worker that stops it writes it."""
-UNSERVED_SECONDS = 90
-"""For how long it counts that a route had no worker; the leader looks every 30 seconds."""
+KEPT_SECONDS = 90
+"""For how long a comparison counts; the leader compares every 30 seconds."""
+CONFIRM_PAUSE: Micros = 5 * SECOND
+"""Before a route without a worker is believed: after a restart of the server, workers need a moment to poll again."""
+PROBE_PAUSE: Micros = 10 * SECOND
+"""Between two calls that only see whether the server answers again."""
 LIMIT: Micros = 30 * DAY_SECONDS * SECOND
 """How long the ledger waits for the end of what has no timeout."""
 
@@ -69,7 +72,7 @@ class TemporalEngine(LoopRunner):
         self._counts = settings.counts
         self._client: EngineClient | None = None
         self._accepted = AcceptedWork(store, pause=LOOK_PAUSE, passes_stops=True)
-        self._comparison: asyncio.Task[None] | None = None
+        self._background: dict[Callable[[], Coroutine[Any, Any, None]], asyncio.Task[None]] = {}
         self._forgetting: asyncio.TimerHandle | None = None
 
     def routes(self) -> tuple[str, ...]:
@@ -95,7 +98,7 @@ class TemporalEngine(LoopRunner):
             loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(self._begin_comparison)
+                loop.call_soon_threadsafe(self._begin, self._compare)
 
     async def _deliver(self, assignment: Assignment) -> Delivered | Accepted:
         started = self._now() if assignment.started is None else assignment.started
@@ -127,7 +130,7 @@ class TemporalEngine(LoopRunner):
             try:
                 answer = await self._connection().start(order)
             except EngineUnavailable as error:
-                self._note_problem(str(error))
+                self._note_problem(error)
                 was_sent = was_sent or (error.was_sent and not error.is_refusal)
                 if error.is_refusal or self._now() + backoff >= limit:
                     raise _StartFailed(str(error), is_unknown=was_sent) from None
@@ -157,7 +160,7 @@ class TemporalEngine(LoopRunner):
             if await self._connection().cancel(name):
                 self._counts.cancelled += 1
         except EngineUnavailable as error:
-            self._note_problem(str(error))
+            self._note_problem(error)
 
     def _connection(self) -> EngineClient:
         if self._client is None:
@@ -166,18 +169,33 @@ class TemporalEngine(LoopRunner):
             self._client = EngineClient(self._settings.address)
         return self._client
 
-    def _note_problem(self, problem: str | None) -> None:
-        if problem is not None and self._counts.problem is None:
-            logger.warning("%s; trying again", problem)
-        elif problem is None and self._counts.problem is not None:
-            logger.info("the engine at %s answers again", self._settings.address.server)
-        self._counts.problem = problem
+    def _note_problem(self, error: EngineUnavailable | None) -> None:
+        if error is None:
+            self._counts.note_problem(None)
+            return
+        self._counts.note_problem(str(error), error.details)
+        self._begin(self._probe)
+
+    async def _probe(self) -> None:
+        """Ask until the server answers again: this node may have nothing else to ask it."""
+        from noonmark.targets.temporal.client import EngineUnavailable  # noqa: PLC0415 - slow to import
+
+        while self._counts.problem is not None:
+            await pause(PROBE_PAUSE)
+            try:
+                await self._connection().check()
+            except EngineUnavailable as error:
+                self._note_problem(error)
+            else:
+                self._note_problem(None)
 
     # Comparisons
 
-    def _begin_comparison(self) -> None:
-        if self._comparison is None or self._comparison.done():
-            self._comparison = asyncio.create_task(self._compare())
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something in the background, unless it is being done."""
+        task = self._background.get(work)
+        if task is None or task.done():
+            self._background[work] = asyncio.create_task(work())
 
     async def _compare(self) -> None:
         from noonmark.targets.temporal.client import EngineUnavailable  # noqa: PLC0415 - slow to import
@@ -188,17 +206,16 @@ class TemporalEngine(LoopRunner):
             reconciler = Reconciler(self._store, self._connection())
             comparison = await reconciler.compare()
             self._note_problem(None)
-            self._note_unserved(await self._connection().unserved(self._settings.routes))
             self._counts.cancelled += await reconciler.cancel_ended(comparison)
             if self._settings.orphans == END:
                 for occurrence in comparison.lost:
                     await self._end_lost(reconciler, occurrence)
+            self._note_orphans(comparison)
+            self._begin(self._look_for_workers)
         except EngineUnavailable as error:
-            self._note_problem(str(error))
+            self._note_problem(error)
         except NoonmarkError as error:
             logger.warning("the engine could not be compared with the ledger: %s", error)
-        else:
-            self._note_orphans(comparison)
 
     async def _end_lost(self, reconciler: Reconciler, occurrence: Occurrence) -> None:
         """Report the end of an occurrence whose workflow is gone: the node writes it, and may retry it."""
@@ -207,17 +224,26 @@ class TemporalEngine(LoopRunner):
             schedule, delivered = found
             self._report(Assignment(occurrence, schedule, occurrence.due, is_closed=True), delivered)
 
-    def _note_unserved(self, routes: frozenset[str]) -> None:
-        if new := sorted(routes - self._counts.unserved):
-            logger.warning("no worker of the engine delivers %s; what is due waits for one", ", ".join(new))
-        self._counts.unserved = routes
+    async def _look_for_workers(self) -> None:
+        """Note the routes that no worker delivers."""
+        from noonmark.targets.temporal.client import EngineUnavailable  # noqa: PLC0415 - slow to import
+
+        try:
+            unserved = await self._connection().unserved(self._settings.routes)
+            if new := unserved - self._counts.unserved:
+                await pause(CONFIRM_PAUSE)
+                unserved = (unserved - new) | await self._connection().unserved(new)
+        except EngineUnavailable as error:
+            self._note_problem(error)
+            return
+        self._counts.note_unserved(unserved)
         if self._forgetting is not None:
             self._forgetting.cancel()
-        self._forgetting = asyncio.get_running_loop().call_later(UNSERVED_SECONDS, self._forget_unserved)
+        self._forgetting = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget)
 
-    def _forget_unserved(self) -> None:
+    def _forget(self) -> None:
         """Another node leads by now, or the server does not answer: what was seen is out of date."""
-        self._counts.unserved = frozenset()
+        self._counts.unserved, self._counts.orphans = frozenset(), {}
 
     def _note_orphans(self, comparison: Comparison) -> None:
         counts = comparison.counts()
@@ -231,8 +257,10 @@ class TemporalEngine(LoopRunner):
         self._counts.orphans = counts
 
     async def _release(self) -> None:
-        if self._comparison is not None:
-            self._comparison.cancel()
+        for task in self._background.values():
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background.values())
         if self._forgetting is not None:
             self._forgetting.cancel()
         await self._accepted.close()
@@ -253,4 +281,4 @@ def _deadline(assignment: Assignment, started: Micros) -> Micros:
     timeout = assignment.schedule.declaration.timeout
     if timeout is None or assignment.occurrence.route == WorkflowTarget.route:
         return started + LIMIT
-    return started + timeout + GRACE
+    return started + timeout + STOP_GRACE

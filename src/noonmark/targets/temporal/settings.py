@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from noonmark.core.targets import TargetKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+logger = logging.getLogger("noonmark.temporal")
 
 SCHEME = "temporal"
 DEFAULT_PORT = 7233
@@ -123,7 +126,7 @@ def served_routes(wanted: Iterable[str], functions: Collection[str] = ()) -> tup
 
 
 class EngineCounts:
-    """What a process has seen of its engine. Any thread may read and write it."""
+    """What a node or a worker has seen of its engine. Any thread may read and write it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -142,6 +145,22 @@ class EngineCounts:
         """Count a start."""
         with self._lock:
             self.starts[how] += 1
+
+    def note_problem(self, problem: str | None, details: str = "") -> None:
+        """Take whether the server has answered; log it, if that is news."""
+        if problem is not None and self.problem is None:
+            logger.warning("%s; trying again%s", problem, f" ({details})" if details else "")
+        elif problem is None and self.problem is not None:
+            logger.info("the engine answers again")
+        self.problem = problem
+
+    def note_unserved(self, routes: frozenset[str]) -> None:
+        """Take which routes no worker delivers; log it, if that is news."""
+        if lost := sorted(routes - self.unserved):
+            logger.warning("no worker of the engine delivers %s; what is due waits for one", ", ".join(lost))
+        if found := sorted(self.unserved - routes):
+            logger.info("workers of the engine deliver %s again", ", ".join(found))
+        self.unserved = routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

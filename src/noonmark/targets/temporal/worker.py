@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from noonmark.core.instants import SECOND
 from noonmark.core.targets import WorkflowTarget
 from noonmark.targets.loop_runner import pause
-from noonmark.targets.temporal.client import EngineUnavailable, connect_worker
+from noonmark.targets.temporal.client import EngineClient, EngineUnavailable
 from noonmark.targets.temporal.workflow import OccurrenceWorkflow
 
 if TYPE_CHECKING:
@@ -26,15 +25,17 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.targets.temporal.activities import Activities
-    from noonmark.targets.temporal.settings import EngineAddress
-
-logger = logging.getLogger("noonmark.temporal")
+    from noonmark.targets.temporal.settings import EngineAddress, EngineCounts
 
 RECONNECT: Micros = SECOND
+CHECK_PAUSE: Micros = 10 * SECOND
+"""Between two calls that only see whether the server answers: the library says nothing of its polls that fail."""
 THROTTLE = timedelta(seconds=1)
 """Heartbeats are sent at least this often: a request to cancel comes with the answer."""
 STICKY = timedelta(seconds=5)
 """How long a workflow waits for the worker that has it in memory."""
+LINGER: Micros = SECOND // 2
+"""How long workflows go on here after the last delivery: Temporal takes 10 s to see that a worker took one along."""
 MAX_STORE_ACTIVITIES = 1_000
 """How many activities that only use the store run at once; most of them wait."""
 
@@ -48,6 +49,7 @@ class WorkerSettings:
     name: str
     grace: Micros
     """How long deliveries have to end when it stops."""
+    counts: EngineCounts
     max_deliveries: int = 100
     """Of one route."""
 
@@ -56,18 +58,39 @@ async def run_worker(
     settings: WorkerSettings, activities: Activities, stop: asyncio.Event, ready: asyncio.Event
 ) -> None:
     """Serve until `stop` is set. A server that does not answer is tried again."""
-    said = ""
     while not stop.is_set():
+        engine = EngineClient(settings.address, settings.name)
+        checks = None
         try:
-            client = await connect_worker(settings.address, identity=settings.name)
-            said = ""
+            client = await engine.check()
+            settings.counts.note_problem(None)
+            checks = asyncio.create_task(_check(engine, settings.counts))
             await _serve(settings, client, activities, stop, ready)
-        except (EngineUnavailable, RPCError, RuntimeError) as error:
-            problem = str(error)
-            if problem != said:
-                logger.warning("%s; trying again", problem)
-            said = problem
-            await pause(RECONNECT)
+        except EngineUnavailable as error:
+            settings.counts.note_problem(str(error), error.details)
+        except (RPCError, RuntimeError) as error:
+            settings.counts.note_problem(f"the engine at {settings.address.server} ends the worker: {error}")
+        finally:
+            if checks is not None:
+                checks.cancel()
+        await _stopped_within(stop, RECONNECT)
+
+
+async def _stopped_within(stop: asyncio.Event, time: Micros) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), time / SECOND)
+
+
+async def _check(engine: EngineClient, counts: EngineCounts) -> None:
+    """Note whether the server answers, every now and then."""
+    while True:
+        await pause(CHECK_PAUSE)
+        try:
+            await engine.check()
+        except EngineUnavailable as error:
+            counts.note_problem(str(error), error.details)
+        else:
+            counts.note_problem(None)
 
 
 async def _serve(
@@ -80,13 +103,18 @@ async def _serve(
             failed.set_result(error)
 
     async with AsyncExitStack() as stack:
-        for worker in _workers(settings, client, activities, fail):
-            await stack.enter_async_context(worker)
+        _, *of_routes = [
+            await stack.enter_async_context(worker) for worker in _workers(settings, client, activities, fail)
+        ]
         ready.set()
         stopping = asyncio.create_task(stop.wait())
         waiting: set[asyncio.Future[Any]] = {stopping, failed}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
+        is_busy = activities.deliveries > 0
+        await asyncio.gather(*(worker.shutdown() for worker in of_routes))
+        if is_busy:
+            await pause(LINGER)
     if failed.done():
         raise failed.result()
 

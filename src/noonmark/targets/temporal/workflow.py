@@ -68,6 +68,8 @@ class OccurrenceWorkflow:
         self._reported: list[Document] = []
         """What steps have reported to have used."""
         self._losses = 0
+        self._lost: set[Key | None] = set()
+        """The steps, or the whole, whose worker was lost or stopped: they begin again."""
 
     @workflow.signal(name=ATTACH)
     def attach(self, fence: int) -> None:
@@ -104,6 +106,7 @@ class OccurrenceWorkflow:
                 case "delivered":
                     return await self._settle(end)
                 case "lost":
+                    self._lost.add(None)
                     self._losses += bool(end.get("counts"))
                     if (lost := self._given_up()) is not None:
                         return await self._settle(lost)
@@ -121,7 +124,7 @@ class OccurrenceWorkflow:
             return CANCELLED
         order = self._order
         self._current = self._start_activity(
-            DELIVER, self._input(upstream=order.upstream), f"{order.queue}/{order.route}"
+            DELIVER, self._input(upstream=order.upstream, is_again=None in self._lost), f"{order.queue}/{order.route}"
         )
         try:
             return await self._ended(self._current)
@@ -248,7 +251,8 @@ class OccurrenceWorkflow:
 
     def _start_step(self, start: Document) -> None:
         key: Key = (start["step_id"], start["index"])
-        activity = self._start_activity(STEP, self._input(start=start), f"{self._order.queue}/{start['route']}")
+        given = self._input(start=start, is_again=key in self._lost)
+        activity = self._start_activity(STEP, given, f"{self._order.queue}/{start['route']}")
         self._running[key] = start, activity
         self._stopped.discard(key)
         task = asyncio.create_task(self._await_step(key, start, activity))
@@ -264,6 +268,7 @@ class OccurrenceWorkflow:
             self._reported = [*self._reported, *end.pop("reported", ())]
             self._ends.append({**end, **{name: start[name] for name in ("step_id", "index", "attempt", "undoes")}})
         else:  # it begins again, unless too many workers were lost
+            self._lost.add(key)
             self._losses += bool(end.get("counts") or self._order.at_most_once)
             self._ends.append({"report": "lost"})
 

@@ -9,7 +9,10 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, Place
 from noonmark.core.budgets.budget import Refused, Reservation, Reserved
 from noonmark.core.budgets.spend import Amount
+from noonmark.core.engine import TEMPORAL as ENGINE
+from noonmark.core.halt import Halt
 from noonmark.core.instants import SECOND
+from noonmark.core.interruption import STOP_GRACE, engine_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.retry import RetryPolicy
@@ -270,17 +273,21 @@ def progress_is_pruned_with_its_occurrence(bench: Bench) -> None:
     assert bench.store.runs(schedule.uid) == []
 
 
-def _accept(bench: Bench, schedule: Schedule, occurrence: Occurrence, within: int = MINUTE) -> Occurrence:
-    """The target takes the work over, and has so long to say how it ended."""
-    accepted = Accepted(started=bench.now, accepted=bench.now, deadline=bench.now + within)
+def _accept(
+    bench: Bench, schedule: Schedule, occurrence: Occurrence, within: int = MINUTE, engine: str | None = None
+) -> Occurrence:
+    """The target, or an engine, takes the work over, and has so long to say how it ended."""
+    accepted = Accepted(started=bench.now, accepted=bench.now, deadline=bench.now + within, engine=engine)
     settlement = settle(occurrence, schedule, accepted, node="node-a")
     assert bench.store.settle([settlement]) == [True]
     return bench.row(occurrence)
 
 
-def _accepted(bench: Bench, schedule: Schedule, key: str = "a", within: int = MINUTE) -> Occurrence:
+def _accepted(
+    bench: Bench, schedule: Schedule, key: str = "a", within: int = MINUTE, engine: str | None = None
+) -> Occurrence:
     bench.add(schedule, key, bench.now - NOW)
-    return _accept(bench, schedule, bench.start(bench.claim_one()), within)
+    return _accept(bench, schedule, bench.start(bench.claim_one()), within, engine)
 
 
 @case
@@ -314,6 +321,38 @@ def an_accepted_delivery_that_is_asked_to_stop_is_overdue_at_once(bench: Bench) 
     asked = bench.row(row)
     assert (asked.phase, asked.stop, asked.deadline) == (Phase.AWAITING_COMPLETION, Reason.CANCELLED, bench.now)
     assert [one.id for one in bench.store.overdue(now=bench.now, limit=10)] == [row.id]
+
+
+@case
+def what_an_engine_has_accepted_is_asked_to_stop_and_ends_later(bench: Bench) -> None:
+    schedule = bench.create_quiet()
+    ones = [
+        _accepted(bench, one, within=within, engine=ENGINE)
+        for one, within in ((schedule, MINUTE), (bench.create_quiet("uid-2"), SECOND))
+    ]
+    assert all(bench.store.request_stop(one.id) for one in ones)
+    asked = [bench.row(one) for one in ones]
+    assert [(one.phase, one.stop) for one in asked] == [(Phase.AWAITING_COMPLETION, Reason.CANCELLED)] * 2
+    assert [one.deadline for one in asked] == [NOW + STOP_GRACE, NOW + SECOND]
+    assert all(bench.store.request_stop(one.id) for one in ones), "asking again changes nothing"
+    assert [bench.row(one) for one in ones] == asked
+    bench.advance(STOP_GRACE)
+    assert [one.id for one in bench.store.overdue(now=bench.now, limit=9)] == [ones[1].id, ones[0].id]
+    ended = expire(asked[0], schedule, now=bench.now)
+    assert bench.store.settle([ended]) == [True]
+    assert (bench.row(ones[0]).phase, bench.row(ones[0]).reason) == (Phase.CANCELLED, Reason.CANCELLED)
+
+
+@case
+def a_halt_stops_what_an_engine_has_accepted(bench: Bench) -> None:
+    first, second = bench.create_quiet(), bench.create_quiet("uid-2")
+    mine, theirs = _accepted(bench, first, engine=ENGINE), _accepted(bench, second)
+    halt = Halt(halt_id="h", tenant=first.owner.tenant, by="me", at=bench.now)
+    assert bench.store.set_halt(halt, most=9) == 2
+    asked = [bench.row(one) for one in (mine, theirs)]
+    assert [one.stop for one in asked] == [Reason.HALTED] * 2
+    assert [one.deadline for one in asked] == [NOW + STOP_GRACE, NOW]
+    assert [engine_of(one) for one in asked] == [ENGINE, None]
 
 
 @case
