@@ -31,6 +31,7 @@ from noonmark.targets.function.registry import FunctionRegistry, import_function
 from noonmark.targets.http.settings import HttpTargetSettings
 from noonmark.targets.temporal.settings import FUNCTION, EngineAddress, EngineSettings, parse_engine, served_routes
 from noonmark.wiring import (
+    MEMORY,
     disk_space,
     fresh_id,
     make_instructions,
@@ -157,6 +158,8 @@ def engine_settings(loaded: LoadedSettings) -> EngineSettings | None:
 
 def engine_address(loaded: LoadedSettings, url: str) -> EngineAddress:
     """Where the engine is, and what this process identifies itself with; its files are read to see that they fit."""
+    if loaded.settings.store == MEMORY:
+        raise loaded.error("store", f"must be one that nodes and workers of the engine share, not {MEMORY}")
     try:
         address = parse_engine(url, loaded.settings.engine_api_key)
         if address.tls_cert is not None and address.tls_key is not None:

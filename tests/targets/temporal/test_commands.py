@@ -107,6 +107,14 @@ def test_wrong_arguments_are_refused(arguments, words, tmp_path, monkeypatch):
         (("serve", "--port", "0", "--engine", URL), "engine: needs --engine-routes beside it"),
         (("serve", "--port", "0", "--engine-routes", "http"), "engine_routes: needs --engine beside it"),
         (
+            ("serve", "--port", "0", "--engine", URL, "--engine-routes", "http", "--store", "memory://"),
+            "store: must be one that nodes and workers of the engine share, not memory://",
+        ),
+        (
+            ("temporal-worker", "--engine", URL, "--routes", "http", "--store", "memory://"),
+            "store: must be one that nodes and workers of the engine share, not memory://",
+        ),
+        (
             ("temporal-worker", "--engine", URL, "--routes", "bundle"),
             "routes: has 'bundle', which this worker cannot deliver; set --allow-bundles",
         ),

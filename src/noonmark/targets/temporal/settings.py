@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from noonmark.core.json_values import shown
+from noonmark.core.redaction import redact
 from noonmark.core.targets import TargetKind
 
 if TYPE_CHECKING:
@@ -69,10 +70,13 @@ class EngineAddress:
 
 def parse_engine(url: object, api_key: str | None = None) -> EngineAddress:
     """Read the URL of an engine; ValueError says what it must be. With an API key, the connection has TLS."""
-    allowed = f"must be the URL of a Temporal namespace, such as {_EXAMPLE}, not {shown(str(url))}"
+    allowed = f"must be the URL of a Temporal namespace, such as {_EXAMPLE}, not {shown(redact(str(url)))}"
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
-        port, given = parts.port, parse_qsl(parts.query, strict_parsing=True) if parts.query else []
+        port, given = (
+            parts.port,
+            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else [],
+        )
     except ValueError:
         raise ValueError(allowed) from None
     namespace = unquote(parts.path.removeprefix("/")) or "default"
@@ -80,6 +84,11 @@ def parse_engine(url: object, api_key: str | None = None) -> EngineAddress:
     if not is_plain or not parts.hostname or not _NAME.fullmatch(namespace) or "/" in namespace:
         raise ValueError(allowed)
     options = dict(given)
+    if len(options) < len(given):
+        repeated = next(name for name, count in Counter(name for name, _ in given).items() if count > 1)
+        raise ValueError(f"has the option {shown(repeated)} more than once")
+    if blank := next((name for name, value in given if not value), None):
+        raise ValueError(f"needs a value for {shown(blank)}")
     if unknown := sorted(options.keys() - {*_OPTIONS}):
         known = f"{', '.join(_OPTIONS[:-1])} and {_OPTIONS[-1]}"
         raise ValueError(f"has an unknown option {shown(unknown[0])}; allowed are {known}")
@@ -87,7 +96,7 @@ def parse_engine(url: object, api_key: str | None = None) -> EngineAddress:
     if not _NAME.fullmatch(queue):
         raise ValueError(f"needs a task_queue of up to 200 letters, digits and _.:/-, not {shown(queue)}")
     heartbeat = options.get("heartbeat", str(DEFAULT_HEARTBEAT))
-    if not heartbeat.isdecimal() or not 2 <= int(heartbeat) <= 3_600:
+    if not (heartbeat.isascii() and heartbeat.isdecimal()) or not 2 <= int(heartbeat) <= 3_600:
         raise ValueError(f"needs a heartbeat of 2 to 3,600 seconds, not {shown(heartbeat)}")
     place = EngineAddress(parts.hostname, port or DEFAULT_PORT, namespace, queue, int(heartbeat))
     return _secured(place, options, api_key)
