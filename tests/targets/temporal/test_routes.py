@@ -12,7 +12,9 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
 from noonmark.core.targets.session import SessionSpec
+from noonmark.operations.serializers import run_document
 from noonmark.ports.bundles import Bundle
+from noonmark.server.dialects.tasks import run_document as task_run
 from noonmark.targets.bundle.settings import BundleSettings
 from tests.server.packed import SMALLEST, packed
 from tests.servers.openai_server import KEY, OpenAIServer
@@ -67,6 +69,8 @@ def test_a_task_talks_to_a_model_and_its_usage_is_in_the_ledger(rig, model):
     [run] = rig.runs(occurrence_id)
     assert (run.result["text"], run.usage.model_calls) == ("done", 1)
     assert run.usage.total_tokens == 110
+    shown = task_run(run_document(run, rig.occurrence(occurrence_id).schedule_id), "What is new?")
+    assert (shown["workflow_id"], shown["status"]) == (f"{occurrence_id}/1", "COMPLETED")
     assert len([one for one in model.requests if one["messages"][-1]["content"] == "What is new?"]) == 1
 
 
