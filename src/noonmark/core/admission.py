@@ -16,6 +16,7 @@ from noonmark.core.agents.turns import turn_limits
 from noonmark.core.budgets.budget import Refused, WhenExhausted
 from noonmark.core.budgets.refusals import refusal_text
 from noonmark.core.budgets.spend import to_dollars
+from noonmark.core.frozen import fast_frozen
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import DAY, to_text
 from noonmark.core.lifecycle import Phase
@@ -51,6 +52,7 @@ _ONE_WAITS = (overlap.QueueOne, overlap.CancelRunning, overlap.Terminate)
 """The policies under which a newer one replaces the one that waits."""
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """An occurrence that this node holds, as the claim found it."""
@@ -78,6 +80,7 @@ class Place(StrEnum):
     """Its schedule is not a runaway."""
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """Deliver it, if the places it needs are free."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from noonmark.core.documents import Reader, present
-from noonmark.core.frozen import brief, fast_evolve
+from noonmark.core.frozen import brief, fast_frozen
 from noonmark.core.instants import Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.limits import Concurrency, read_concurrency
@@ -191,7 +191,7 @@ def pinned_target(target: Target, bundle: PinnedBundle | None) -> Target:
     return replace(target, bundle_id=bundle.bundle_id, digest=bundle.digest)
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Occurrence:
     """The unit that is claimed, explained and counted.

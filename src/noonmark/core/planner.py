@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import construct, evolve, fast_evolve
+from noonmark.core.frozen import evolve, fast_frozen
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import DAY, MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -114,7 +114,7 @@ class Snapshot:
     """What the runaway guard has counted, if it has anything to count."""
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What to write, on condition that revision and watermark are still those of the snapshot.
@@ -194,8 +194,7 @@ def occurrence(  # noqa: PLR0913 - each is a field of its own
     overrides: Overrides | None = None,
 ) -> Occurrence:
     """A pending occurrence: a projection of the schedule's trigger, unless another origin asked for it."""
-    return construct(
-        Occurrence,
+    return Occurrence(
         id=occurrence_id(schedule.uid, origin, nominal),
         uid=schedule.uid,
         schedule_id=schedule.schedule_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import brief, evolve, fast_evolve
+from noonmark.core.frozen import brief, evolve, fast_frozen
 from noonmark.core.instants import Micros, from_micros, to_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class RunProgress:
     message: str = ""
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
     """Start, end and outcome; `ended` and `outcome` are None while it runs. `result` is JSON, `error` is for people."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import construct, fast_evolve
+from noonmark.core.frozen import fast_frozen
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -112,7 +112,7 @@ BY_ITSELF = "noonmark"
 """The author of automatic pauses and resumptions."""
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """Everything a caller says about a schedule. Without a trigger it fires when its upstreams have completed."""
@@ -215,7 +215,7 @@ class Pause:
         return {"reason": self.reason, "by": self.by, "at_utc": to_text(self.at), "until_utc": until}
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A stored declaration. `uid` is internal and never reused; `schedule_id` is the public name."""
@@ -341,8 +341,7 @@ def _read(
     reader.close()
     if target is None or problems:
         raise refusal(problems)
-    return construct(
-        Declaration,
+    return Declaration(
         schedule_id=schedule_id,
         name=name,
         description=description,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.reported import total
-from noonmark.core.frozen import construct, fast_evolve
+from noonmark.core.frozen import fast_frozen
 from noonmark.core.ids import stored_id
 from noonmark.core.instants import DAY, to_text
 from noonmark.core.interruption import (
@@ -58,6 +58,7 @@ ENDS = {
 """Where each outcome leads when nothing follows."""
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
     """How one delivery ended: the report of the target, and when it started and ended."""
@@ -135,7 +136,7 @@ class Interim:
     run: Run
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """What to write, on condition that the fence is still this one.
@@ -223,8 +224,7 @@ def _settle(
         return _suspend(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
     if isinstance(delivered, Accepted):
         return _await(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
-    run = construct(
-        Run,
+    run = Run(
         id=run_id(occurrence),
         occurrence_id=occurrence.id,
         attempt=occurrence.attempt,
@@ -420,8 +420,7 @@ def _suspend(occurrence: Occurrence, schedule: Schedule, suspended: Suspended, r
 
 
 def _to(phase: Phase, occurrence: Occurrence, schedule: Schedule, run: Run, reason: Reason) -> Settlement:
-    return construct(
-        Settlement,
+    return Settlement(
         occurrence=occurrence,
         tenant=schedule.owner.tenant,
         phase=step(occurrence.phase, phase),

@@ -18,7 +18,7 @@ from noonmark.core.causation import (
 )
 from noonmark.core.changes import schedule_changes
 from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, NotFound, StoreUnavailable
-from noonmark.core.frozen import fast_evolve
+from noonmark.core.frozen import fast_frozen
 from noonmark.core.ids import is_hidden
 from noonmark.core.instants import to_text
 from noonmark.core.interruption import failure_line, pause_line, rate_line
@@ -231,7 +231,7 @@ class CallingSession:
     """The same for every copy of the call of the tool: one that is repeated after a crash does nothing twice."""
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who makes a request, on whose behalf, and through what."""

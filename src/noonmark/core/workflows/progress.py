@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import construct, evolve
+from noonmark.core.frozen import evolve
 from noonmark.core.instants import parse_instant
 from noonmark.core.policies.retry import TIMEOUT, next_attempt
 from noonmark.core.reasons import Reason
@@ -600,7 +600,7 @@ class _StepFacts(dict[str, Any]):
 
 
 def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:  # noqa: ANN401 - fields of a record
-    return construct(StepRecord, step_id=step.id, phase=phase, **fields)
+    return StepRecord(step_id=step.id, phase=phase, **fields)
 
 
 def _is_behind_failure(record: StepRecord) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import fast_evolve
+from noonmark.core.frozen import fast_frozen
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -45,7 +45,7 @@ class Compensation(StrEnum):
     FAILED = "failed"
 
 
-@fast_evolve
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """A step of a run, or one element of its list."""

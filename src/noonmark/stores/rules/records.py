@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.event import read_chain
-from noonmark.core.frozen import construct
 from noonmark.core.halt import FACTS as HALT_FACTS
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.instants import MIN_INSTANT
@@ -293,8 +292,7 @@ def new_row(occurrence: Occurrence, *, key: int, state: ScheduleState, pack: Pac
 def to_occurrence(row: Row, uid: str, schedule_id: str, payload: object, unpack: Unpack) -> Occurrence:
     """The occurrence of a record."""
     try:
-        return construct(
-            Occurrence,
+        return Occurrence(
             id=row.id,
             uid=uid,
             schedule_id=schedule_id,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import Claim
 from noonmark.core.fair_queue import rounds
-from noonmark.core.frozen import construct
 from noonmark.core.ids import MAX_OWNER, kind_of
 from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.occurrence import Occurrence
@@ -299,8 +298,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow
         found_in = PHASES[phase]
         kind_of(origin)
         lost = found_in is Phase.DISPATCHING
-        occurrence = construct(
-            Occurrence,
+        occurrence = Occurrence(
             id=one_id,
             uid=schedule.uid,
             schedule_id=schedule.schedule_id,

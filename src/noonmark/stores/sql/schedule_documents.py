@@ -14,7 +14,6 @@ from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import construct
 from noonmark.core.instants import EPOCH
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.lineage import read_lineage
@@ -202,8 +201,7 @@ def restored(columns: tuple[Any, ...]) -> Schedule:
             declared = replace(
                 declared, schedule_id=declared_id, name=name, description=description, labels=_labels(read)
             )
-        return construct(
-            Schedule,
+        return Schedule(
             uid=uid,
             schedule_id=schedule_id,
             owner=_owner(tenant, user),
