@@ -14,10 +14,10 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.settlement import RunInProgress
 from noonmark.driver.driver import Driver
+from noonmark.driver.interpreter_settings import driver_settings
 from noonmark.driver.steps.settle import LAST_CALL, is_deferrable, until_ended
 from noonmark.driver.steps.takeover import freshen_lock, unlock_process
 from noonmark.driver.store_executor import StoreExecutor
-from noonmark.driver.switch_interval import short_switch_interval
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports.events import NodeStarted, NodeStopped, StoreFailed
 from noonmark.ports.target import AwaitsOthers, Reconciles
@@ -195,7 +195,7 @@ class Loop:
 
     async def run(self, started: Callable[[], None] | None = None) -> int:
         """Run every step in time until `stop` is called; returns the number of occurrences handed back."""
-        with short_switch_interval():
+        with driver_settings():
             return await self._run(started)
 
     async def _run(self, started: Callable[[], None] | None) -> int:
