@@ -45,7 +45,7 @@ def fast_frozen(kind: type[T]) -> type[T]:
     names["missing"] = MISSING
     parameters: list[str] = []
     filled: list[str] = []
-    for one in sorted(declared, key=lambda one: one.kw_only):
+    for one in sorted(declared, key=lambda one: one.kw_only is True):
         if one.kw_only and "*" not in parameters:
             parameters.append("*")
         if one.default_factory is not MISSING:

@@ -51,6 +51,8 @@ class UsageRecord:
 
 def reported_usage(settlement: Settlement) -> list[UsageRecord]:
     """What a run reports to have used, under its id: the same run again is not counted again."""
+    if not settlement.reported:
+        return []
     run, occurrence = settlement.run, settlement.occurrence
     return [
         UsageRecord(

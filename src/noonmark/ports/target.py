@@ -61,7 +61,7 @@ class Assignment:
     abandoned: int = 0
     """The number of abandoned threads of the node, this one included, if its thread was abandoned."""
     progress: Callable[[dict[str, Any]], None] | None = None
-    """Set by the target if the run can report progress: takes its `fraction` and `message`, from any thread."""
+    """Set by the target if the process of the run reports progress: takes its `fraction` and `message`."""
     upstream: Mapping[str, Mapping[str, Any]] | None = None
     """The name and the result of each schedule that a function depends on, by id."""
     ends_soon: bool = False

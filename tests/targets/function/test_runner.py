@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import json
 import logging
 import threading
@@ -15,6 +16,7 @@ from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import CommandTarget
+from noonmark.ports.target import Assignment
 from noonmark.targets.function.call import prepare_call
 from noonmark.targets.function.registry import FunctionRegistry
 from noonmark.targets.function.runner import FunctionRunner
@@ -178,7 +180,7 @@ class TestContext:
         functions, one = FunctionRegistry(), function_assignment()
         functions.register("work", lambda context: context.cancelled.is_set())
         one.stop(Reason.CANCELLED)
-        function, args, kwargs = prepare_call(functions, one)
+        function, args, kwargs = prepare_call(functions, one, lambda _: print)
         assert function.call(*args, **kwargs) is True
 
     @pytest.mark.parametrize("is_async", [False, True])
@@ -591,3 +593,26 @@ def test_async_timeout_with_a_node_clock_behind():
         assert (delivered.outcome, delivered.reason) == (Outcome.TIMED_OUT, None)
 
     run_scenario(scenario)
+
+
+@pytest.mark.parametrize("work", [lambda: None, lambda context: context.attempt], ids=["plain", "context"])
+def test_what_has_run_is_freed_without_the_collector(work):
+    async def scenario(harness):
+        for _ in range(3):
+            await harness.call(work)
+        harness.reported.clear()
+
+    def left():
+        return sum(type(one) is Assignment for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = left()
+        run_scenario(scenario)
+        for thread in threading.enumerate():
+            if thread.name == "noonmark-worker":
+                thread.join(SOON)
+        assert left() <= before
+    finally:
+        gc.enable()

@@ -229,7 +229,8 @@ class MemoryStore:
             rows = claims.due_in_turn(uow, known, shares, now=now, until=until, limit=limit)
         else:
             rows = claims.due(uow, known, now=now, until=until, limit=limit)
-        return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in rows]
+        end = uow.lease_end(now, lease)
+        return [claims.lease(uow, row, node, now=now, until=end) for row in rows]
 
     @atomic
     def admit(

@@ -320,7 +320,10 @@ class UnitOfWork(rules.UnitOfWork):
         self._file_count(entry)
 
     def add_run(self, row: Row, run: Run) -> None:
-        runs = self.runs.get(row.key, ())
+        runs = self.runs.get(row.key)
+        if runs is None:
+            self.runs[row.key] = (run,)
+            return
         before = next((one for one in runs if one.id == run.id), None)
         self.runs[row.key] = (*[one for one in runs if one is not before], in_place_of(before, run))
 

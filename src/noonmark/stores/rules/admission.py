@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from noonmark.core.admission import Busy, End, Place, Replan, Start, Wait
 from noonmark.core.budgets.budget import Reserved, approval_id
+from noonmark.core.frozen import evolve
 from noonmark.core.interruption import alert_at, real_deadline, stop_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import RESOURCE_WAITS
@@ -58,10 +59,11 @@ def admit_all(
     """Carry out admissions, in their order, besides those that a fast path has started."""
     ids = [one.claim.occurrence.id for one in admissions]
     uow.load_rows(one for one in ids if one not in started)
+    until = uow.lease_end(now, lease)
     return [
         Admitted(occurrence=started[occurrence_id])
         if occurrence_id in started
-        else _admit(uow, admission, now=now, lease=lease)
+        else _admit(uow, admission, now=now, until=until)
         for occurrence_id, admission in zip(ids, admissions, strict=True)
     ]
 
@@ -131,7 +133,22 @@ def lease_row(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micro
     uow.changed(row)
 
 
-def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros) -> Answer:
+def after_start(start: Start, now: Micros, **changes: Any) -> Occurrence:  # noqa: ANN401 - fields of an occurrence
+    """The occurrence of a claim after its start, and after what else that has changed."""
+    was = start.claim.occurrence
+    return evolve(
+        was,
+        revision=start.claim.schedule.revision,
+        phase=Phase.DISPATCHING,
+        attempt=was.attempt + 1,
+        waiting_for=None,
+        holds_slot=was.holds_slot or start.takes_slot,
+        started=now,
+        **changes,
+    )
+
+
+def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, until: Micros) -> Answer:
     claimed = admission.claim.occurrence
     row = uow.loaded_row(claimed.id)
     if row is None or row.fence != claimed.fence:
@@ -146,13 +163,7 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
         return LeaseLost(occurrence_id=claimed.id)
     match admission:
         case Start():
-            busy = halts.in_the_way(uow, row, admission.claim.schedule) or runaway.in_the_way(uow, row, admission)
-            busy = busy or slots.busy(uow, row, admission) or _reserve(uow, row, admission)
-            if busy is not None:
-                return busy
-            slots.take(uow, row, admission)
-            alert = _start(uow, row, admission, now=now, lease=lease)
-            return _admitted(uow, row, claimed, alert)
+            return _start_if_free(uow, row, admission, now=now, until=until)
         case End():
             _end(uow, row, admission)
         case Wait():
@@ -225,7 +236,21 @@ def _count_result(uow: UnitOfWork, state: ScheduleState, settlement: Settlement)
         plan_writes.stop_runaway(uow, state, breach)
 
 
-def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> RateAlert | None:
+def _start_if_free(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, until: Micros) -> Admitted | Busy:
+    """Start a row that has everything it needs, and take that."""
+    busy = halts.in_the_way(uow, row, start.claim.schedule) or runaway.in_the_way(uow, row, start)
+    busy = busy or slots.busy(uow, row, start) or _reserve(uow, row, start)
+    if busy is not None:
+        return busy
+    slots.take(uow, row, start)
+    alert = _start(uow, row, start, now=now, until=until)
+    if row.own is not None:
+        return _admitted(uow, row, start.claim.occurrence, alert)
+    occurrence = after_start(start, now, detail=row.detail, stop=REASONS[row.stop], deadline=row.deadline)
+    return Admitted(occurrence=occurrence, alert=alert)
+
+
+def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, until: Micros) -> RateAlert | None:
     """Start a row; returns an alert if its schedule starts more often than expected."""
     state, schedule = uow.state_of(row), start.claim.schedule
     is_first = not row.has_begun
@@ -238,7 +263,7 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
     row.attempt += 1
     row.late = now - row.first_due if row.late is None else row.late
-    row.started, row.lease_end = now, uow.lease_end(now, lease)
+    row.started, row.lease_end = now, until
     bundles.pin(uow, row, schedule)
     if row.stop is None:
         row.deadline = alert_at(schedule.declaration, max(now, row.due))

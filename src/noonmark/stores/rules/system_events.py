@@ -33,7 +33,7 @@ def publish(uow: UnitOfWork) -> None:
     tenants = uow.tenants_of({fact.state.schedule for fact in facts})
     # No schedule subscribes to facts of a schedule whose tenant is unknown.
     owned = [(tenants.get(fact.state.schedule, ""), fact) for fact in facts]
-    topics = {(tenant, str(fact.event)) for tenant, fact in owned}
+    topics = {(tenant, str(event)) for tenant, event in {(tenant, fact.event) for tenant, fact in owned}}
     subscribed = uow.subscribed(topics | {(tenant, event.event_type) for tenant, event in others})
     heard = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
     published: dict[str, list[Event]] = {}

@@ -12,7 +12,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import Start
-from noonmark.core.frozen import evolve
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
@@ -20,6 +19,7 @@ from noonmark.core.settlement import ENDS
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.core.targets import AGENT_KINDS, AGENT_ROUTES, BundleTarget, WorkflowTarget
+from noonmark.stores.rules.admission import after_start
 from noonmark.stores.rules.completion import FAILURES, to_detail
 from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions, workflows
@@ -110,7 +110,7 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
                 is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
                 group = (admission.claim.schedule.revision, claimed.fence, admission.takes_slot, is_first, is_triggered)
                 groups.setdefault(group, {})[claimed.id] = admission
-    started: dict[str, Occurrence] = {}
+    occurrences: dict[str, Occurrence] = {}
     for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
         values = (revision, int(takes_slot), tenants, list(starts), fence)
         locked = session.gather("id, key, is_plain, has_halts", f"({STARTABLE}) AS found", *values)
@@ -124,8 +124,8 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
         keys = [key for _, key in rows]
         session.execute(START[takes_slot], revision, now, now, uow.lease_end(now, lease), keys)
         session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
-        started.update({one: _started(starts[one], now) for one, _ in rows})
-    return started
+        occurrences.update({one: after_start(starts[one], now) for one, _ in rows})
+    return occurrences
 
 
 def _is_plain(start: Start) -> bool:
@@ -233,17 +233,3 @@ def _repeated(uids: list[str]) -> frozenset[str]:
     if len(set(uids)) == len(uids):
         return frozenset()
     return frozenset(uid for uid, count in Counter(uids).items() if count > 1)
-
-
-def _started(start: Start, now: Micros) -> Occurrence:
-    """The occurrence of a claim after its start."""
-    was = start.claim.occurrence
-    return evolve(
-        was,
-        revision=start.claim.schedule.revision,
-        phase=Phase.DISPATCHING,
-        attempt=was.attempt + 1,
-        waiting_for=None,
-        holds_slot=was.holds_slot or start.takes_slot,
-        started=now,
-    )

@@ -13,14 +13,22 @@ from noonmark.targets.function.registry import import_reference, process_problem
 from noonmark.targets.usage import usage_reports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noonmark.ports.target import Assignment
     from noonmark.targets.function.registry import Function, FunctionRegistry
 
+    TakeProgress = Callable[[dict[str, Any]], None]
+
 
 def prepare_call(
-    registry: FunctionRegistry, assignment: Assignment
+    registry: FunctionRegistry, assignment: Assignment, progress: Callable[[Assignment], TakeProgress]
 ) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
-    """Return the function of an assignment with its arguments; LookupError if this process cannot call it."""
+    """Return the function of an assignment with its arguments; LookupError if this process cannot call it.
+
+    `progress` makes what takes the progress of the run, if the function wants a context. An assignment does not refer
+    to it: they would keep each other until the collector of garbage finds them.
+    """
     function, target = _resolve(registry, assignment)
     # Copies: what a function does to its arguments must not reach the next run.
     args = tuple(json_copy(target.args)) if target.args else ()
@@ -32,7 +40,7 @@ def prepare_call(
     if assignment.stop_reason is not None:  # the stop request came before the signal existed
         cancelled.set()
     context = make_context(
-        _context_fields(assignment, target), cancelled, assignment.progress or _ignore, usage_reports(assignment).add
+        _context_fields(assignment, target), cancelled, progress(assignment), usage_reports(assignment).add
     )
     return function, args, {**kwargs, "context": context}
 
@@ -82,7 +90,3 @@ def _context_fields(assignment: Assignment, target: FunctionTarget) -> dict[str,
         "event": event,
         "upstream": json_copy(assignment.upstream or {}),
     }
-
-
-def _ignore(progress: dict[str, Any]) -> None:
-    """Of a target that reports no progress."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report, Signal
+    from noonmark.targets.function.call import TakeProgress
     from noonmark.targets.function.registry import Function, FunctionRegistry
 
 
@@ -129,8 +130,8 @@ class FunctionRunner:
         assert self._threads is not None, "open() comes first"  # noqa: S101 - a programming error
         in_threads, in_processes, on_loop = [], [], []
         for assignment in assignments:
-            assignment.progress = ProgressReporter(assignment, self._report, self._loop)
             if _wants_process(assignment):
+                assignment.progress = self._progress(assignment)
                 in_processes.append(assignment)
             elif self._is_async(assignment):
                 on_loop.append(assignment)
@@ -170,6 +171,9 @@ class FunctionRunner:
         function = self.functions.find(target.function) if isinstance(target, FunctionTarget) else None
         return function is not None and function.is_async
 
+    def _progress(self, assignment: Assignment) -> ProgressReporter:
+        return ProgressReporter(assignment, self._report, self._loop)
+
     def _call_in_thread(self, assignment: Assignment) -> Delivered:
         """Call a function in this thread. Whatever it raises is an outcome, `SystemExit` too."""
         if assignment.stop_reason is not None:
@@ -177,7 +181,7 @@ class FunctionRunner:
         token = _current.set(assignment)
         try:
             with assignment.traced():
-                return _call(self.functions, assignment, asyncio.run, self._now)
+                return _call(self.functions, assignment, asyncio.run, self._now, self._progress)
         finally:
             _current.reset(token)
 
@@ -200,7 +204,7 @@ class FunctionRunner:
             self._end(assignment, not_started(assignment, assignment.stop_reason, now=self._now()))
             return
         try:
-            function, args, kwargs = prepare_call(self.functions, assignment)
+            function, args, kwargs = prepare_call(self.functions, assignment, self._progress)
         except LookupError as error:
             self._end(assignment, undeliverable(str(error.args[0]), now=self._now()))
             return
@@ -265,13 +269,15 @@ class InlineRunner:
         """Call each function, in order. One that returns after its deadline counts as cut off."""
         for assignment in assignments:
             assignment.started = self._now()
-            assignment.progress = partial(report_progress, assignment, self._report)
-            delivered = _call(self._functions, assignment, _run_in_thread, self._now)
+            delivered = _call(self._functions, assignment, _run_in_thread, self._now, self._progress)
             deadline = assignment.ends_by(assignment.started)
             if deadline is not None and delivered.ended >= deadline:
                 delivered = cut_off(assignment, now=delivered.ended)
             assignment.is_closed = True
             self._report(assignment, delivered)
+
+    def _progress(self, assignment: Assignment) -> TakeProgress:
+        return partial(report_progress, assignment, self._report)
 
     def withdraw(self) -> list[Assignment]:
         """Return nothing: no assignment is ever queued."""
@@ -286,10 +292,11 @@ def _call(
     assignment: Assignment,
     run: Callable[[Coroutine[Any, Any, Any]], Any],
     now: Callable[[], Micros],
+    progress: Callable[[Assignment], TakeProgress],
 ) -> Delivered:
     """Call a function in this thread; `run` runs the coroutine that an async function returns."""
     try:
-        function, args, kwargs = prepare_call(functions, assignment)
+        function, args, kwargs = prepare_call(functions, assignment, progress)
     except LookupError as error:
         return undeliverable(str(error.args[0]), now=now())
     try:

@@ -130,9 +130,10 @@ class Bench:
         return answer
 
     def decide(self, admission: Admission) -> Occurrence:
-        """Carry out an admission that must take effect."""
+        """Carry out an admission that must take effect; the answer is what is stored then."""
         answer = self.admit(admission)
         assert isinstance(answer, Admitted), answer
+        assert self.row(answer.occurrence) == answer.occurrence
         return answer.occurrence
 
     def start(self, claim: Claim) -> Occurrence:
