@@ -177,7 +177,9 @@ S = TypeVar("S", bound=Declared)
 
 def in_force(schedule: S, occurrence: Occurrence) -> S:
     """The schedule as it applies to one occurrence: its declaration with the overrides."""
-    fields = {} if occurrence.overrides is None else occurrence.overrides.declared_fields
+    if occurrence.overrides is None:
+        return schedule
+    fields = occurrence.overrides.declared_fields
     if occurrence.bundle is not None:
         target = fields.get("target", schedule.declaration.target)
         fields["target"] = pinned_target(target, occurrence.bundle)

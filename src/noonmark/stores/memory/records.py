@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from noonmark.core.frozen import evolve
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import Phase
 from noonmark.ports.records import StoredSchedule
+from noonmark.stores.rules.records import SCHEDULE_PHASES
 from noonmark.stores.rules.snapshots import counters
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class ScheduleEntry:
     def current_schedule(self) -> Schedule:
         """The schedule with the phase of its state."""
         state, schedule = self.state, self.schedule
-        if (state.phase, state.updated) == (schedule.phase, schedule.updated):
+        if state.phase == schedule.phase and state.updated == schedule.updated:
             return schedule
-        return evolve(schedule, phase=SchedulePhase(state.phase), updated=state.updated)
+        return evolve(schedule, phase=SCHEDULE_PHASES[state.phase], updated=state.updated)
 
     def to_stored(self, now: Micros) -> StoredSchedule:
         """The schedule as callers read it."""

@@ -60,7 +60,8 @@ def put_planned(uow: UnitOfWork, state: ScheduleState, plan: Plan, before: Sched
 
 def count_start(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, *, at: Micros) -> RateAlert | None:
     """Count the first start of an occurrence; returns an alert if it is one too many. Ping schedules count pings."""
-    rate, window = schedule.declaration.expected_rate, window_of(uow, state)
+    rate = schedule.declaration.expected_rate
+    window = None if rate is None else window_of(uow, state)
     if rate is None or window is None or isinstance(schedule.declaration.target, PingTarget):
         return None
     counted = expected_rate.count_start(rate, window, now=at)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Unpack = Callable[[Any, str], object]
 
 PHASES = {str(phase): phase for phase in Phase}
+SCHEDULE_PHASES = {str(phase): phase for phase in SchedulePhase}
 REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
 OWN = (OriginKind.TRIGGER, OriginKind.EVENT)
 """Origins of the schedule's own trigger; `max_runs` counts them and a pause holds them."""

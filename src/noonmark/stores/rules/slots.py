@@ -114,8 +114,8 @@ def free_slot(uow: UnitOfWork, row: Row) -> None:
 
 def free_keys(uow: UnitOfWork, row: Row) -> None:
     """Give the places under concurrency keys back that this row holds."""
-    held = _held(uow, row)
-    if held:
+    if row.place is not None:
+        held = _held(uow, row)
         row.place = row.other_keys = None
         uow.changed(row)
         _free(uow, held)

@@ -20,7 +20,7 @@ from noonmark.core.lineage import read_lineage
 from noonmark.core.schedule import Declaration, Owner, Pause, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
-from noonmark.stores.rules.records import Unreadable
+from noonmark.stores.rules.records import SCHEDULE_PHASES, Unreadable
 from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import DamageLog, RowCheck, describe_problems
 
@@ -62,7 +62,6 @@ _SOURCE = """
 """
 _JUDGE = RowCheck("schedules", COLUMNS)
 _STATE = RowCheck("schedule_states", ("uid", "phase", "revision", "version", "updated"))
-_PHASES = {str(phase): phase for phase in SchedulePhase}
 _POLICIES = tuple(
     field.name
     for field in fields(Declaration)
@@ -207,7 +206,7 @@ def restored(columns: tuple[Any, ...]) -> Schedule:
             owner=_owner(tenant, user),
             declaration=declared,
             revision=revision,
-            phase=_PHASES[phase],
+            phase=SCHEDULE_PHASES[phase],
             source=source,
             created=created,
             updated=updated,
