@@ -1,8 +1,10 @@
-from dataclasses import FrozenInstanceError, replace
+import copy
+import inspect
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from noonmark.core.frozen import evolve
+from noonmark.core.frozen import evolve, fast_frozen
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
@@ -21,6 +23,47 @@ def test_the_copy_is_frozen_too():
     copy = evolve(factories.occurrence(factories.schedule(), TRIGGER), attempt=2)
     with pytest.raises(FrozenInstanceError):
         copy.attempt = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    first: int
+    second: str = "2"
+    third: list[int] = field(default_factory=list)
+    fourth: int | None = field(default=None, kw_only=True)
+
+
+@fast_frozen
+@dataclass(frozen=True, slots=True)
+class Fast:
+    first: int
+    second: str = "2"
+    third: list[int] = field(default_factory=list)
+    fourth: int | None = field(default=None, kw_only=True)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((1,), {}), ((1, "x", [3]), {"fourth": 4}), ((), {"third": [], "first": 0})],
+)
+def test_a_fast_constructor_takes_what_that_of_a_dataclass_takes(args, kwargs):
+    assert repr(Fast(*args, **kwargs)) == repr(Plain(*args, **kwargs)).replace("Plain", "Fast")
+
+
+@pytest.mark.parametrize("kind", [Plain, Fast])
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, "x", [3], 4), {}), ((1,), {"fifth": 5})])
+def test_it_refuses_what_that_of_a_dataclass_refuses(kind, args, kwargs):
+    with pytest.raises(TypeError):
+        kind(*args, **kwargs)
+
+
+def test_a_fast_value_is_as_that_of_a_dataclass():
+    assert inspect.signature(Fast) == inspect.signature(Plain)
+    one = Fast(1)
+    assert one.third is not Fast(1).third
+    assert one == copy.copy(one) == copy.deepcopy(one) == replace(one, fourth=None) == evolve(one)
+    with pytest.raises(FrozenInstanceError):
+        one.first = 2
 
 
 def test_an_unknown_field_is_an_error():
