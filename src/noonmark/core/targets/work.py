@@ -146,9 +146,12 @@ def bundle_route(labels: Mapping[str, str], slots: int = 0) -> str:
     return f"{BundleTarget.kind}:{','.join(wanted)}" if wanted else BundleTarget.kind
 
 
+_WITH_LABELS = f"{BundleTarget.kind}:"
+
+
 def is_bundle_route(route: str) -> bool:
     """Whether occurrences of bundles have this route."""
-    return route.partition(":")[0] == BundleTarget.kind
+    return route == BundleTarget.kind or route.startswith(_WITH_LABELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
