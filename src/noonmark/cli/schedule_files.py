@@ -135,13 +135,13 @@ def _paths(name: str) -> list[str]:
 def read_one(name: str, what: str) -> dict[str, Any]:
     """Read the one object of a .yaml, .json or .toml file, or of standard input."""
     try:
-        found = [value for value, _ in _parse(name)]
+        documents = [value for value, _ in _parse(name)]
     except InvalidSchedule as error:
         problems = [Problem(_place(name, problem.field, {}), problem.message) for problem in error.problems]
         raise refusal(problems) from None
-    if len(found) != 1 or not isinstance(found[0], dict):
+    if len(documents) != 1 or not isinstance(documents[0], dict):
         raise InvalidSchedule(f"must have one document, with {what}", field=name)
-    return found[0]
+    return documents[0]
 
 
 def _parse(name: str) -> list[tuple[Any, Mapping[str, int]]]:
@@ -233,14 +233,14 @@ def _add_workflows(
     """Add the definitions of one document; returns what is wrong with them."""
     if not isinstance(workflows, list):
         return [("workflows", f"must be an array of definitions, not {shown(workflows)}")]
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     for index, definition in enumerate(workflows):
         path = f"workflows[{index}]"
         if isinstance(definition, dict):
             files.add_workflow(definition, (name, path, lines))
         else:
-            found.append((path, f"must be an object, not {shown(definition)}"))
-    return found
+            problems.append((path, f"must be an object, not {shown(definition)}"))
+    return problems
 
 
 def _read_workflow_file(
@@ -251,13 +251,13 @@ def _read_workflow_file(
         return [Problem(name, f"must be the definition of a workflow, not {shown(value)}")]
     variables = _Variables(environment)
     filled: dict[str, Any] = variables.fill(value, "")
-    found = variables.problems
+    problems = variables.problems
     files.secrets |= variables.secrets
     if filled.keys() == {"workflows"}:
-        found += _add_workflows(files, name, filled["workflows"], lines)
+        problems += _add_workflows(files, name, filled["workflows"], lines)
     else:
         files.add_workflow(filled, (name, "", lines))
-    return [Problem(_place(name, path, lines), message) for path, message in found]
+    return [Problem(_place(name, path, lines), message) for path, message in problems]
 
 
 def _with_defaults(defaults: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

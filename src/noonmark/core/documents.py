@@ -225,14 +225,14 @@ class Reader:
 
     def close(self) -> None:
         """Refuse unknown fields."""
-        known = set(self._asked)
-        number = len(self._fields) - sum(name in self._fields for name in known)
+        known_names = set(self._asked)
+        number = len(self._fields) - sum(name in self._fields for name in known_names)
         if number and not self._repeats:
-            self.problem("", f"has {number:,} unknown fields; allowed are {', '.join(sorted(known))}")
+            self.problem("", f"has {number:,} unknown fields; allowed are {', '.join(sorted(known_names))}")
             return
-        unknown = (name for name in self._fields if name not in known)
+        unknown = (name for name in self._fields if name not in known_names)
         for name in islice(unknown, MAX_UNKNOWN):
-            self.problem(key_path(name), f"{UNKNOWN_FIELD}{', '.join(sorted(known))}")
+            self.problem(key_path(name), f"{UNKNOWN_FIELD}{', '.join(sorted(known_names))}")
         more = number - MAX_UNKNOWN
         if more > 0:
             self.problem("", f"has {more:,} more unknown fields")

@@ -354,8 +354,8 @@ def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
 def _with_pause(row: Occurrence, pause: Pause | None) -> Occurrence:
     """A row that a pause has swallowed, with who paused the schedule and why, as far as that is known."""
     facts = {} if pause is None else {"paused_by": pause.by, "pause_reason": pause.reason}
-    known = {name: value for name, value in facts.items() if value is not None}
-    return replace(row, detail=json.dumps(known, sort_keys=True)) if known else row
+    pause_facts = {name: value for name, value in facts.items() if value is not None}
+    return replace(row, detail=json.dumps(pause_facts, sort_keys=True)) if pause_facts else row
 
 
 def _account(snapshot: Snapshot, *, now: Micros) -> _Until:

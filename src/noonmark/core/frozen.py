@@ -43,8 +43,8 @@ def evolve(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the v
 
 def brief(value: object, **shown: int | str | None) -> str:
     """A value on one line: the given fields, without those that are None."""
-    known = (f"{name}={one if isinstance(one, int) else str(one)!r}" for name, one in shown.items() if one is not None)
-    return f"{type(value).__name__}({', '.join(known)})"
+    parts = (f"{name}={one if isinstance(one, int) else str(one)!r}" for name, one in shown.items() if one is not None)
+    return f"{type(value).__name__}({', '.join(parts)})"
 
 
 def fast_evolve(kind: type[T]) -> type[T]:

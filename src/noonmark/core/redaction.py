@@ -47,9 +47,9 @@ class Redactor:
     def __init__(self, values: Iterable[str]) -> None:
         """Without values, nothing is redacted."""
         wholes = {one for value in values for one in (value, *_parts(value))}
-        known = {reading.lower() for whole in wholes for reading in _ends(whole)}
+        secret_texts = {reading.lower() for whole in wholes for reading in _ends(whole)}
         self._tails: dict[int, set[str]] = {}
-        for text in known:
+        for text in secret_texts:
             if len(text) >= SHORTEST:
                 tail = text[-TAIL:]
                 self._tails.setdefault(len(tail), set()).add(tail)

@@ -484,8 +484,8 @@ class Scheduler:
 
         def reference(func: Callable[..., Any], *, is_being_defined: bool) -> str:
             # A class gets its name in its module only when the decorator has returned.
-            known = future_reference(self._functions, func) if is_being_defined else None
-            return refer(self._functions, func, known, is_durable=is_durable)
+            future = future_reference(self._functions, func) if is_being_defined else None
+            return refer(self._functions, func, future, is_durable=is_durable)
 
         def declare_now(source: str | type | None, *, is_being_defined: bool) -> Workflow:
             declared = declare(source, steps, options, partial(reference, is_being_defined=is_being_defined))
@@ -578,10 +578,10 @@ class Scheduler:
         """The newest version of each workflow, by id."""
         from noonmark.embedded.declarations import OWNER
 
-        found: list[WorkflowVersion] = []
-        while page := self._store.workflows(OWNER.tenant, _PAGE, after=found[-1].workflow_id if found else None):
-            found += page
-        return found
+        versions: list[WorkflowVersion] = []
+        while page := self._store.workflows(OWNER.tenant, _PAGE, after=versions[-1].workflow_id if versions else None):
+            versions += page
+        return versions
 
     def delete_workflow(self, workflow_id: str) -> None:
         """Delete a workflow with all its versions; runs that have begun go on. Conflict if a schedule names it."""
@@ -1428,15 +1428,15 @@ class Scheduler:
         from noonmark.operations.table import perform
 
         left = None if limit is None else count_argument("limit", limit)
-        service, caller, found, cursor = self._service(), _caller(operation), list[T](), None
-        while left is None or len(found) < left:
-            size = _PAGE if left is None else min(_PAGE, left - len(found))
+        service, caller, items, cursor = self._service(), _caller(operation), list[T](), None
+        while left is None or len(items) < left:
+            size = _PAGE if left is None else min(_PAGE, left - len(items))
             page = perform(service, caller, operation, present(**arguments, limit=size, cursor=cursor))
-            found += (read(kind, document) for document in page[name])
+            items += (read(kind, document) for document in page[name])
             cursor = page["next_cursor"]
             if cursor is None:
                 break
-        return found
+        return items
 
     def _budgeted(self, scope: str | None, scope_id: str | Job, *, deleted: bool = False) -> str | Job:
         """The id that a budget has; that of a schedule may be given as everywhere."""

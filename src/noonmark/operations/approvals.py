@@ -30,15 +30,15 @@ def list_approvals(service: Service, caller: Caller, arguments: ApprovalQuery) -
 
     def fetch(count: int, last: Approval | None) -> list[Approval]:
         nonlocal start
-        found: list[Approval] = []
+        approvals: list[Approval] = []
         start = start if last is None else _place(last)
-        while len(found) < count:
+        while len(approvals) < count:
             page = service.store.approvals(caller.owner.tenant, count, state=arguments.state, before=start)
-            found += [approval for approval in page if runs.are_seen(caller, approval)]
+            approvals += [approval for approval in page if runs.are_seen(caller, approval)]
             if len(page) < count:
                 break
             start = _place(page[-1])
-        return found[:count]
+        return approvals[:count]
 
     def serialize(page: Sequence[Approval]) -> list[dict[str, Any]]:
         return [runs.document(approval) for approval in page]
@@ -68,15 +68,15 @@ def _decide(service: Service, caller: Caller, arguments: Decision, *, approved: 
     if caller.is_agent:
         raise NotAllowed("a person decides; the key of an agent cannot")
     approval_id, tenant, runs = arguments.approval_id, caller.owner.tenant, _Runs(service)
-    known = service.store.approval(tenant, approval_id)
-    if known is None or not runs.are_seen(caller, known):
+    approval = service.store.approval(tenant, approval_id)
+    if approval is None or not runs.are_seen(caller, approval):
         raise NotFound(f"there is no approval {approval_id!r}", field="approval_id")
     decided = service.store.decide_approval(
         tenant, approval_id, approved=approved, by=caller.name, comment=arguments.comment
     )
     if decided is None or decided.state is not (ApprovalState.APPROVED if approved else ApprovalState.DENIED):
-        raise Conflict(f"it is {known.state if decided is None else decided.state} already", field="approval_id")
-    if known.state is ApprovalState.PENDING:
+        raise Conflict(f"it is {approval.state if decided is None else decided.state} already", field="approval_id")
+    if approval.state is ApprovalState.PENDING:
         service.wake(None)
         of_step = f"step {decided.step_id}, run {decided.occurrence_id}"
         about = f"approval {approval_id} of {of_step if decided.step_id else decided.occurrence_id}"

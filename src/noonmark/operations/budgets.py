@@ -76,9 +76,9 @@ def delete_budget(service: Service, caller: Caller, arguments: BudgetDeletion) -
     tenant, now = caller.owner.tenant, service.store.clock()
     periods = list(Period) if arguments.period is None else [arguments.period]
     is_seen = scope in OF_ADMINS or _sees(service, caller, scope, scope_id)
-    known = service.store.budgets(tenant, len(Period), scope=scope, scope_id=scope_id) if is_seen else []
+    standings = service.store.budgets(tenant, len(Period), scope=scope, scope_id=scope_id) if is_seen else []
     deleted = []
-    for standing in known:
+    for standing in standings:
         period = standing.budget.period
         if period in periods:
             note = caller.audit(f"{scope} {scope_id}: {period}")(None, None, now=now)
@@ -100,17 +100,17 @@ def list_budgets(service: Service, caller: Caller, arguments: BudgetQuery) -> di
 
     def fetch(count: int, last: Standing | None) -> list[Standing]:
         nonlocal start
-        found: list[Standing] = []
+        standings: list[Standing] = []
         start = start if last is None else _place(last)
-        while len(found) < count:
+        while len(standings) < count:
             page = service.store.budgets(
                 caller.owner.tenant, count, scope=arguments.scope, scope_id=arguments.id_, after=start
             )
-            found += [one for one in page if _sees(service, caller, one.budget.scope, one.budget.scope_id)]
+            standings += [one for one in page if _sees(service, caller, one.budget.scope, one.budget.scope_id)]
             if len(page) < count:
                 break
             start = _place(page[-1])
-        return found[:count]
+        return standings[:count]
 
     def serialize(page: Sequence[Standing]) -> list[dict[str, Any]]:
         return [budget_document(standing) for standing in page]

@@ -126,16 +126,16 @@ def _is_unreadable(store: Store, tenant: str, schedule_id: str) -> bool:
 
 def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
     """Check rows, page by page: how many, the damaged ones, and whether those were all."""
-    seen, damaged = 0, list["Damaged"]()
+    row_count, damaged = 0, list["Damaged"]()
     after: Position | None = None
-    while seen < most:
-        page = store.inspect(after, limit=min(PAGE, most - seen))
-        seen += page.rows
+    while row_count < most:
+        page = store.inspect(after, limit=min(PAGE, most - row_count))
+        row_count += page.rows
         damaged += page.damaged
         if page.after is None:
-            return seen, damaged, True
+            return row_count, damaged, True
         after = page.after
-    return seen, damaged, False
+    return row_count, damaged, False
 
 
 def _clocks(service: Service) -> Clocks:

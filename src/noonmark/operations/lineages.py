@@ -91,9 +91,9 @@ def count_new(service: Service, caller: Caller, lineage: Lineage | None) -> None
         return
     limits = service.agent_limits
     name = f"new schedules {caller.owner.tenant} {lineage.agent}"
-    taken = service.store.take_tokens(name, limits.rate, 1) if limits.per_hour else None
-    if taken is None or not taken.granted:
-        seconds = 0 if taken is None else -(-taken.wait // SECOND)
+    tokens = service.store.take_tokens(name, limits.rate, 1) if limits.per_hour else None
+    if tokens is None or not tokens.granted:
+        seconds = 0 if tokens is None else -(-tokens.wait // SECOND)
         raise QuotaExceeded(
             f"an agent may create {limits.per_hour:,} schedules an hour, and has"
             + (f"; try again in {seconds:,} s" if seconds else ""),

@@ -47,15 +47,15 @@ def list_mobs(service: Service, caller: Caller, arguments: MobQuery) -> dict[str
 
     def fetch(count: int, last: Mob | None) -> list[Mob]:
         nonlocal start
-        found: list[Mob] = []
+        mobs: list[Mob] = []
         start = start if last is None else last.mob_id
-        while len(found) < count:
+        while len(mobs) < count:
             page = service.store.mobs(caller.owner.tenant, count, after=start)
-            found += [mob for mob in page if _sees(caller, mob)]
+            mobs += [mob for mob in page if _sees(caller, mob)]
             if len(page) < count:
                 break
             start = page[-1].mob_id
-        return found[:count]
+        return mobs[:count]
 
     entries, end = read_page(arguments.limit, fetch, lambda page: [_document(one) for one in page])
     return {"mobs": entries, "next_cursor": None if end is None else write_cursor(end.mob_id)}

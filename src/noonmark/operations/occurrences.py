@@ -95,17 +95,17 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
         now=now,
         overrides=overrides,
     )
-    if (known := service.store.occurrence(requested.id)) is None:
+    if (occurrence := service.store.occurrence(requested.id)) is None:
         _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)
         if not service.store.add([requested], limits=quotas_of(service, caller, Resource.QUEUED))[0]:
             _check_not_deleted(service, stored.schedule)
         service.wake(None)  # it is durable, so it need not wait for the audit entry
         record_audit_entry(service, caller, arguments.reason, schedule=stored.schedule)
-        known = service.store.occurrence(requested.id)
-    elif (known.payload, _declared(known.overrides)) != (requested.payload, _declared(requested.overrides)):
+        occurrence = service.store.occurrence(requested.id)
+    elif (occurrence.payload, _declared(occurrence.overrides)) != (requested.payload, _declared(requested.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     missing = unserved(service.store, stored.schedule, service.permissions)
-    return occurrence_document(known or requested, stored.schedule, unserved=missing)
+    return occurrence_document(occurrence or requested, stored.schedule, unserved=missing)
 
 
 def _overlap_policy(arguments: RunRequest) -> OverlapPolicy | None:

@@ -129,12 +129,12 @@ def _needs_look(
     now: Micros,
 ) -> list[dict[str, Any]]:
     """What needs a look, in the order of what it costs to ignore it."""
-    found = [*_halts(service, caller), *_no_node(nodes, now)]
+    entries = [*_halts(service, caller), *_no_node(nodes, now)]
     attention = _Attention(service, caller, nodes, now)
-    found += attention.of_occurrences()
+    entries += attention.of_occurrences()
     budgets = list_budgets(service, caller, BudgetQuery.read({"limit": MAX_READ}))["budgets"]
-    found += [entry for budget in budgets if (entry := _budget(budget, now)) is not None]
-    found += [
+    entries += [entry for budget in budgets if (entry := _budget(budget, now)) is not None]
+    entries += [
         _entry(
             "approval",
             approval["requested_at_utc"],
@@ -146,7 +146,7 @@ def _needs_look(
         )
         for approval in approvals
     ]
-    found += [
+    entries += [
         _entry(
             "proposal",
             to_text(proposal.proposed),
@@ -157,7 +157,7 @@ def _needs_look(
         )
         for proposal in proposals
     ]
-    return found[:MAX_LISTED]
+    return entries[:MAX_LISTED]
 
 
 def _entry(  # noqa: PLR0913 - each is a field of the entry
@@ -185,9 +185,9 @@ def _entry(  # noqa: PLR0913 - each is a field of the entry
 def _halts(service: Service, caller: Caller) -> list[dict[str, Any]]:
     entries = []
     for halt in service.store.halts(caller.owner.tenant):
-        what = halted_text(halt.labels, halt.lineage)
+        subject = halted_text(halt.labels, halt.lineage)
         why = "" if halt.reason is None else f" ({halt.reason})"
-        sentence = f"{what} is halted by `{halt.by}`{why}: nothing of it starts until that is lifted."
+        sentence = f"{subject} is halted by `{halt.by}`{why}: nothing of it starts until that is lifted."
         entries.append(_entry("halt", to_text(halt.at), sentence, action="halt/lift", named=halt.halt_id))
     return entries
 

@@ -37,9 +37,9 @@ def end_turn(
     settles = [] if usage is None else _settles(tenant, occurrence, usage)
     if delivered.outcome is Outcome.COMPLETED:
         turn = Turn(tenant=tenant, session_id=session_id, occurrence_id=occurrence.id, fence=occurrence.fence)
-        said = Message(role=Role.ASSISTANT, parts=(text_part(_text(delivered.result)),), usage=usage)
+        answer = Message(role=Role.ASSISTANT, parts=(text_part(_text(delivered.result)),), usage=usage)
         if not _is_answered(store, turn):
-            store.append_messages(turn, [said], settles=settles)
+            store.append_messages(turn, [answer], settles=settles)
         delivered = replace(delivered, result=_document(session_id, delivered.result))
     else:
         store.settle_calls(settles)

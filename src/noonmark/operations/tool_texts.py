@@ -175,9 +175,9 @@ def occurrences_text(page: Mapping[str, Any], now: Micros) -> str:
         reason = "" if one["reason"] is None else f" ({one['reason']})"
         due = fire_words(one["due_at_utc"], _zone(one["trigger_snapshot"]), now)
         lines.append(f"- {one['occurrence_id']}: {one['phase']}{reason}, due {due}")
-        said = {name: one[name] for name in ("why", "failure_detail", "payload") if one[name] is not None}
-        if said:
-            of_others[one["occurrence_id"]] = said
+        details = {name: one[name] for name in ("why", "failure_detail", "payload") if one[name] is not None}
+        if details:
+            of_others[one["occurrence_id"]] = details
     return _joined([*lines, *_more(page)], of_others)
 
 

@@ -74,9 +74,9 @@ def create_workflow(service: Service, caller: Caller, arguments: Mapping[str, An
     """Create a version of a workflow; the definition of the newest version again is that version."""
     definition, number = parse_definition(dict(arguments))
     tenant, workflow_id = caller.owner.tenant, definition.workflow_id
-    known = service.store.workflow(tenant, workflow_id)
-    if known is not None:
-        _check_owner(caller, known)
+    newest = service.store.workflow(tenant, workflow_id)
+    if newest is not None:
+        _check_owner(caller, newest)
     _check_targets(service, caller, definition)
     now = service.store.clock()
     version = service.store.put_workflow(
@@ -102,11 +102,11 @@ def create_workflow(service: Service, caller: Caller, arguments: Mapping[str, An
     }
 
 
-def _check_owner(caller: Caller, known: WorkflowVersion) -> None:
+def _check_owner(caller: Caller, version: WorkflowVersion) -> None:
     """Refuse a new version of a workflow of somebody else."""
-    if not _sees(caller, known):
-        raise Conflict(f"{known.workflow_id!r} belongs to another owner", field="workflow_id")
-    if known.source == TRUSTED and caller.source != TRUSTED:
+    if not _sees(caller, version):
+        raise Conflict(f"{version.workflow_id!r} belongs to another owner", field="workflow_id")
+    if version.source == TRUSTED and caller.source != TRUSTED:
         raise NotAllowed(
             "a program declared this workflow, and only a program can change what it does", field="workflow_id"
         )
@@ -141,11 +141,11 @@ def _targets(definition: Definition) -> Iterator[tuple[str, Target]]:
 
 def definition_warnings(service: Service, version: WorkflowVersion, definition: Definition) -> list[str]:
     """What may surprise about a definition: targets that no live node serves, and workflows that do not exist."""
-    found: dict[str, str] = {}
+    warnings: dict[str, str] = {}
     for path, target in _targets(definition):
         for warning in target_warnings(service, version.tenant, target, version.source):
-            found.setdefault(warning, path)
-    return [f"{path}: {warning}" for warning, path in found.items()]
+            warnings.setdefault(warning, path)
+    return [f"{path}: {warning}" for warning, path in warnings.items()]
 
 
 def get_workflow(service: Service, caller: Caller, arguments: WorkflowLookup) -> dict[str, Any]:
@@ -173,15 +173,15 @@ def list_workflows(service: Service, caller: Caller, arguments: WorkflowQuery) -
 
     def fetch(count: int, last: WorkflowVersion | None) -> list[WorkflowVersion]:
         nonlocal start
-        found: list[WorkflowVersion] = []
+        visible: list[WorkflowVersion] = []
         start = start if last is None else last.workflow_id
-        while len(found) < count:
+        while len(visible) < count:
             page = service.store.workflows(caller.owner.tenant, count, after=start)
-            found += [version for version in page if _sees(caller, version)]
+            visible += [version for version in page if _sees(caller, version)]
             if len(page) < count:
                 break
             start = page[-1].workflow_id
-        return found[:count]
+        return visible[:count]
 
     entries, end = read_page(arguments.limit, fetch, lambda page: [_version_document(one) for one in page])
     return {"workflows": entries, "next_cursor": None if end is None else write_cursor(end.workflow_id)}
@@ -318,15 +318,15 @@ def start_run(  # noqa: PLR0913 - what a caller may say about a run
     )
     if expect is not None:
         expect(requested.id)
-    if (known := service.store.occurrence(requested.id)) is None:
+    if (occurrence := service.store.occurrence(requested.id)) is None:
         service.store.add([requested], limits=quotas_of(service, caller, Resource.QUEUED))
         service.wake(None)
         about = f"workflow {version.workflow_id} version {version.version}, run {requested.id}"
         record_audit_entry(service, caller, _with_reason(about, reason))
-        known = service.store.occurrence(requested.id) or requested
-    elif not _is_same(known, requested, is_pinned=is_pinned):
+        occurrence = service.store.occurrence(requested.id) or requested
+    elif not _is_same(occurrence, requested, is_pinned=is_pinned):
         raise KeyReused("this key came with other inputs, another payload or another version before", field="key")
-    return run_document(service, known, schedule)
+    return run_document(service, occurrence, schedule)
 
 
 def _check_accepted(definition: Definition, inputs: dict[str, Any], payload: object) -> None:
@@ -339,13 +339,13 @@ def _check_accepted(definition: Definition, inputs: dict[str, Any], payload: obj
         raise NotAllowed("a program declared this workflow, and it takes no payloads from callers", field="payload")
 
 
-def _is_same(known: Occurrence, requested: Occurrence, *, is_pinned: bool) -> bool:
+def _is_same(stored: Occurrence, requested: Occurrence, *, is_pinned: bool) -> bool:
     """Whether a run is the one that is requested again; the newest version may be another one by now."""
-    before, after = (one.overrides.target if one.overrides is not None else None for one in (known, requested))
+    before, after = (one.overrides.target if one.overrides is not None else None for one in (stored, requested))
     if not isinstance(before, WorkflowTarget) or not isinstance(after, WorkflowTarget):
         return False
     same_version = not is_pinned or before.version == after.version
-    return same_version and (known.payload, before.inputs) == (requested.payload, after.inputs)
+    return same_version and (stored.payload, before.inputs) == (requested.payload, after.inputs)
 
 
 def _run_schedule(service: Service, version: WorkflowVersion) -> Schedule:
@@ -395,17 +395,17 @@ def list_workflow_runs(service: Service, caller: Caller, arguments: WorkflowRunQ
 
     def fetch(count: int, last: Listed | None) -> list[Listed]:
         nonlocal start
-        found: list[Listed] = []
+        visible: list[Listed] = []
         start = start if last is None else _place(last)
-        while len(found) < count:
+        while len(visible) < count:
             page = service.store.workflow_runs(
                 caller.owner.tenant, count, workflow_id=arguments.workflow_id, phases=phases, before=start
             )
-            found += [row for row in page if _is_seen(caller, schedules.of(row[1]))]
+            visible += [row for row in page if _is_seen(caller, schedules.of(row[1]))]
             if len(page) < count:
                 break
             start = _place(page[-1])
-        return found[:count]
+        return visible[:count]
 
     def serialize(page: Sequence[Listed]) -> list[dict[str, Any]]:
         ended = [row.id for _, row in page if row.phase in FINAL and row.has_begun]
@@ -505,21 +505,21 @@ def _steps(
     """The steps in the order of the definition, each followed by its elements; the result of a list is theirs."""
     # Steps without a record were never reached.
     phase = StepPhase.CANCELLED if occurrence.phase in FINAL else StepPhase.PENDING
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for step in definition.steps:
         own = records.get((step.id, None)) or StepRecord(step_id=step.id, phase=phase)
         elements = [records[step.id, index] for index in range(own.count or 0) if (step.id, index) in records]
         document = _step_document(step, own, run)
         if own.count is not None and own.phase is StepPhase.COMPLETED:
             document |= {"result": [record.result for record in elements], "has_result": True}
-        found += [document, *(_step_document(step, record, run) for record in elements)]
-    return found
+        documents += [document, *(_step_document(step, record, run) for record in elements)]
+    return documents
 
 
 def _step_document(step: Step, record: StepRecord, run: WorkflowRun | None) -> dict[str, Any]:
-    waiting_for, asked = waits_for(step, record), None
+    waiting_for, approval = waits_for(step, record), None
     if run is not None and waiting_for is WaitingFor.APPROVAL:
-        asked = approval_id(run.occurrence_id, step.id, run.attempt)
+        approval = approval_id(run.occurrence_id, step.id, run.attempt)
     return {
         "step_id": record.step_id,
         "index": record.index,
@@ -532,7 +532,7 @@ def _step_document(step: Step, record: StepRecord, run: WorkflowRun | None) -> d
         "error": record.error,
         "waiting_for": None if waiting_for is None else str(waiting_for),
         "ready_at_utc": text(record.ready) if not record.has_ended else None,
-        "approval_id": asked,
+        "approval_id": approval,
         "occurrence_id": record.child,
         "count": record.count,
         "compensation": None if record.compensation is None else str(record.compensation),

@@ -245,10 +245,10 @@ def counts_by_tenant(value: object) -> dict[str, int]:
 
 def places_by_tenant(value: object) -> dict[str, int]:
     """The same for a number of places: with none, nothing would ever start."""
-    found = counts_by_tenant(value)
-    if not all(1 <= count <= MAX_CONCURRENCY for count in found.values()):
+    counts = counts_by_tenant(value)
+    if not all(1 <= count <= MAX_CONCURRENCY for count in counts.values()):
         raise ValueError(_message(f"1 to {MAX_CONCURRENCY:,}, or such numbers by tenant as TENANT=N", value))
-    return found
+    return counts
 
 
 def duration(value: object) -> int:
@@ -1065,8 +1065,8 @@ def _read_file(path: Path, problems: list[Problem]) -> dict[str, Any]:
         problems.append(Problem("config", f"the file {path} cannot be read: {reason}"))
         return {}
     for name in file_values.keys() - SETTINGS.keys():
-        known = ", ".join(SETTINGS)
-        problems.append(Problem(name, f"unknown setting (from the file {path}); known settings are {known}"))
+        setting_names = ", ".join(SETTINGS)
+        problems.append(Problem(name, f"unknown setting (from the file {path}); known settings are {setting_names}"))
     return file_values
 
 

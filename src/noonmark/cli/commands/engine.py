@@ -97,19 +97,19 @@ async def _compare(store: Store, address: EngineAddress, routes: Sequence[str], 
     from noonmark.targets.temporal.reconciliation import Comparison, Reconciler  # noqa: PLC0415 - likewise
 
     client = EngineClient(address)
-    reconciler, found, workers = Reconciler(store, client), Comparison(), 0
+    reconciler, comparison, workers = Reconciler(store, client), Comparison(), 0
     ended, problem, unserved = 0, None, {}
     try:
         workers = await client.workers()
-        found = await reconciler.compare()
-        lacking = await client.unserved({*routes, *found.routes})
-        unserved = {route: found.routes[route] for route in sorted(lacking)}
+        comparison = await reconciler.compare()
+        lacking = await client.unserved({*routes, *comparison.routes})
+        unserved = {route: comparison.routes[route] for route in sorted(lacking)}
         if ends:
-            await reconciler.cancel_ended(found)
-            ended = await reconciler.terminate_unknown(found) + await reconciler.fail_lost(found)
+            await reconciler.cancel_ended(comparison)
+            ended = await reconciler.terminate_unknown(comparison) + await reconciler.fail_lost(comparison)
     except EngineUnavailable as error:
         problem = f"{error}: {error.details}"
-    orphans = sum(found.counts().values())
+    orphans = sum(comparison.counts().values())
     return {
         "engine": address.server,
         "namespace": address.namespace,
@@ -117,7 +117,7 @@ async def _compare(store: Store, address: EngineAddress, routes: Sequence[str], 
         "problem": problem,
         "workers": workers,
         "unserved_routes": unserved,
-        **found.to_document(),
+        **comparison.to_document(),
         "orphans_ended": ended,
         "orphans_left": orphans - ended,
     }

@@ -140,8 +140,8 @@ def create(
     if bundle is not None and not any(trigger_document(event, part.document.get("trigger")) for part in parts):
         create_from_manifest(connection, bundle, "trigger", needs="--event is required")
         return
-    found = find_bundle(connection, bundle)
-    documents = [build_document(event, target, policies, found, part.document) for part in parts]
+    bundle_document = find_bundle(connection, bundle)
+    documents = [build_document(event, target, policies, bundle_document, part.document) for part in parts]
     for part, document in zip(parts, documents, strict=True):
         if trigger_type(document) != "event":
             of_part = f" for {part.place} of --schedule-json" if part.place else ""

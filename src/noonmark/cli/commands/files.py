@@ -432,8 +432,8 @@ def _list_workflows(remote: Remote, named: Collection[str | None] | None) -> lis
         if answer["next_cursor"] is None:
             break
         page["cursor"] = answer["next_cursor"]
-    wanted = ids if named is None else [one for one in ids if one in named]
-    return [defined(remote.call("workflow/get", {"workflow_id": one})) for one in wanted]
+    listed_ids = ids if named is None else [one for one in ids if one in named]
+    return [defined(remote.call("workflow/get", {"workflow_id": one})) for one in listed_ids]
 
 
 def write_file(stored: list[Stored], workflows: list[dict[str, Any]], *, as_json: bool) -> None:

@@ -90,8 +90,8 @@ def create(
             connection, bundle, "schedule", needs=f"a schedule needs a trigger: give {TRIGGER_OPTIONS}"
         )
         return
-    found = find_bundle(connection, bundle)
-    documents = [build_document(trigger, target, policies, found, part.document) for part in parts]
+    bundle_document = find_bundle(connection, bundle)
+    documents = [build_document(trigger, target, policies, bundle_document, part.document) for part in parts]
     for document in documents:
         if "trigger" not in document and not document.get("depends_on"):
             raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
@@ -138,11 +138,11 @@ def delay(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule that runs once, at an instant or after a delay."""
-    given = given_document(policies.schedule_json)
-    if bundle is not None and trigger_document(once, given.get("trigger")) is None:
+    base_document = given_document(policies.schedule_json)
+    if bundle is not None and trigger_document(once, base_document.get("trigger")) is None:
         create_from_manifest(connection, bundle, "schedule", needs=NO_INSTANT)
         return
-    document = build_document(once, target, policies, find_bundle(connection, bundle), given)
+    document = build_document(once, target, policies, find_bundle(connection, bundle), base_document)
     if trigger_type(document) != "once":
         raise InvalidRequest(NO_INSTANT)
     create_schedules(connection, [document], schedule_id, [None])

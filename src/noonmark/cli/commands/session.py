@@ -102,18 +102,18 @@ def messages(
         if connection.as_json and not follow:
             print_json(answer)
             return
-        found = answer["messages"][::-1]
-        if not found and not follow:
+        page = answer["messages"][::-1]
+        if not page and not follow:
             print_line("0 messages")
         last = 0
         while True:
-            for message in found:
+            for message in page:
                 _print_message(message, as_json=connection.as_json)
                 last = message["number"]
             if not follow:
                 return
             threading.Event().wait(POLL_SECONDS)
-            found = remote.call("session/messages", {"session_id": session_id, "after": last})["messages"]
+            page = remote.call("session/messages", {"session_id": session_id, "after": last})["messages"]
 
 
 def _print_message(message: dict[str, Any], *, as_json: bool) -> None:
@@ -138,35 +138,35 @@ def send(
 ) -> int:
     """Send a message to a session. Its turn begins when the one before has ended."""
     with connect(connection) as remote:
-        found = remote.call("session/send", present(session_id=session_id, prompt=prompt, key=key))
+        turn = remote.call("session/send", present(session_id=session_id, prompt=prompt, key=key))
         if not wait:
-            sentence = f"Sent to {session_id}: {found['occurrence_id']}."
-            print_answer(found, sentence, as_json=connection.as_json)
+            sentence = f"Sent to {session_id}: {turn['occurrence_id']}."
+            print_answer(turn, sentence, as_json=connection.as_json)
             return 0
-        found = _wait(remote, found)
-        asked = {"session_id": session_id, "occurrence_id": found["occurrence_id"], "newest_first": True, "limit": 1}
-        last = remote.call("session/messages", asked)["messages"]
+        turn = _wait(remote, turn)
+        query = {"session_id": session_id, "occurrence_id": turn["occurrence_id"], "newest_first": True, "limit": 1}
+        last = remote.call("session/messages", query)["messages"]
     answer = last[0] if last and last[0]["role"] == "assistant" else None
     if connection.as_json:
-        print_json({**found, "answer": answer})
-    elif found["phase"] == "completed" and answer is not None:
+        print_json({**turn, "answer": answer})
+    elif turn["phase"] == "completed" and answer is not None:
         print_text(f"{answer['text']}\n")
     else:
-        print_line(f"{found['occurrence_id']} {found['phase'].replace('_', ' ')}: {found['failure_detail']}")
-    return 0 if found["phase"] == "completed" else EXIT_FAILED
+        print_line(f"{turn['occurrence_id']} {turn['phase'].replace('_', ' ')}: {turn['failure_detail']}")
+    return 0 if turn["phase"] == "completed" else EXIT_FAILED
 
 
-def _wait(remote: Remote, found: dict[str, Any]) -> dict[str, Any]:
+def _wait(remote: Remote, turn: dict[str, Any]) -> dict[str, Any]:
     """Poll an occurrence until it ends; say what it waits for."""
-    said: set[str] = set()
-    while found["phase"] not in FINAL:
-        waiting_for = found["waiting_for"]
-        if waiting_for is not None and waiting_for not in said:
-            said.add(waiting_for)
-            print_errors([f"{found['occurrence_id']} waits: {found['why']}"])
+    shown_reasons: set[str] = set()
+    while turn["phase"] not in FINAL:
+        waiting_for = turn["waiting_for"]
+        if waiting_for is not None and waiting_for not in shown_reasons:
+            shown_reasons.add(waiting_for)
+            print_errors([f"{turn['occurrence_id']} waits: {turn['why']}"])
         threading.Event().wait(POLL_SECONDS)
-        found = remote.call("occurrence/get", {"occurrence_id": found["occurrence_id"]})
-    return found
+        turn = remote.call("occurrence/get", {"occurrence_id": turn["occurrence_id"]})
+    return turn
 
 
 def archive(session_id: SessionId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:

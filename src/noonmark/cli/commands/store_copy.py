@@ -105,15 +105,15 @@ def _refuse_alive(reader: Reader) -> None:
 
 def _wait_until_stopped(source: Endpoint) -> None:
     """Wait for the nodes of the source; what they still do is copied afterwards."""
-    told: list[str] = []
+    shown_nodes: list[str] = []
     while True:
         with source.snapshot() as reader:
             alive = reader.alive_nodes()
         if not alive:
             return
-        if alive != told:
+        if alive != shown_nodes:
             _say(f"Stop the nodes of FROM now: {', '.join(alive)}. Waiting for them.")
-            told = alive
+            shown_nodes = alive
         Event().wait(WAIT_SECONDS)
 
 

@@ -139,11 +139,11 @@ def _read_members(reader: Reader) -> tuple[Member, ...]:
 
 def _read_flows(reader: Reader) -> dict[str, dict[str, Any]]:
     flows = {}
-    found = reader.json_object("flows")
-    if len(found) > MAX_FLOWS:
-        reader.problem("flows", f"has {len(found):,} entries; at most {MAX_FLOWS:,} are allowed")
+    documents = reader.json_object("flows")
+    if len(documents) > MAX_FLOWS:
+        reader.problem("flows", f"has {len(documents):,} entries; at most {MAX_FLOWS:,} are allowed")
         return {}
-    for flow_id, flow in found.items():
+    for flow_id, flow in documents.items():
         try:
             _name(flow_id)
         except ValueError as error:

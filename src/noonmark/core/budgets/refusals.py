@@ -16,10 +16,10 @@ _UNITS = {"tokens": "tokens", "model_calls": "model calls"}
 
 def refusal_text(refused: Refused) -> str:
     """Whose limit it is, how much of it is used, and what the call needs."""
-    whose = "of the run" if refused.scope is BudgetScope.RUN else f"of {refused.scope} {refused.scope_id}"
+    owner_text = "of the run" if refused.scope is BudgetScope.RUN else f"of {refused.scope} {refused.scope_id}"
     if refused.what == "price":
         return (
-            f"the price of the model is unknown, and the budget {whose} limits its cost alone;"
+            f"the price of the model is unknown, and the budget {owner_text} limits its cost alone;"
             " set its price (`prices`), or limit tokens (max_tokens)"
         )
     if refused.what == "breaker":
@@ -27,8 +27,9 @@ def refusal_text(refused: Refused) -> str:
     resets = "" if refused.resets_at is None else f"; a new period begins at {to_text(refused.resets_at)}"
     needs = f"up to {_shown(refused.what, refused.requested)}" if refused.what != "model_calls" else "one more"
     return (
-        f"the budget {whose} is {_shown(refused.what, refused.limit)}; used {_shown(refused.what, refused.settled)},"
-        f" reserved {_shown(refused.what, refused.reserved)}, and this call needs {needs}{resets}"
+        f"the budget {owner_text} is {_shown(refused.what, refused.limit)};"
+        f" used {_shown(refused.what, refused.settled)}, reserved {_shown(refused.what, refused.reserved)},"
+        f" and this call needs {needs}{resets}"
     )
 
 

@@ -83,19 +83,19 @@ def dollars(value: object) -> int:
 
 def combine(reports: Iterable[Usage]) -> tuple[Usage, ...]:
     """The reports of each model and provider together."""
-    found: dict[tuple[str | None, str | None], Usage] = {}
+    by_model: dict[tuple[str | None, str | None], Usage] = {}
     for usage in reports:
         key = usage.model, usage.provider
-        found[key] = found[key].plus(usage) if key in found else usage
-    return tuple(found.values())
+        by_model[key] = by_model[key].plus(usage) if key in by_model else usage
+    return tuple(by_model.values())
 
 
 def total(reports: Iterable[Usage]) -> Usage | None:
     """All reports together; None without any."""
-    found: Usage | None = None
+    usage_sum: Usage | None = None
     for usage in reports:
-        found = usage if found is None else found.plus(usage)
-    return found
+        usage_sum = usage if usage_sum is None else usage_sum.plus(usage)
+    return usage_sum
 
 
 def masked(usage: Usage, mask: Callable[[str], str]) -> Usage:

@@ -150,10 +150,10 @@ def _check_end(stream: BinaryIO | io.BufferedIOBase, size: int, limits: ArchiveL
     length = min(size, _END.size + _WIDE_SIZE)
     stream.seek(size - length)
     tail = stream.read(length)
-    found = _END.unpack(tail[-_END.size :]) if len(tail) >= _END.size else None
-    if found is None or found[0] != _END_SIGNATURE:
+    end = _END.unpack(tail[-_END.size :]) if len(tail) >= _END.size else None
+    if end is None or end[0] != _END_SIGNATURE:
         raise InvalidBundle("this is not a zip file, or it ends with a comment")
-    count, listing = found[4], found[5]
+    count, listing = end[4], end[5]
     # A wide listing has its own counts. Nothing that is small enough needs one.
     if count > limits.max_files or tail.startswith(_WIDE_SIGNATURE):
         raise InvalidBundle(f"the archive has too many entries; at most {limits.max_files:,} are allowed")

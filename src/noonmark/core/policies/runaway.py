@@ -139,13 +139,13 @@ def read_runaway(reader: Reader, name: str) -> RunawayPolicy | None:
 
 def guard_of(policy: RunawayPolicy | None, *, is_agent: bool) -> Guard | None:
     """The rules in force; None if there are none."""
-    said = policy or RunawayPolicy()
-    is_default = is_agent and said.max_fires_per_hour is None
+    limits = policy or RunawayPolicy()
+    is_default = is_agent and limits.max_fires_per_hour is None
     guard = Guard(
-        fires=AGENT_FIRES if is_default else said.max_fires_per_hour or None,
+        fires=AGENT_FIRES if is_default else limits.max_fires_per_hour or None,
         spare=AGENT_SPARE if is_default else 1,
-        factor=AGENT_FACTOR if is_agent and said.max_spend_factor is None else said.max_spend_factor or None,
-        identical=said.max_identical_results or None,
+        factor=AGENT_FACTOR if is_agent and limits.max_spend_factor is None else limits.max_spend_factor or None,
+        identical=limits.max_identical_results or None,
     )
     return None if guard == Guard() else guard
 
@@ -229,10 +229,10 @@ def judge_spend(guard: Guard, recent: int, past: Sequence[int], *, now: Micros) 
 
 def result_digest(result: object) -> str | None:
     """What tells a result from another one; None if there is no result. In which session it was said is no matter."""
-    said = {key: one for key, one in result.items() if key != "session_id"} if isinstance(result, dict) else result
-    if said is None or said == {}:
+    compared = {key: one for key, one in result.items() if key != "session_id"} if isinstance(result, dict) else result
+    if compared is None or compared == {}:
         return None
-    return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _hour(at: Micros) -> Micros:

@@ -74,8 +74,8 @@ def normalize_placeholders(text: str, *, repeats: bool = True, is_known: Callabl
     It is not repeated from a text that may hold a password.
     """
 
-    def normal(found: re.Match[str]) -> str:
-        name = found[1].strip()
+    def normal(match: re.Match[str]) -> str:
+        name = match[1].strip()
         if not is_known(name):
             which = f" {shown(name)}" if repeats else ""
             raise ValueError(f"has an unknown placeholder{which}; allowed are {FACTS_IN_WORDS}")

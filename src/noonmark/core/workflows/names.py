@@ -128,8 +128,8 @@ def texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN40
         elif isinstance(item, dict):
             pending.extend((member, (place, key)) for key, member in reversed(item.items()) if _has_texts(member))
         else:
-            found = [(member, (place, index)) for index, member in enumerate(item) if _has_texts(member)]
-            pending.extend(reversed(found))
+            members = [(member, (place, index)) for index, member in enumerate(item) if _has_texts(member)]
+            pending.extend(reversed(members))
 
 
 def _has_texts(value: Any) -> bool:  # noqa: ANN401 - JSON

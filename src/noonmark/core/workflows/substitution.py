@@ -69,24 +69,24 @@ def fill_text(text: str, facts: Mapping[str, Any]) -> str:
 
 def holds(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     """Whether all conditions hold. What is not there meets none but `{"exists": false}`."""
-    filling, found = Filling(facts, is_step=True), {}
+    filling, filled = Filling(facts, is_step=True), {}
     for name in when:
         try:
-            found[name] = filling.look_up(name)
+            filled[name] = filling.look_up(name)
         except LookupError:
             continue
     # A field that has the whole key for its name wins over the path.
-    return compile_filters(when)(found)
+    return compile_filters(when)(filled)
 
 
 def elements(step: Step, facts: Mapping[str, Any]) -> list[Any]:
     """The elements that a `for_each` step runs for."""
-    found = fill_json(step.for_each, facts)
-    if not isinstance(found, list):
+    items = fill_json(step.for_each, facts)
+    if not isinstance(items, list):
         raise ValueError("for_each must be an array when it is filled in")
-    if len(found) > MAX_ELEMENTS:
-        raise ValueError(f"for_each has {len(found):,} elements; at most {MAX_ELEMENTS:,} are allowed")
-    return found
+    if len(items) > MAX_ELEMENTS:
+        raise ValueError(f"for_each has {len(items):,} elements; at most {MAX_ELEMENTS:,} are allowed")
+    return items
 
 
 def _filled_target(target: Mapping[str, Any], filling: Filling) -> dict[str, Any]:

@@ -225,13 +225,13 @@ async def _look_up_workflows(node: Node, decisions: list[Admission]) -> list[Adm
 
 def _missing_workflows(store: Store, asking: Sequence[tuple[Claim, WorkflowTarget]]) -> dict[str, End]:
     """The ends of claims whose workflow does not exist, by the id of the occurrence."""
-    known: dict[tuple[str, str, int | None], bool] = {}
+    existence: dict[tuple[str, str, int | None], bool] = {}
     ends = {}
     for claim, target in asking:
         key = (claim.schedule.owner.tenant, target.workflow_id, target.version)
-        if key not in known:
-            known[key] = store.workflow(*key) is not None
-        if not known[key]:
+        if key not in existence:
+            existence[key] = store.workflow(*key) is not None
+        if not existence[key]:
             ends[claim.occurrence.id] = unknown_workflow(claim, target)
     return ends
 

@@ -236,8 +236,8 @@ def json_object(value: object) -> dict[str, Any]:
     """A copy of a JSON object."""
     if not isinstance(value, dict):
         raise ValueError(f"must be an object, not {shown(value)}")
-    found: dict[str, Any] = _json(value)
-    return found
+    json_value: dict[str, Any] = _json(value)
+    return json_value
 
 
 ID_SCHEMA = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$", "examples": ["nightly-report"]}

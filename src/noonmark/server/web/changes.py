@@ -263,18 +263,18 @@ class ChangeHub:
         return resolved
 
     def _owner(self, uid: str) -> Change | None:
-        known = self._owners.get(uid)
-        if known is None:
+        cached = self._owners.get(uid)
+        if cached is None:
             stored = self._store.find_uid(uid)
             if stored is None:
                 return None
             owner, shown = stored.schedule.owner, visible_id(stored.schedule.schedule_id)
             ids = () if shown is None else (shown,)
-            known = Change(topics=frozenset(), tenant=owner.tenant, user=owner.user, schedule_ids=ids)
-            self._owners[uid] = known
+            cached = Change(topics=frozenset(), tenant=owner.tenant, user=owner.user, schedule_ids=ids)
+            self._owners[uid] = cached
             if len(self._owners) > MAX_RESOLVED:
                 self._owners.popitem(last=False)
-        return known
+        return cached
 
     def _owned(self, change: Change, schedule_id: str) -> Change:
         tenant = change.tenant or ""

@@ -86,8 +86,8 @@ def deny_change(uow: UnitOfWork, tenant: str, schedule_id: str, proposal_id: str
 def expire(uow: UnitOfWork, proposal: Proposal, *, now: Micros) -> Plan | None:
     """End a proposal that nobody decided in time; returns the plan that stores a proposed schedule as deleted."""
     tenant, note = proposal.owner.tenant, expiry_note(proposal, now=now)
-    known = uow.proposals.find(tenant, proposal.schedule_id)
-    if known is None or known.proposal_id != proposal.proposal_id:
+    current = uow.proposals.find(tenant, proposal.schedule_id)
+    if current is None or current.proposal_id != proposal.proposal_id:
         return None  # decided a moment ago
     if proposal.action is ProposedAction.CREATE:
         try:

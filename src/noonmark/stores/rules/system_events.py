@@ -35,9 +35,11 @@ def publish(uow: UnitOfWork) -> None:
     owned = [(tenants.get(fact.state.schedule, ""), fact) for fact in facts]
     topics = {(tenant, str(fact.event)) for tenant, fact in owned}
     subscribed = uow.subscribed(topics | {(tenant, event.event_type) for tenant, event in others})
-    heard = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
+    subscribed_events = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
     published: dict[str, list[Event]] = {}
-    for (tenant, _), event in zip(heard, _events(uow, [fact for _, fact in heard]), strict=True):
+    for (tenant, _), event in zip(
+        subscribed_events, _events(uow, [fact for _, fact in subscribed_events]), strict=True
+    ):
         if event is not None:
             published.setdefault(tenant, []).append(event)
     for tenant, event in others:

@@ -117,10 +117,10 @@ def _note(columns: tuple[Any, ...]) -> AuditEntry:
 def _read_changes(text: str | None) -> list[Any] | None:
     """What changed of a schedule, unless it is damaged."""
     try:
-        found = from_json(text, "changes")
+        changes = from_json(text, "changes")
     except Unreadable:
         return None
-    return found if isinstance(found, list) else None
+    return changes if isinstance(changes, list) else None
 
 
 def _storable(text: str | None) -> str | None:

@@ -202,10 +202,10 @@ def due_in_turn(
     """The rows that a claim may take of each owner, in its order."""
     after = -1 if shares.after is None else shares.after.number
     besides = [one.number for one in shares.besides]
-    known = {"now": now, "until": until, "each": shares.each, "limit": limit, "steps": STEPS}
+    common = {"now": now, "until": until, "each": shares.each, "limit": limit, "steps": STEPS}
     keys: list[int] = []
     for route in due_routes(session, routes, now=now, until=until):
-        parameters = {**known, "route": route}
+        parameters = {**common, "route": route}
         keys += [key for (key,) in _ask(session, FAIR_EXPIRED, parameters, besides)]
         owners: list[Values] = []
         for first, last in ((after + 1, MAX_OWNER), (0, after)):
@@ -214,20 +214,20 @@ def due_in_turn(
         for (listed,) in _ask(session, FAIR_READY, parameters, owners) if owners else ():
             keys += [int(key) for key in str(listed).split(",")] if listed else []
     lines: dict[int, list[Found]] = {}
-    for *columns, owner in _ask(session, TAKEN, known, keys, f"{GATHERED}, owner") if keys else ():
+    for *columns, owner in _ask(session, TAKEN, common, keys, f"{GATHERED}, owner") if keys else ():
         lines.setdefault(owner, []).append(columns)
     ring = sorted(lines, key=lambda owner: (owner <= after, owner))
     return rounds([sorted(lines[owner], key=turn)[: shares.each] for owner in ring], limit)
 
 
 def _ask(
-    session: Session, text: str, known: dict[str, Any], listed: list[Any], columns: str | None = None
+    session: Session, text: str, named: dict[str, Any], listed: list[Any], columns: str | None = None
 ) -> list[Values]:
     """Query with named parameters, and one that is a list; with columns, for many rows at once."""
     parameters: list[Any] = []
 
     def put(match: re.Match[str]) -> str:
-        parameters.append(known[match["name"]] if match["name"] else listed)
+        parameters.append(named[match["name"]] if match["name"] else listed)
         return "?" if match["name"] else match[0]
 
     numbered = _PARAMETERS.sub(put, text)

@@ -98,8 +98,8 @@ class Kind(NamedTuple):
         if self.choices is not None:
             return None if value in self.choices else f"is {_brief(value)}, which is none of those that there are"
         if self.prefixes is not None:
-            known = str(value).partition(":")[0] in self.prefixes
-            return None if known else f"is {_brief(value)}, which begins like none of those that there are"
+            has_prefix = str(value).partition(":")[0] in self.prefixes
+            return None if has_prefix else f"is {_brief(value)}, which begins like none of those that there are"
         if isinstance(value, int):
             return None if self.low <= value <= self.high else f"is {value}, which is out of all bounds"
         return None

@@ -232,11 +232,11 @@ class UnitOfWork(rules.UnitOfWork):
         halts.add(self.session, halt)
 
     def delete_halt(self, tenant: str, halt_id: str) -> Halt | None:
-        found = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
-        if found is not None:
+        deleted = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
+        if deleted is not None:
             self._halts.pop(tenant)
-            halts.delete(self.session, found)
-        return found
+            halts.delete(self.session, deleted)
+        return deleted
 
     def begun_rows(self, tenant: str) -> list[Row]:
         return self.rows_in(BEGUN, tenant)
@@ -405,9 +405,9 @@ class UnitOfWork(rules.UnitOfWork):
     # Concurrency keys
 
     def concurrency_key(self, tenant: str, name: str) -> ConcurrencyKey:
-        for known in self._keys.values():
-            if (known.tenant, known.name) == (tenant, name):
-                return known
+        for loaded in self._keys.values():
+            if (loaded.tenant, loaded.name) == (tenant, name):
+                return loaded
         rows = self.session.records_in("concurrency_keys", KEY_COLUMNS, _KEY_OF_NAME, tenant, name)
         if rows:
             return self._take_key(rows[0])

@@ -256,15 +256,15 @@ class ModelCalls:
 
     def _answer(self, call_id: str, request: Request, response: ModelResponse) -> Answer:
         """What the provider says was used; a provider that says nothing is taken to have used what was estimated."""
-        said, name = response.usage, self._model.name
-        cached = said.cache_read_tokens + said.cache_write_tokens
+        reported, name = response.usage, self._model.name
+        cached = reported.cache_read_tokens + reported.cache_write_tokens
         usage = Usage(
             model=name.full,
             provider=name.provider,
-            input_tokens=max(0, said.input_tokens - cached),
-            output_tokens=said.output_tokens,
-            cache_read_tokens=said.cache_read_tokens,
-            cache_write_tokens=said.cache_write_tokens,
+            input_tokens=max(0, reported.input_tokens - cached),
+            output_tokens=reported.output_tokens,
+            cache_read_tokens=reported.cache_read_tokens,
+            cache_write_tokens=reported.cache_write_tokens,
             model_calls=1,
             tool_calls=len(response.tool_calls),
         )
@@ -309,7 +309,7 @@ def _judge(error: Exception) -> _Verdict:
 
 def _wait(error: Any, waits: int) -> Micros:  # noqa: ANN401 - any error
     """How long to wait before the model is asked again."""
-    asked: float | None = getattr(error, "retry_after", None)
-    if asked is None:
+    retry_after: float | None = getattr(error, "retry_after", None)
+    if retry_after is None:
         return min(MAX_WAIT // 2, FIRST_WAIT << min(waits, 10))
-    return min(MAX_WAIT, int(asked * SECOND))
+    return min(MAX_WAIT, int(retry_after * SECOND))

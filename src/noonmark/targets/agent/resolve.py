@@ -166,16 +166,16 @@ def _helper_turn(
 def _history(store: Store, tenant: str, target: MobForkTarget) -> tuple[Message, ...]:
     """The messages of the member that a helper is forked from, or the last ones and a few more."""
     session_id = member_session(target.mob_id, target.source_member_id)
-    found: list[Message] = []
+    messages: list[Message] = []
     most = MAX_FORKED if target.last_messages is None else min(MAX_FORKED, target.last_messages + PAGE)
     before = None
-    while len(found) < most:
+    while len(messages) < most:
         page = store.messages(tenant, session_id, PAGE, before=before, newest_first=True)
-        found += page
+        messages += page
         if len(page) < PAGE:
             break
         before = page[-1].number
-    return forked(found[::-1], target.last_messages)
+    return forked(messages[::-1], target.last_messages)
 
 
 def _task_turn(assignment: Assignment, settings: AgentSettings, target: TaskTarget, filling: Filling) -> AgentTurn:

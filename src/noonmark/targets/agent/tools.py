@@ -107,8 +107,8 @@ class Toolbox:
 
         tool = self._tools.get(name)
         if tool is None:
-            known = ", ".join((*self._tools, *self._own, *self._mcp)) or "none"
-            return ToolOutput(f"there is no tool {name!r}; available: {known}", is_error=True)
+            tool_names = ", ".join((*self._tools, *self._own, *self._mcp)) or "none"
+            return ToolOutput(f"there is no tool {name!r}; available: {tool_names}", is_error=True)
         schema = tool.function_schema
         try:
             given = schema.validator.validate_python({} if arguments is None else arguments)

@@ -406,10 +406,10 @@ def reserve_progress_fd(listener: int) -> None:
 
 def keep_locks(fds: list[str]) -> list[int]:
     """Hold the locks of the node while this process lives, under numbers that nothing else needs."""
-    kept = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, FIRST_LOCK_FD) for fd in fds]
+    lock_files = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, FIRST_LOCK_FD) for fd in fds]
     for fd in fds:
         os.close(int(fd))
-    return kept
+    return lock_files
 
 
 def main() -> None:

@@ -108,12 +108,12 @@ class HttpDelivery:
         """
         if self._secrets is None:
             return None
-        if (known := self._keys.get(tenant)) is not None:
-            return known
+        if (cached := self._keys.get(tenant)) is not None:
+            return cached
         if self._own_key is None:
-            read = self._secrets.own_key
+            read_key = self._secrets.own_key
             try:
-                self._own_key = await asyncio.get_running_loop().run_in_executor(self._secret_threads, read)
+                self._own_key = await asyncio.get_running_loop().run_in_executor(self._secret_threads, read_key)
             except NoonmarkError:
                 given = given_key(self._settings.keys, tenant)
                 if given is None or self._settings.public_url is not None:

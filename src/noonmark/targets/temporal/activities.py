@@ -197,8 +197,8 @@ class Activities:
 
     def _is_settled(self, given: Document) -> bool:
         """Whether an earlier try has written this end, and its answer was lost."""
-        found = self._store.run(f"{given['occurrence_id']}-{given['fence']}")
-        return found is not None and found[1].outcome == given["end"]["outcome"]
+        stored_run = self._store.run(f"{given['occurrence_id']}-{given['fence']}")
+        return stored_run is not None and stored_run[1].outcome == given["end"]["outcome"]
 
     # Deliveries
 

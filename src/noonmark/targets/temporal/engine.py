@@ -202,9 +202,9 @@ class TemporalEngine(LoopRunner):
 
     async def _end_lost(self, reconciler: Reconciler, occurrence: Occurrence) -> None:
         """Report the end of an occurrence whose workflow is gone: the node writes it, and may retry it."""
-        found = await asyncio.to_thread(reconciler.failure, occurrence)
-        if found is not None:
-            schedule, delivered = found
+        failure = await asyncio.to_thread(reconciler.failure, occurrence)
+        if failure is not None:
+            schedule, delivered = failure
             self._report(Assignment(occurrence, schedule, occurrence.due, is_closed=True), delivered)
 
     def _note_unserved(self, routes: frozenset[str]) -> None:

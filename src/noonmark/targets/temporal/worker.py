@@ -56,17 +56,17 @@ async def run_worker(
     settings: WorkerSettings, activities: Activities, stop: asyncio.Event, ready: asyncio.Event
 ) -> None:
     """Serve until `stop` is set. A server that does not answer is tried again."""
-    said = ""
+    last_problem = ""
     while not stop.is_set():
         try:
             client = await connect_worker(settings.address, identity=settings.name)
-            said = ""
+            last_problem = ""
             await _serve(settings, client, activities, stop, ready)
         except (EngineUnavailable, RPCError, RuntimeError) as error:
             problem = str(error)
-            if problem != said:
+            if problem != last_problem:
                 logger.warning("%s; trying again", problem)
-            said = problem
+            last_problem = problem
             await pause(RECONNECT)
 
 

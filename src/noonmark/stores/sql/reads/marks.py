@@ -94,17 +94,17 @@ def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mar
         rows += uow.session.query(text, *part.values, limit)
     uids = {state.schedule: state.uid for state in uow.states_of({row[1] for row in rows})}
     ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.nominal, row.id))
-    found = (to_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
-    return [mark for mark in found if mark is not None][:limit]
+    marks = (to_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
+    return [mark for mark in marks if mark is not None][:limit]
 
 
 def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
     """The numbers of marks in buckets."""
-    whose = "NULL" if scope.uids is None else "schedule"
+    partition = "NULL" if scope.uids is None else "schedule"
     counts: list[Values] = []
     for part in _parts(uow, scope, span):
         text = f"""
-            SELECT {whose}, bucket, state, is_late, count(*) FROM (
+            SELECT {partition}, bucket, state, is_late, count(*) FROM (
                 SELECT o.schedule AS schedule,
                     (CASE WHEN o.nominal < CAST(? AS bigint) THEN CAST(? AS bigint) ELSE o.nominal END
                         - CAST(? AS bigint)) / CAST(? AS bigint) AS bucket,
@@ -145,13 +145,13 @@ _LAST = f"""
 def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
     """The last marks of each schedule."""
     keys: dict[int, str] = dict(uow.session.query(_KEYS, list(uids)))
-    found: dict[str, list[Mark]] = {uid: [] for uid in keys.values()}
+    marks_by_uid: dict[str, list[Mark]] = {uid: [] for uid in keys.values()}
     if limit:
         rows = [_Row(*values) for values in uow.session.query(_LAST, list(keys), now, now, limit - 1)]
         for row in sorted(rows, key=lambda row: (row.nominal, row.id)):
             if (mark := to_mark(row, keys[row.schedule], now)) is not None:
-                found[keys[row.schedule]].append(mark)
-    return {uid: marks[-limit:] for uid, marks in found.items()}
+                marks_by_uid[keys[row.schedule]].append(mark)
+    return {uid: marks[-limit:] for uid, marks in marks_by_uid.items()}
 
 
 _TREND = f"""
@@ -326,12 +326,12 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
         complete_until = fitting[limit][1]
     states = uow.states_of([key for key, _ in fitting[:limit]])
     schedules = uow.schedules_of(states)
-    found = []
+    horizons = []
     for state in states:
         schedule = schedules[state.schedule]
         if not isinstance(schedule, Unreadable):
-            found.append(to_horizon(state, schedule))
-    return Horizons(horizons=found, complete_until=complete_until)
+            horizons.append(to_horizon(state, schedule))
+    return Horizons(horizons=horizons, complete_until=complete_until)
 
 
 _PHASES = "SELECT phase, count(*) FROM schedule_states WHERE owner IN EACH(bigint) GROUP BY phase"
@@ -345,5 +345,5 @@ def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[Schedul
     """How many schedules are in each phase."""
     counts: Counter[str] = Counter(dict(uow.session.query(_PHASES, owners_of(uow, tenant, user))))
     counts.subtract(dict(uow.session.query(_HIDDEN_PHASES, tenant, user)))
-    known = (phase for phase in SchedulePhase if phase is not SchedulePhase.DELETED)
-    return {phase: counts[phase] for phase in known if counts[phase] > 0}
+    phases = (phase for phase in SchedulePhase if phase is not SchedulePhase.DELETED)
+    return {phase: counts[phase] for phase in phases if counts[phase] > 0}
