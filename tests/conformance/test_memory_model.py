@@ -104,7 +104,7 @@ class TwoNodes(RuleBasedStateMachine):
             self.depends_on[uid] = tuple(
                 Dependency(schedule_id=f"schedule-of-{one}", require_success=data.draw(st.booleans())) for one in named
             )
-            made = factories.schedule(
+            schedule = factories.schedule(
                 uid,
                 owner=OWNERS[number % 2],
                 trigger=data.draw(st.sampled_from([every, EventTrigger("seen"), *([None] if named else [])])),
@@ -117,7 +117,7 @@ class TwoNodes(RuleBasedStateMachine):
                 retry_policy=RetryPolicy(max_attempts=data.draw(st.integers(1, 2))),
                 horizon=Horizon(occurrences=data.draw(st.integers(1, 3))),
             )
-            assert self.store.create([first_plan(made, lookahead=LOOKAHEAD)]) == [True]
+            assert self.store.create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
 
     def now(self):
         return self.clock.now

@@ -769,5 +769,5 @@ def test_no_reason_is_without_a_sentence_and_a_rule():
 
 @pytest.mark.parametrize("reason", OF_DECISIONS)
 def test_a_reason_that_no_row_carries_has_its_clause(reason):
-    one = scheduled()
-    assert CLAUSES[reason](Case(schedule=one, occurrence=row(one), now=NOW)) == OF_DECISIONS[reason]
+    schedule = scheduled()
+    assert CLAUSES[reason](Case(schedule=schedule, occurrence=row(schedule), now=NOW)) == OF_DECISIONS[reason]

@@ -540,7 +540,7 @@ def test_junk_in_a_good_document_ends_in_our_error_or_in_a_declaration(data, val
 
 
 def test_a_schedule_is_a_declaration_that_is_kept():
-    kept = Schedule(
+    schedule = Schedule(
         uid="u1",
         schedule_id="nightly-report",
         owner=Owner(tenant="acme", user="ada"),
@@ -551,10 +551,10 @@ def test_a_schedule_is_a_declaration_that_is_kept():
         created=0,
         updated=SECOND,
     )
-    assert kept.deleted is None
-    assert to_text(kept.updated) == "1970-01-01T00:00:01Z"
+    assert schedule.deleted is None
+    assert to_text(schedule.updated) == "1970-01-01T00:00:01Z"
     with pytest.raises(AttributeError):
-        kept.revision = 2
+        schedule.revision = 2
 
 
 def stored(document, *, created, **fields):
@@ -680,9 +680,9 @@ def test_a_trigger_that_cannot_be_read_says_nothing_about_events():
 
 def test_what_was_kept_before_can_be_read_and_declared_again_until_its_target_changes():
     old = http(MINIMAL_SCHEDULE["trigger"], body="{{payload")
-    kept = restore_schedule(old)
-    schedule = replace(stored(MINIMAL_SCHEDULE, created=NOW), declaration=kept)
-    assert declare_again(old, schedule, now=NOW) == kept
+    created = restore_schedule(old)
+    schedule = replace(stored(MINIMAL_SCHEDULE, created=NOW), declaration=created)
+    assert declare_again(old, schedule, now=NOW) == created
     with pytest.raises(InvalidSchedule, match=r"target\.body"):
         declare_again(http(MINIMAL_SCHEDULE["trigger"], body="{{payload.a"), schedule, now=NOW)
 

@@ -617,9 +617,9 @@ def test_lists_that_share_their_members_are_measured_as_they_would_be_written(do
 
 
 def test_thousands_of_unknown_fields_are_counted():
-    found = problems_of({"target_kind": "task", "query": "q", **{f"k{index}": 1 for index in range(100_000)}})
-    assert len(found) == 21
-    assert found[-1] == ("target", "has 99,980 more unknown fields")
+    problems = problems_of({"target_kind": "task", "query": "q", **{f"k{index}": 1 for index in range(100_000)}})
+    assert len(problems) == 21
+    assert problems[-1] == ("target", "has 99,980 more unknown fields")
 
 
 def test_the_digest_of_a_bundle_may_say_how_it_was_made():

@@ -22,10 +22,10 @@ def url(request, tmp_path):
 @pytest.fixture
 def keeper(url):
     """A scheduler on each kind of store; it is closed in the end."""
-    made = Scheduler(url)
-    yield made
-    made.stop(wait=False)
-    made.close()
+    scheduler = Scheduler(url)
+    yield scheduler
+    scheduler.stop(wait=False)
+    scheduler.close()
 
 
 @pytest.fixture

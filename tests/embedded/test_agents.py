@@ -82,9 +82,9 @@ def test_a_model_that_nobody_knows_is_refused_or_warned_of(agents, is_known):
         service, trigger = scheduler._service(), {"type": "interval", "every_seconds": 3_600}
         for target in targets:
             document = {"trigger": trigger, "target": target}
-            made = perform(service, LOCAL, "schedule/create", document)
+            response = perform(service, LOCAL, "schedule/create", document)
             [checked] = perform(service, LOCAL, "schedule/check", {"schedules": [document]})["checks"]
-            for answer in (made, checked):
+            for answer in (response, checked):
                 assert any("'tset' has no provider" in one for one in answer["warnings"]) is not is_known
         fine = {"trigger": trigger, "target": session | {"create": {"model": "claude-sonnet-4-5"}}}
         assert not any("provider" in one for one in perform(service, LOCAL, "schedule/create", fine)["warnings"])

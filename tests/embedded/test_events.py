@@ -65,8 +65,8 @@ class TestDelivery:
             "emitted_at": None,
         }
         assert context.event["emitted_at"] == context.nominal_at.isoformat().replace("+00:00", "Z")
-        [one] = scheduler.occurrences(job)
-        assert one.origin == f"event:{event_id}"
+        [occurrence] = scheduler.occurrences(job)
+        assert occurrence.origin == f"event:{event_id}"
 
     def test_only_what_matches_is_triggered(self, scheduler):
         big = listen(scheduler, lambda: "big", EventTrigger("upload", {"size": {"gte": 10}}))
@@ -256,6 +256,6 @@ def test_events_can_be_tried_with_a_clock_that_stands_still():
     assert driver.run_due() == []
     [run] = driver.run_until(datetime(2026, 3, 1, 0, 1, tzinfo=UTC))
     assert run.result == "a"
-    [one] = scheduler.occurrences(job)
-    assert one.nominal_at == datetime(2026, 3, 1, tzinfo=UTC)
-    assert one.due_at > one.nominal_at
+    [occurrence] = scheduler.occurrences(job)
+    assert occurrence.nominal_at == datetime(2026, 3, 1, tzinfo=UTC)
+    assert occurrence.due_at > occurrence.nominal_at

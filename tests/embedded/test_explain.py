@@ -65,8 +65,12 @@ class TestAnswers:
         job_id = keep(keeper, once_more, trigger=NEVER)
         keeper.run_now(job_id)
         [skipped] = [one for one in keeper.occurrences(job_id) if str(one.phase) == "skipped"]
-        told = keeper.explain(job_id, skipped.nominal_at)
-        assert (told["occurrence_id"], told["phase"], decisions(told)["overlap"]) == (skipped.id, "skipped", "overlap")
+        explanation = keeper.explain(job_id, skipped.nominal_at)
+        assert (explanation["occurrence_id"], explanation["phase"], decisions(explanation)["overlap"]) == (
+            skipped.id,
+            "skipped",
+            "overlap",
+        )
 
     def test_of_a_paused_one(self, by_hand):
         job_id = keep(by_hand.scheduler, nothing, trigger=MINUTELY)

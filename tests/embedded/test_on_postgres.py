@@ -67,8 +67,8 @@ def test_a_run_by_hand_is_waited_for(opened):
     assert scheduler.run_now(job, payload={"day": 1}) == {"day": 1}
     [run] = scheduler.runs(job)
     assert (run.outcome, run.result) == ("completed", {"day": 1})
-    told = scheduler.explain(job)
-    assert (told["occurrence_id"], told["phase"]) == (run.occurrence_id, "completed")
+    explanation = scheduler.explain(job)
+    assert (explanation["occurrence_id"], explanation["phase"]) == (run.occurrence_id, "completed")
 
 
 def test_an_event_triggers_what_listens_for_it(opened):

@@ -54,9 +54,9 @@ def either(request, keeper):
 
 @pytest.fixture
 def memory():
-    made = Scheduler()
-    yield made
-    made.stop(wait=False)
+    scheduler = Scheduler()
+    yield scheduler
+    scheduler.stop(wait=False)
 
 
 class TestResults:
@@ -89,11 +89,11 @@ class TestResults:
         assert [job.last_result for job in jobs] == [1, 2, 1]
 
     def test_no_jobs_are_left(self, either):
-        kept = either.schedule(one, name="mine", trigger=NEVER)
+        schedule = either.schedule(one, name="mine", trigger=NEVER)
         JobPipeline(either).add_stage(one, two).add_stage(one).run_sync()
         with pytest.raises(PipelineError):
             JobPipeline(either).add_stage(fail, one).run_sync()
-        assert [job.id for job in either.list_jobs()] == [kept]
+        assert [job.id for job in either.list_jobs()] == [schedule]
 
     def test_a_function_learns_about_its_run(self, memory):
         [[seen]] = JobPipeline(memory).add_stage(lambda context: context.occurrence_id).run_sync()

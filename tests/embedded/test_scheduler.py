@@ -498,8 +498,8 @@ class TestStartAndStop:
         scheduler.start()
         assert entered.acquire(timeout=SOON)
         assert ended(scheduler, job) == ["completed"]
-        [one] = scheduler.occurrences(job)
-        assert one.attempt == 1
+        [occurrence] = scheduler.occurrences(job)
+        assert occurrence.attempt == 1
 
     def test_at_most_once_is_not_run_again(self, scheduler):
         entered, gate = threading.Event(), threading.Event()
@@ -513,8 +513,8 @@ class TestStartAndStop:
         assert entered.wait(SOON)
         scheduler.stop(wait=False)
         gate.set()
-        [one] = scheduler.occurrences(job)
-        assert (str(one.phase), str(one.reason)) == ("delivery_failed", "outcome_unknown")
+        [occurrence] = scheduler.occurrences(job)
+        assert (str(occurrence.phase), str(occurrence.reason)) == ("delivery_failed", "outcome_unknown")
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_a_function_may_stop_the_scheduler_that_runs_it(self, scheduler, is_async):
@@ -596,11 +596,21 @@ class TestReading:
 
     def test_an_occurrence_has_what_is_promised(self, scheduler):
         job = scheduler.schedule(nothing, trigger=NEVER)
-        [one] = scheduler.occurrences(job)
-        assert one.id.startswith("occ_")
-        assert (one.schedule_id, str(one.phase), one.origin, one.attempt) == (job, "pending", "trigger", 0)
-        assert one.nominal_at == one.due_at
-        assert (one.reason, one.missed_count, one.missed_from, one.missed_to) == (None, 0, None, None)
+        [occurrence] = scheduler.occurrences(job)
+        assert occurrence.id.startswith("occ_")
+        assert (occurrence.schedule_id, str(occurrence.phase), occurrence.origin, occurrence.attempt) == (
+            job,
+            "pending",
+            "trigger",
+            0,
+        )
+        assert occurrence.nominal_at == occurrence.due_at
+        assert (occurrence.reason, occurrence.missed_count, occurrence.missed_from, occurrence.missed_to) == (
+            None,
+            0,
+            None,
+            None,
+        )
 
     def test_a_run_has_what_is_promised(self, scheduler):
         job = scheduler.schedule(lambda: {"rows": 3}, trigger=NEVER)

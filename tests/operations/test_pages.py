@@ -49,9 +49,9 @@ def test_small_entries_fill_a_page(harness):
 
 def test_matching_looks_at_as_many_as_can_be_shown(harness):
     emit(harness, 40)
-    told = harness("event/match", event_type="large", limit=1_000)
-    assert told["checked"] == told["matched"] == len(told["events"]) == 8
-    assert len(write_json(told)) <= MAX_BYTES + 1_000
+    answer = harness("event/match", event_type="large", limit=1_000)
+    assert answer["checked"] == answer["matched"] == len(answer["events"]) == 8
+    assert len(write_json(answer)) <= MAX_BYTES + 1_000
 
 
 def test_schedules_occurrences_and_runs(harness):

@@ -93,9 +93,9 @@ def test_a_ping_that_does_not_come_is_told_as_such(caplog):
     watch = Watch(name="backup")
 
     def told():
-        found = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion", "timed_out"])
+        lines = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion", "timed_out"])
         summary = watch("schedule/explain", schedule_id="job")["summary"]
-        return found["occurrences"][0]["why"], summary
+        return lines["occurrences"][0]["why"], summary
 
     watch.wait_until(61)
     why, summary = told()

@@ -158,8 +158,8 @@ def test_a_request_that_is_refused_has_not_used_its_key(harness):
     with pytest.raises(InvalidSchedule, match="there is no secret"):
         harness.create(target=http(), idempotency_key="once")
     put(harness)
-    made = harness.create(target=http("https://api.example.com/other"), idempotency_key="once")
-    assert harness.create(target=http("https://api.example.com/other"), idempotency_key="once") == made
+    schedule = harness.create(target=http("https://api.example.com/other"), idempotency_key="once")
+    assert harness.create(target=http("https://api.example.com/other"), idempotency_key="once") == schedule
     with pytest.raises(KeyReused):
         harness.create(target=http(), idempotency_key="once")
 

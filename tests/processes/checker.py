@@ -80,11 +80,11 @@ class Verdict:
 def check(fleet, ids):
     """Judge schedules whose triggers have come to their end."""
     verdict = Verdict()
-    kept, rows = fleet.schedules(), _rows(fleet)
+    schedules, rows = fleet.schedules(), _rows(fleet)
     begins, ends = _marks(fleet.journal.of("begin")), _marks(fleet.journal.of("end", stopped=False))
     accepted = fleet.journal.accepted()
     for schedule_id in ids:
-        schedule, own = kept[schedule_id], rows.get(schedule_id, [])
+        schedule, own = schedules[schedule_id], rows.get(schedule_id, [])
         times = nominal_times(schedule)
         verdict.fires += len(times)
         _match(verdict, times, own)

@@ -137,8 +137,8 @@ def test_a_node_that_stops_hands_a_program_back_when_all_of_it_has_ended(fleet, 
     recorder.whole(fleet, 2)
     figure(f"families: handed back by a node that stopped, two at once {recorder.overlaps()} times")
     assert recorder.overlaps() == 0
-    [one] = fleet.scheduler.occurrences(job)
-    assert (one.attempt, one.losses) == (1, 0)
+    [occurrence] = fleet.scheduler.occurrences(job)
+    assert (occurrence.attempt, occurrence.losses) == (1, 0)
     assert node.wait(30) == 0
 
 

@@ -110,10 +110,10 @@ def test_any_input_is_parsed_or_rejected(body):
 )
 def test_nothing_of_a_body_with_a_secret_is_quoted(body):
     assert "hunter2" in str(refusal(body))
-    told = refusal(body, repeats=False)
-    assert "hunter2" not in str(told)
-    assert told.field == ""
-    assert told.message.startswith("something in the body ")
+    error = refusal(body, repeats=False)
+    assert "hunter2" not in str(error)
+    assert error.field == ""
+    assert error.message.startswith("something in the body ")
 
 
 def refusal(body, **options):

@@ -222,8 +222,8 @@ def test_a_server_accepts_tokens_beside_keys():
         later = server.service.store.clock() // SECOND + 600
         good, old = (jwt.encode({**CLAIMS, "exp": exp}, SECRET, algorithm="HS256") for exp in (later, later - 700))
         caller = Keyed(server.client, good)
-        found = caller.get("/whoami").json()
-        assert (found["tenant"], found["user"], found["all_tenants"]) == ("acme", "ada", False)
+        answer = caller.get("/whoami").json()
+        assert (answer["tenant"], answer["user"], answer["all_tenants"]) == ("acme", "ada", False)
         assert caller.get("/schedules").status_code == 200
         assert caller.post("/schedules", json={}).json()["code"] == "missing_scope"
         assert caller.get("/nodes").status_code == 403

@@ -172,12 +172,12 @@ def test_everything_arrives_later_by_the_delay_either_way(proxy, table):
         assert len(await fetch(connection, "SELECT repeat('x', 1000) FROM generate_series(1, 2000)")) == 2_000
         late = CLOCK.monotonic() - begun
         proxy.delay(30)
-        asked = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
+        task = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asked), MOMENT)
+            await asyncio.wait_for(asyncio.shield(task), MOMENT)
         assert kept(table) == []
         proxy.heal()
-        await asked
+        await task
         await connection.close()
         return late
 
@@ -229,15 +229,15 @@ def test_a_black_hole_swallows_one_direction_and_gives_it_back_when_healed(proxy
     async def conversation():
         connection = await connected(table, proxy)
         proxy.black_hole(*directions)
-        asked = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
+        task = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asked), MOMENT)
+            await asyncio.wait_for(asyncio.shield(task), MOMENT)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(connected(table, proxy), MOMENT)
         assert not connection.closed
         meanwhile = kept(table)
         proxy.heal()
-        await asked
+        await task
         await insert(connection, 2)
         await connection.close()
         return meanwhile
@@ -250,12 +250,12 @@ def test_a_connection_in_a_black_hole_can_be_cut(proxy, table):
     async def conversation():
         connection = await connected(table, proxy)
         proxy.black_hole()
-        asked = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
+        task = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asked), MOMENT)
+            await asyncio.wait_for(asyncio.shield(task), MOMENT)
         proxy.cut()
         with pytest.raises(BROKEN):
-            await asked
+            await task
 
     talk(conversation())
     assert kept(table) == []

@@ -94,8 +94,8 @@ def test_no_more_are_in_flight_than_the_limit_allows_and_none_is_lost_with_a_nod
         running, _ = held(tmp_path)
         assert len(running) == IN_FLIGHT
         assert in_flight(servers[1]) == {"name": "inflight", "scope": "user", "value": IN_FLIGHT, "used": IN_FLIGHT}
-        told = servers[1].get(f"/occurrences/{line[0]['occurrence_id']}/explain").json
-        assert f"the limit of {IN_FLIGHT} per user allows" in told["summary"]
+        answer = servers[1].get(f"/occurrences/{line[0]['occurrence_id']}/explain").json
+        assert f"the limit of {IN_FLIGHT} per user allows" in answer["summary"]
         servers[0].process.kill()
         servers[0].process.wait(SOON)
         with (tmp_path / "marks").open("a") as marks:

@@ -239,8 +239,8 @@ def noonmark(*arguments, **environment):
 @pytest.mark.parametrize("name", ["allow_hosts", "allow_commands", "allow_env", "allowed_hosts"])
 def test_a_flag_for_a_list_may_be_repeated(name):
     flag = f"--{name.replace('_', '-')}"
-    told = call("config", flag, "a,b", flag, "c", "--json").json["settings"][name]
-    assert told == {"value": ["a", "b", "c"], "source": f"flag {flag}"}
+    answer = call("config", flag, "a,b", flag, "c", "--json").json["settings"][name]
+    assert answer == {"value": ["a", "b", "c"], "source": f"flag {flag}"}
 
 
 def test_a_key_for_secrets_may_be_repeated_too_and_is_not_shown():
@@ -258,9 +258,9 @@ def test_the_command_shows_values_with_their_sources(tmp_path):
     done = noonmark("config", *options, "--json", NOONMARK_STORE=url, SCHEDULER_RELOAD="1")
     assert (done.returncode, done.stderr) == (0, "")
     assert MARK not in done.stdout
-    told = json.loads(done.stdout)
-    assert told["file"] == path
-    assert list(told["settings"]) == list(SETTINGS)
+    document = json.loads(done.stdout)
+    assert document["file"] == path
+    assert list(document["settings"]) == list(SETTINGS)
     expected = {
         "worker": {"value": False, "source": "flag --no-worker"},
         "functions": {"value": {"a": "mod:f", "b": "mod:g"}, "source": "flag --function"},
@@ -270,7 +270,7 @@ def test_the_command_shows_values_with_their_sources(tmp_path):
         "store": {"value": "postgresql://ada:***@db.example.com/noonmark", "source": "environment NOONMARK_STORE"},
         "keep_days": {"value": 30.0, "source": "default"},
     }
-    assert {name: told["settings"][name] for name in expected} == expected
+    assert {name: document["settings"][name] for name in expected} == expected
     table = noonmark("config", "--worker", NOONMARK_STORE=url).stdout
     assert MARK not in table
     lines = [line.split() for line in table.splitlines()]

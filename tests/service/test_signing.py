@@ -26,8 +26,8 @@ def test_a_server_without_settings_signs_and_accepts_asynchronous_work(tmp_path)
     with http_receiver() as receiver:
         with serving(tmp_path, *OPTIONS) as server:
             target = {"target_kind": "http", "url": f"{receiver.url}/take_over", "body": "pay"}
-            made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target}).json
-            one = run(server, made)
+            answer = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target}).json
+            one = run(server, answer)
             assert in_phase(server, one, "awaiting_completion", "completed") == "awaiting_completion"
             ((_, _, headers, body),) = receiver.requests
             key = server.get("/signing-key").json["signing_key"]
@@ -48,7 +48,7 @@ def test_a_server_without_settings_signs_and_accepts_asynchronous_work(tmp_path)
                 200,
                 409,
             ]
-            server.ask("POST", f"/schedules/{made['schedule_id']}/run")
+            server.ask("POST", f"/schedules/{answer['schedule_id']}/run")
             arrived(receiver, 2)
             _, _, headers, body = receiver.requests[-1]
             assert verify(headers, body, key) != one

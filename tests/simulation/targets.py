@@ -57,10 +57,10 @@ class SimulatedTarget:
 
     def deliver(self, assignments):
         rng = self._world.rng
-        for one in assignments:
+        for assignment in assignments:
             fate = "completes" if self._world.is_calm else rng.choice(FATES)
             length = 0 if self._world.is_calm else rng.choice(LENGTHS)
-            self._works.append(Work(one, fate, length, listens=rng.random() < 0.7))
+            self._works.append(Work(assignment, fate, length, listens=rng.random() < 0.7))
         self.pump()
 
     def withdraw(self):

@@ -127,12 +127,12 @@ def tried(prepared, path, *damages):
     if damages and not stored:
         return None
     reported = inspected(unsynced(path, lambda: now))
-    told = watch(lambda clock: unsynced(path, clock), now)
+    lines = watch(lambda clock: unsynced(path, clock), now)
     for table, column, found in stored:
         kind = None if found is None else KINDS[table].get(column)
         if kind is not None and kind.problem(found[0]) and (table, column) not in reported:
-            told.failures.append(f"{table}.{column}: the damage is not reported")
-    return told
+            lines.failures.append(f"{table}.{column}: the damage is not reported")
+    return lines
 
 
 def inspected(store):

@@ -77,8 +77,8 @@ def test_an_end_that_frees_a_place_is_news_and_any_other_is_not(stores):
     store, other = stores.open(), Bench(stores.open(), HandClock())
     limit = Concurrency(key="press", limit=1)
     schedules = [other.create_quiet(uid, concurrency=limit) for uid in ("uid-1", "uid-2")]
-    for made in schedules:
-        other.add(made, made.uid)
+    for schedule in schedules:
+        other.add(schedule, schedule.uid)
     first, second = other.claim()
     running = other.start(first)
     other.decide(Wait(claim=second, waiting_for=Reason.CONCURRENCY_LIMIT))

@@ -73,9 +73,9 @@ def test_a_machine_that_nobody_knows_is_named(server):
 def test_a_name_that_is_never_resolved_is_given_up(server, monkeypatch):
     released = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(SOON))
-    told = refusal(url(server, place="slow.invalid:5432", options="timeout=0.5"))
+    error = refusal(url(server, place="slow.invalid:5432", options="timeout=0.5"))
     released.set()
-    assert told.endswith(": the host name was not resolved within 0.25 s")
+    assert error.endswith(": the host name was not resolved within 0.25 s")
 
 
 @pytest.mark.parametrize("way", ["environment", "PGPASSFILE", "passfile"])

@@ -65,12 +65,12 @@ class Populated:
         store = RedisStore(self._server.url(DAMAGED), lambda: self.now)
         reported = {(one.table, one.column) for one in store.inspect(limit=10_000).damaged}
         store.close()
-        told = watch(lambda clock: RedisStore(self._server.url(DAMAGED), clock), self.now)
+        lines = watch(lambda clock: RedisStore(self._server.url(DAMAGED), clock), self.now)
         for table, column, _, value in damages:
             kind = KINDS[table].get(column)
             if (table, column) not in reported and (column == RECORD or (kind is not None and kind.problem(value))):
-                told.failures.append(f"{table}.{column}: the damage is not reported")
-        return told
+                lines.failures.append(f"{table}.{column}: the damage is not reported")
+        return lines
 
     def _damage(self, table, column, field, value):
         with self._server.client(DAMAGED) as client:
@@ -99,14 +99,14 @@ def undamaged(populated):
 def cases(populated, tables):
     """Every record and cell that is damaged, and how."""
     for table in tables:
-        found = populated.records(table)
-        assert found, f"there is no record in {table}"
-        for place, (field, owner) in enumerate(found):
-            if EVERY or place == len(table) % len(found):
+        records = populated.records(table)
+        assert records, f"there is no record in {table}"
+        for place, (field, owner) in enumerate(records):
+            if EVERY or place == len(table) % len(records):
                 yield table, RECORD, field, owner, GARBAGE
         for place, column in enumerate(KINDS[table] if EVERY else ()):
             for name, value in JSON_VALUES.items():
-                yield table, column, *found[(place + len(name)) % len(found)], value
+                yield table, column, *records[(place + len(name)) % len(records)], value
 
 
 def test_an_undamaged_store_works(undamaged):

@@ -70,10 +70,10 @@ def test_what_many_share_is_read_once(tmp_path):
     store = SqliteStore(tmp_path / "noonmark.db", clock)
     store.open()
     bench = Bench(store, clock)
-    made = [bench.create(f"uid-{n}", name=f"name-{n}") for n in range(5)]
+    schedules = [bench.create(f"uid-{n}", name=f"name-{n}") for n in range(5)]
     store._schedule_cache.forget()
     schedule_documents._declared.cache_clear()
-    assert [store.snapshot(one.uid).schedule for one in made] == made
+    assert [store.snapshot(one.uid).schedule for one in schedules] == schedules
     assert schedule_documents._declared.cache_info().misses == 1
     store.close()
 

@@ -51,5 +51,5 @@ def function_assignment(
     begins = now() + after
     target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {}, payload=given, executor=executor)
     made = replace(factories.schedule(target=target, **declared), source=source)
-    one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
-    return Assignment(one, made, begins=begins)
+    occurrence = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
+    return Assignment(occurrence, made, begins=begins)

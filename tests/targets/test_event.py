@@ -53,9 +53,11 @@ def emitter():
 
 def emitting(payload=None, *, origin=None, brought=None, after=0, target=None, event_type="report.made", **declared):
     target = target or EventTarget(event_type=event_type, payload={} if payload is None else payload)
-    made = factories.schedule(target=target, **declared)
-    one = factories.occurrence(made, origin or manual("one"), nominal=now() + after, attempt=1, payload=brought)
-    return Assignment(one, made, begins=one.nominal)
+    schedule = factories.schedule(target=target, **declared)
+    occurrence = factories.occurrence(
+        schedule, origin or manual("one"), nominal=now() + after, attempt=1, payload=brought
+    )
+    return Assignment(occurrence, schedule, begins=occurrence.nominal)
 
 
 def heard(**fields):

@@ -69,8 +69,8 @@ def test_hostile_name_makes_no_record(log, form):
     if form == "json":
         assert len(found) == 2
         assert all(line.isascii() for line in found)
-        told = json.loads(found[0])
-        assert (told["event"], told["schedule_id"]) == (f"{HOSTILE}: missed", HOSTILE)
+        document = json.loads(found[0])
+        assert (document["event"], document["schedule_id"]) == (f"{HOSTILE}: missed", HOSTILE)
 
 
 def test_traceback_in_text_follows_on_lines_of_its_own(log):
@@ -112,10 +112,10 @@ def test_error_with_traceback_is_one_line_of_json(log):
 def test_record_has_time_level_and_logger(log):
     lines = log()
     logging.getLogger("noonmark.driver").info("%d fires", 3)
-    told = json.loads(lines()[0])
-    assert list(told) == ["time", "level", "logger", "event"]
-    assert told["time"].endswith("Z")
-    assert (told["level"], told["logger"], told["event"]) == ("info", "noonmark.driver", "3 fires")
+    document = json.loads(lines()[0])
+    assert list(document) == ["time", "level", "logger", "event"]
+    assert document["time"].endswith("Z")
+    assert (document["level"], document["logger"], document["event"]) == ("info", "noonmark.driver", "3 fires")
 
 
 def test_lines_have_ids_of_requests_and_occurrences(log):
@@ -151,9 +151,9 @@ def test_access_lines_are_split_into_fields(log):
     lines = log(level="debug")
     path = f"/schedules?api_key={MARK}&name=a%0d%0aSet-Cookie"
     logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "GET", path, "1.1", 200)
-    told = json.loads(lines()[0])
-    assert told["level"] == "debug"
-    assert {name: told[name] for name in ("event", "method", "path", "status", "client")} == {
+    document = json.loads(lines()[0])
+    assert document["level"] == "debug"
+    assert {name: document[name] for name in ("event", "method", "path", "status", "client")} == {
         "event": "request",
         "method": "GET",
         "path": "/schedules?api_key=***&name=a%0d%0aSet-Cookie",
@@ -210,9 +210,9 @@ def test_every_value_becomes_json(log):
     lines = log()
     values = {"nan": float("nan"), "infinite": float("-inf"), "number": 1.5, "set": {1}, "thing": object, "none": None}
     structlog.get_logger("noonmark.rest").info("values", **values, bytes=b"\x00")
-    told = json.loads(lines()[0], parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
-    assert (told["nan"], told["infinite"], told["number"], told["set"]) == ("nan", "-inf", 1.5, [1])
-    assert (told["none"], told["bytes"]) == (None, "b'\\x00'")
+    document = json.loads(lines()[0], parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+    assert (document["nan"], document["infinite"], document["number"], document["set"]) == ("nan", "-inf", 1.5, [1])
+    assert (document["none"], document["bytes"]) == (None, "b'\\x00'")
 
 
 def test_closed_stream_does_not_disturb_the_work(log):

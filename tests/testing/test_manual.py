@@ -159,8 +159,8 @@ class TestRunUntil:
         assert here.driver.run_until(START + MINUTE) == []
         assert here.phases(job) == ["pending"]
         assert here.driver.run_until(START + HOUR) == []
-        [one] = here.scheduler.occurrences(job)
-        assert (str(one.phase), str(one.reason)) == ("misfired", "target_missing")
+        [occurrence] = here.scheduler.occurrences(job)
+        assert (str(occurrence.phase), str(occurrence.reason)) == ("misfired", "target_missing")
 
 
 class TestFailures:

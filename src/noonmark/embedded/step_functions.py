@@ -390,7 +390,8 @@ class DefinitionBuilder:
         for part, value in declared.items():
             if name not in self._given and part in input_document and input_document[part] != value:
                 raise InvalidWorkflow(
-                    f"has the {part} {value!r}, and another step has {input_document[part]!r}: an input is the same for all",
+                    f"has the {part} {value!r}, and another step has {input_document[part]!r}: an input is the same for"
+                    " all",
                     field=f"{place}.{name}",
                 )
             input_document[part] = value

@@ -396,8 +396,8 @@ def test_cycles_are_named_and_so_is_what_comes_after_them():
 
 
 def test_a_step_of_a_tangle_that_is_on_no_named_cycle_is_named_too():
-    found = problems_of(workflow(step("a", "b"), step("b", "a", "c"), step("c", "b")))
-    assert found == [
+    problems = problems_of(workflow(step("a", "b"), step("b", "a", "c"), step("c", "b")))
+    assert problems == [
         ("steps[0].depends_on", "makes a cycle of 2 steps, each of which waits for the next: a -> b -> a"),
         ("steps[2].depends_on", "leads to a cycle: the step can never start"),
     ]

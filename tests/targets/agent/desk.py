@@ -60,10 +60,10 @@ class Desk:
 
     def ended(self, occurrence_id):
         """Wait for the end of an occurrence."""
-        found = eventually(
+        result = eventually(
             lambda: (one := self.store.occurrence(occurrence_id)) is not None and one.ended is not None and one
         )
-        return replace(found)
+        return replace(result)
 
     def run(self, job):
         """Run it to its end: phase, reason, and its last run."""

@@ -104,31 +104,31 @@ def offered(request):
 
 def is_alive(pid):
     """Whether a process runs; one that has ended and is not waited for does not."""
-    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return bool(found.stdout.strip()) and not found.stdout.startswith("Z")
+    process = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return bool(process.stdout.strip()) and not process.stdout.startswith("Z")
 
 
 def test_tools_over_http_are_offered_by_the_policy_and_called(desk):
     with serving() as server:
         script = (asking(("noon_noonmark_schedule_list", {})), Reply("none"))
-        one = desk(*script, mcp_servers={"noon": f"{server.url}/mcp"})
-        job = scheduled(one, ToolAccess.ALLOW_LIST, "noon_noonmark_schedule_list")
-        assert one.run(job)[0] == "completed"
-    [first, _] = one.server.requests
+        agent = desk(*script, mcp_servers={"noon": f"{server.url}/mcp"})
+        job = scheduled(agent, ToolAccess.ALLOW_LIST, "noon_noonmark_schedule_list")
+        assert agent.run(job)[0] == "completed"
+    [first, _] = agent.server.requests
     assert list(offered(first)) == ["noon_noonmark_schedule_list"]
     assert "label" in str(offered(first)["noon_noonmark_schedule_list"]["parameters"])
-    assert "0 schedules" in results(one, job)[0]
+    assert "0 schedules" in results(agent, job)[0]
 
 
 def test_tools_over_stdio_answer_fail_and_are_cut_off(desk, gadgets):
     command, _ = gadgets
     calls = [("g_add", {"a": 1, "b": 2}), ("g_add", {"a": "x"}), ("g_broken", {}), ("g_long_text", {}), ("g_gone", {})]
-    one = desk(asking(*calls), asking(("g_die", {})), asking(("g_add", {"a": 2, "b": 2})), mcp_servers={"g": command})
-    job = scheduled(one, ToolAccess.DENY_LIST, "g_wait")
-    assert one.run(job)[0] == "completed"
-    assert set(offered(one.server.requests[0])) == {"g_add", "g_broken", "g_long_text", "g_die"}
-    assert set(offered(one.server.requests[0])["g_add"]["parameters"]["required"]) == {"a", "b"}
-    added, invalid, broken, long, gone, died, after = results(one, job)
+    agent = desk(asking(*calls), asking(("g_die", {})), asking(("g_add", {"a": 2, "b": 2})), mcp_servers={"g": command})
+    job = scheduled(agent, ToolAccess.DENY_LIST, "g_wait")
+    assert agent.run(job)[0] == "completed"
+    assert set(offered(agent.server.requests[0])) == {"g_add", "g_broken", "g_long_text", "g_die"}
+    assert set(offered(agent.server.requests[0])["g_add"]["parameters"]["required"]) == {"a", "b"}
+    added, invalid, broken, long, gone, died, after = results(agent, job)
     assert added == "3"
     assert invalid.startswith("!")
     assert broken == "!Error executing tool broken"
@@ -140,19 +140,19 @@ def test_tools_over_stdio_answer_fail_and_are_cut_off(desk, gadgets):
 
 def test_a_tool_that_takes_too_long_is_an_error_of_the_tool(desk, gadgets, monkeypatch):
     monkeypatch.setattr(mcp_tools, "CALL_SECONDS", 0.1)
-    one = desk(asking(("g_wait", {})), Reply("too bad"), mcp_servers={"g": gadgets[0]})
-    job = one.schedule()
-    assert one.run(job)[0] == "completed"
-    assert results(one, job) == ["!the tool did not answer within 0.1 s"]
+    agent = desk(asking(("g_wait", {})), Reply("too bad"), mcp_servers={"g": gadgets[0]})
+    job = agent.schedule()
+    assert agent.run(job)[0] == "completed"
+    assert results(agent, job) == ["!the tool did not answer within 0.1 s"]
 
 
 def test_a_run_that_is_stopped_ends_the_process_of_its_server(desk, gadgets):
     command, pid = gadgets
-    one = desk(asking(("g_wait", {})), mcp_servers={"g": command})
-    occurrence = one.begin(one.schedule())
+    agent = desk(asking(("g_wait", {})), mcp_servers={"g": command})
+    occurrence = agent.begin(agent.schedule())
     eventually(lambda: pid.exists() and pid.read_text())
     assert is_alive(int(pid.read_text()))
-    assert one.stop(occurrence) == "cancelled"
+    assert agent.stop(occurrence) == "cancelled"
     assert not is_alive(int(pid.read_text()))
 
 
@@ -162,19 +162,19 @@ def test_a_run_that_is_stopped_ends_the_process_of_its_server(desk, gadgets):
     ids=["no port", "no command", "ends at once"],
 )
 def test_a_turn_does_not_begin_while_a_server_that_it_may_use_is_away(desk, address):
-    one = desk(Reply("without it"), mcp_servers={"lost": address})
-    phase, _, run = one.run(one.schedule())
-    assert (phase, one.server.requests) == ("delivery_failed", [])
+    agent = desk(Reply("without it"), mcp_servers={"lost": address})
+    phase, _, run = agent.run(agent.schedule())
+    assert (phase, agent.server.requests) == ("delivery_failed", [])
     assert run.error.startswith("the MCP server 'lost' of this node's agents is away: ")
-    unneeded = scheduled(one, ToolAccess.ALLOW_LIST, "other")
-    assert one.run(unneeded)[0] == "completed"
+    unneeded = scheduled(agent, ToolAccess.ALLOW_LIST, "other")
+    assert agent.run(unneeded)[0] == "completed"
 
 
 def test_a_server_that_does_not_answer_is_away(desk, monkeypatch):
     monkeypatch.setattr(mcp_tools, "CONNECT_SECONDS", 0.1)
     silent = f"{sys.executable} -c 'import sys; sys.stdin.read()'"
-    one = desk(mcp_servers={"silent": silent})
-    phase, _, run = one.run(one.schedule())
+    agent = desk(mcp_servers={"silent": silent})
+    phase, _, run = agent.run(agent.schedule())
     assert (phase, "did not list its tools within 0.1 s" in run.error) == ("delivery_failed", True)
 
 

@@ -42,8 +42,8 @@ def command_assignment(
     made = replace(factories.schedule(target=target, **declared), source=source)
     # Processes are found by run id, also those of other tests at the same time.
     origin = origin or manual(f"{key}-{os.getpid()}-{next(_numbers)}")
-    one = factories.occurrence(made, origin, nominal=begins, attempt=1, payload=payload)
-    return Assignment(one, made, begins=begins)
+    occurrence = factories.occurrence(made, origin, nominal=begins, attempt=1, payload=payload)
+    return Assignment(occurrence, made, begins=begins)
 
 
 class CommandHarness:

@@ -567,8 +567,8 @@ class TestStopping:
     def test_log_level_set_by_a_function_is_kept(self):
         async def scenario(harness):
             for key, args in (("sets", (logging.CRITICAL,)), ("tells", ())):
-                told = await harness.call(worker_functions.quiets, args=args, executor=Executor.PROCESS, key=key)
-            return told.result
+                answer = await harness.call(worker_functions.quiets, args=args, executor=Executor.PROCESS, key=key)
+            return answer.result
 
         assert run_scenario(scenario, max_processes=1) == logging.CRITICAL
 

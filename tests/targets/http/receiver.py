@@ -160,8 +160,8 @@ class Sender:
         begins = now() + after
         target = url if isinstance(url, HttpTarget) else parse_target(request(url, **document))
         made = replace(factories.schedule(target=target, **declared or {}), source=source)
-        one = factories.occurrence(made, origin or manual(key), nominal=begins, attempt=1, payload=payload)
-        return Assignment(one, made, begins=begins)
+        occurrence = factories.occurrence(made, origin or manual(key), nominal=begins, attempt=1, payload=payload)
+        return Assignment(occurrence, made, begins=begins)
 
     def report(self):
         """Return the next report."""

@@ -65,17 +65,17 @@ def test_a_check_names_the_routes_that_no_worker_delivers(server, tmp_path):
 def test_a_check_names_the_namespace_that_is_missing(server, tmp_path):
     store = f"sqlite:///{tmp_path}/ledger.db"
     call("migrate", "--store", store)
-    found = call("engine", "check", "--engine", f"temporal://{server.address}/lunch", "--store", store)
+    answer = call("engine", "check", "--engine", f"temporal://{server.address}/lunch", "--store", store)
     words = f"the engine at {server.address} refused a call in the namespace 'lunch': NOT_FOUND"
-    assert (found.code, found.out.splitlines()[1]) == (1, f"{words}: Namespace lunch is not found.")
+    assert (answer.code, answer.out.splitlines()[1]) == (1, f"{words}: Namespace lunch is not found.")
 
 
 def test_a_check_says_that_the_engine_does_not_answer(tmp_path):
     store = f"sqlite:///{tmp_path}/ledger.db"
     call("migrate", "--store", store)
-    found = call("engine", "check", "--engine", URL, "--store", store, "--json")
-    assert found.code == 1
-    problem = json.loads(found.out)["problem"]
+    answer = call("engine", "check", "--engine", URL, "--store", store, "--json")
+    assert answer.code == 1
+    problem = json.loads(answer.out)["problem"]
     assert problem.startswith("the engine at 127.0.0.1:1 did not answer: UNAVAILABLE: ")
     assert "Connection refused" in problem
     assert "did not answer" in call("engine", "check", "--engine", URL, "--store", store).out
