@@ -295,7 +295,7 @@ def _load(name: str, location: str, usage: str | None) -> FunctionCommand:
 
 
 def _complete(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
-    from noonmark.cli.commands.completion import complete  # noqa: PLC0415 - only a shell asks for it
+    from noonmark.cli.commands.completion import complete
 
     return complete(kind, given, incomplete)
 
@@ -327,7 +327,7 @@ app = _make_app()
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
-        from noonmark.cli.commands.completion import print_completions  # noqa: PLC0415 - only a shell asks for it
+        from noonmark.cli.commands.completion import print_completions
 
         return print_completions(app, instruction)
     words, rest = _split_at_dashes(_expand_group(_options_last(arguments)))

@@ -109,7 +109,7 @@ def read_files(
     return files
 
 
-def escape_variables(value: Any) -> Any:  # noqa: ANN401 - JSON
+def escape_variables(value: Any) -> Any:
     """A value as a file must have it, so that its texts are read as they are."""
     if isinstance(value, dict):
         return {name: escape_variables(each) for name, each in value.items()}
@@ -160,14 +160,14 @@ def _parse(name: str) -> list[tuple[Any, Mapping[str, int]]]:
         return [(parse_json(text), {})]
     if suffix == ".toml":
         return [(_parse_toml(text), {})]
-    from noonmark.cli.yaml_documents import parse_yaml  # noqa: PLC0415 - PyYAML is slow to load
+    from noonmark.cli.yaml_documents import parse_yaml
 
     return [(value, lines) for value, lines in parse_yaml(text) if value is not None]
 
 
-def _parse_toml(text: str) -> Any:  # noqa: ANN401 - any document
-    import tomllib  # noqa: PLC0415 - other formats do not need it
-    from datetime import date, time  # noqa: PLC0415 - likewise
+def _parse_toml(text: str) -> Any:
+    import tomllib
+    from datetime import date, time
 
     def plain(value: object) -> object:
         """Instants as text; TOML has a type for them."""
@@ -290,7 +290,7 @@ class _Variables:
         self.problems: list[tuple[str, str]] = []
         self.secrets: set[str] = set()
 
-    def fill(self, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+    def fill(self, value: Any, path: str) -> Any:
         """The value with all variables in its texts replaced; names of fields stay as they are."""
         if isinstance(value, dict):
             inside = f"{path}." if path else ""

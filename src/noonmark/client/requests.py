@@ -317,7 +317,7 @@ def delete(
 def run_now(
     schedule_id: str,
     *,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     overlap: str | Document | None = None,
     key: str | None = None,
     reason: str | None = None,
@@ -366,7 +366,7 @@ def label_many(
 
 def run_many(
     *,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     overlap: str | Document | None = None,
     key: str | None = None,
     **selection: Unpack[Selection],
@@ -540,7 +540,7 @@ def run(run_id: str) -> Request[Run]:
 def complete(
     occurrence_id: str,
     *,
-    result: Any = None,  # noqa: ANN401 - JSON
+    result: Any = None,
     usage: Document | None = None,
     token: str | None = None,
 ) -> Request[Occurrence]:
@@ -564,7 +564,7 @@ def cancel(occurrence_id: str, *, reason: str | None = None) -> Request[Occurren
 
 def emit(
     event_type: str,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     *,
     source: str | None = None,
     event_id: str | None = None,
@@ -682,7 +682,7 @@ def run_workflow(
     inputs: Document | None = None,
     *,
     version: int | None = None,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     key: str | None = None,
     reason: str | None = None,
 ) -> Request[WorkflowRun]:
@@ -1008,7 +1008,7 @@ def bundle(bundle_id: str) -> Request[BundleDetails]:
 def run_bundle(
     bundle_id: str,
     *,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     key: str | None = None,
 ) -> Request[Occurrence]:
     """Run a bundle now, without a schedule. The same key again returns the same occurrence."""

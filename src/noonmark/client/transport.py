@@ -113,7 +113,7 @@ def fresh_key() -> str:
     return f"client-{token_hex(16)}"
 
 
-def to_arguments(**arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON, or what is written as JSON
+def to_arguments(**arguments: Any) -> dict[str, Any]:
     """The arguments that are not None, as JSON."""
     return {name: _argument(name, value) for name, value in arguments.items() if value is not None}
 
@@ -125,7 +125,7 @@ def _argument(name: str, value: Any) -> Any:  # noqa: ANN401 - JSON, or what is 
         raise InvalidRequest(str(error), field=name) from None
 
 
-def to_json(value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
+def to_json(value: Any) -> Any:
     """A value as JSON: an instant as text, a trigger as its document."""
     if isinstance(value, datetime):
         return to_text(to_micros(value))
@@ -171,7 +171,7 @@ def key_header(name: str, key: object) -> dict[str, str]:
     return {"Idempotency-Key": key}
 
 
-def _query(name: str, value: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
+def _query(name: str, value: Any) -> list[tuple[str, str]]:
     """An argument as parameters of a query."""
     if isinstance(value, bool):
         return [(name, "true" if value else "false")]
@@ -243,7 +243,7 @@ def read_error(document: Document) -> NoonmarkError:
     return error
 
 
-def _document(response: httpx2.Response) -> Any:  # noqa: ANN401 - whatever came
+def _document(response: httpx2.Response) -> Any:
     """The JSON of an answer; None if it is not JSON."""
     try:
         return json.loads(response.content)

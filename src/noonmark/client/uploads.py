@@ -73,7 +73,7 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:  # noqa: ANN401 - whatever a program gives
+def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:
     """Check that a file is open for bytes."""
     if isinstance(file, io.TextIOBase):
         mode = "rb" if does == "read" else "wb"

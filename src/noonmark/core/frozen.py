@@ -30,7 +30,7 @@ def construct(kind: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return draft  # type: ignore[no-any-return] # it is of that kind now
 
 
-def evolve(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the value
+def evolve(value: T, **changes: Any) -> T:
     """A copy with some fields changed, made the same way."""
     kind = type(value)
     read, draft_of = _PARTS[kind]

@@ -176,7 +176,7 @@ def refuse_clone(first: str) -> Conflict:
     )
 
 
-def with_end(trigger: object, limits: AgentLimits, *, now: Micros) -> Any:  # noqa: ANN401 - JSON, whatever it is
+def with_end(trigger: object, limits: AgentLimits, *, now: Micros) -> Any:
     """The document of a trigger that an agent declares, with the default end if it names none.
 
     The end is so long after now; after its first fire, if that is later still.
@@ -215,7 +215,7 @@ def fingerprint(document: Mapping[str, Any]) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=16, person=b"noonmark-clone").hexdigest()
 
 
-def _meaning(trigger: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def _meaning(trigger: dict[str, Any]) -> Any:
     try:
         parsed = parse_trigger(trigger, now=from_micros(0))
     except InvalidTrigger:  # none, or one that other bounds or zones have made
@@ -225,14 +225,14 @@ def _meaning(trigger: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
     return _unordered(_normal(trigger))
 
 
-def _unordered(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _unordered(value: Any) -> Any:
     """The same with lists in an order of their own: that of event types and of the values of a filter says nothing."""
     if isinstance(value, dict):
         return {name: _unordered(one) for name, one in value.items()}
     return sorted((_unordered(one) for one in value), key=repr) if isinstance(value, list) else value
 
 
-def _normal(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _normal(value: Any) -> Any:
     if isinstance(value, str):
         visible = (one for one in unicodedata.normalize("NFKC", value) if unicodedata.category(one) != _INVISIBLE)
         return " ".join("".join(visible).split()).casefold()

@@ -65,7 +65,7 @@ class Redactor:
         """The text, or a mask in place of all of it."""
         return MASK if self._tails and self.holds(text) else text
 
-    def json(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+    def json(self, value: Any) -> Any:
         """The same for every text in a JSON value, the names in objects and the numbers too."""
         if not self._tails:
             return value

@@ -37,9 +37,9 @@ class Executor(Protocol):
     async def call(
         self,
         fn: Callable[..., T],
-        *args: Any,  # noqa: ANN401 - those of the function
+        *args: Any,
         priority: Priority = Priority.NORMAL,
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,
     ) -> T:
         """The answer of `fn(*args, **kwargs)`."""
 
@@ -50,9 +50,9 @@ class InlineExecutor:
     async def call(
         self,
         fn: Callable[..., T],
-        *args: Any,  # noqa: ANN401 - those of the function
+        *args: Any,
         priority: Priority = Priority.NORMAL,  # noqa: ARG002 - nothing waits here
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,
     ) -> T:
         """The answer of `fn(*args, **kwargs)`."""
         return fn(*args, **kwargs)
@@ -78,9 +78,9 @@ class StoreExecutor:
     async def call(
         self,
         fn: Callable[..., T],
-        *args: Any,  # noqa: ANN401 - those of the function
+        *args: Any,
         priority: Priority = Priority.NORMAL,
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,
     ) -> T:
         """The answer of `fn(*args, **kwargs)`.
 

@@ -61,17 +61,17 @@ def event_type_argument(value: object) -> str | None:
         raise InvalidSchedule(str(error), field="event_type") from None
 
 
-def instant_argument(field: str, value: Any) -> Micros:  # noqa: ANN401 - judged here
+def instant_argument(field: str, value: Any) -> Micros:
     """An aware datetime."""
     return _instant(field, value, to_micros)
 
 
-def instant_or_text_argument(field: str, value: Any) -> Micros:  # noqa: ANN401 - judged here
+def instant_or_text_argument(field: str, value: Any) -> Micros:
     """An aware datetime, or an instant as text."""
     return _instant(field, value, parse_instant if isinstance(value, str) else to_micros)
 
 
-def _instant(field: str, value: Any, read: Callable[[Any], Micros]) -> Micros:  # noqa: ANN401 - judged by the reader
+def _instant(field: str, value: Any, read: Callable[[Any], Micros]) -> Micros:
     try:
         return read(value)
     except ValueError as error:

@@ -433,7 +433,7 @@ def dependencies(depends_on: object, id_of: Callable[[str | Job], str] | None = 
     return [_dependency(one, id_of) for one in depends_on]
 
 
-def _dependency(upstream: object, id_of: Callable[[str | Job], str] | None) -> Any:  # noqa: ANN401 - judged by the parser
+def _dependency(upstream: object, id_of: Callable[[str | Job], str] | None) -> Any:
     document = (
         {"schedule_id": upstream} if isinstance(upstream, str | Job) else as_document(upstream, option="depends_on")
     )

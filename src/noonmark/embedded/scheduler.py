@@ -215,7 +215,7 @@ class Scheduler:
         kwargs: Mapping[str, Any] | None = None,
         max_runs: int | None = None,
         *,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         overlap: Overlap | OverlapName | OverlapDocument | None = None,
         misfire: Misfire | MisfireName | MisfireDocument | None = None,
         retries: int | Retry | RetryDocument = 0,
@@ -312,7 +312,7 @@ class Scheduler:
         method: str | None = None,
         headers: Mapping[str, str] | None = None,
         secret_headers: Mapping[str, str] | None = None,
-        body: Any = None,  # noqa: ANN401 - JSON
+        body: Any = None,
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
         completion_timeout_seconds: float | timedelta | None = None,
@@ -529,7 +529,7 @@ class Scheduler:
         *,
         version: int | None = None,
         key: str | None = None,
-    ) -> Any:  # noqa: ANN401 - the results, or the id of the run
+    ) -> Any:
         """Run the newest version of a workflow, or another one, and return the result of each step by its id.
 
         If a step fails, `RunFailed` is raised: its message and its `step_id` say which, and its cause is the exception
@@ -790,10 +790,10 @@ class Scheduler:
     def run_now(
         self,
         job_id: str | Job,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
         overlap: Overlap | OverlapName | OverlapDocument | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the function returns
+    ) -> Any:
         """Run a schedule once more, now, and return its result, or raise its error; its next fire does not change.
 
         A program that fails raises `subprocess.CalledProcessError`, a timeout `TimeoutError`, and everything else that
@@ -809,7 +809,7 @@ class Scheduler:
     def emit(
         self,
         event_type: str,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         source: str = "embedded",
         event_id: str | None = None,
     ) -> str:
@@ -1063,7 +1063,7 @@ class Scheduler:
         skill_refs: list[Any] | None = None,
         additional_instructions: list[str] | None = None,
         key: str | None = None,
-    ) -> Any:  # noqa: ANN401 - the result, or the id of the occurrence
+    ) -> Any:
         """Send a message to a session and return the result of its turn, whose `text` is the answer.
 
         Of a session with an `output_schema`, the answer is its `output`. The turn begins when the one before has ended.
@@ -1405,7 +1405,7 @@ class Scheduler:
         caller = replace(_caller("approval/approve" if approves else "approval/deny"), name=by)
         decide(self._service(), caller, Decision.read(present(approval_id=approval_id, comment=comment)))
 
-    def _perform(self, operation: str, answer: Callable[..., T], **arguments: Any) -> T:  # noqa: ANN401 - as JSON
+    def _perform(self, operation: str, answer: Callable[..., T], **arguments: Any) -> T:
         """Perform an operation as this program; None stands for what is not said."""
         from noonmark.core.documents import present
         from noonmark.operations.models.answers import read
@@ -1419,7 +1419,7 @@ class Scheduler:
         name: str,
         kind: Callable[..., T],
         limit: int | None,
-        **arguments: Any,  # noqa: ANN401 - as JSON
+        **arguments: Any,
     ) -> list[T]:
         """What an operation lists, page by page."""
         from noonmark.core.documents import present
@@ -1468,7 +1468,7 @@ class Scheduler:
         job_id: str | Job | None,
         since: datetime | timedelta | None,
         until: datetime | None,
-        **others: Any,  # noqa: ANN401 - filters as an operation reads them
+        **others: Any,
     ) -> dict[str, Any]:
         from noonmark.core.documents import present
         from noonmark.core.instants import from_micros, to_text
@@ -1639,7 +1639,7 @@ def _budget_names() -> AbstractContextManager[None]:
     return renamed_fields(id="scope_id", job_id="scope_id")
 
 
-def _listed(values: Any) -> Any:  # noqa: ANN401 - whatever a program gives
+def _listed(values: Any) -> Any:
     """A list of what can be listed; anything else is refused by whoever reads it."""
     return values if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
 

@@ -266,7 +266,7 @@ class DefinitionBuilder:
         self._add_inputs_in(step_id, [name for _, text in texts_in(document, "") for name in names_in(text)])
         return document
 
-    def _target(self, target: Any) -> Any:  # noqa: ANN401 - a document, a function or what the parser refuses
+    def _target(self, target: Any) -> Any:
         """A target document; a function is its reference there."""
         if not callable(func := _function_of(target)):
             return target

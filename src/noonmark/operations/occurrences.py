@@ -255,7 +255,7 @@ def _end(  # noqa: PLR0913 - what a caller may report
     occurrence_id: str,
     outcome: Outcome,
     *,
-    result: Any = None,  # noqa: ANN401 - JSON
+    result: Any = None,
     error: str | None = None,
     usage: UsageReport | None = None,
     token: str | None = None,

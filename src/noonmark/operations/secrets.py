@@ -198,7 +198,7 @@ def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occu
     return Redactor(opened) if is_known else None
 
 
-def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - JSON
+def redact(reported: Any, redactor: Redactor | None) -> Any:
     """Reported JSON without the values of secrets; a placeholder for all of it if the secrets are unknown."""
     if reported is None:
         return None

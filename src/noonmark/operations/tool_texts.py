@@ -52,7 +52,7 @@ def capped(answer: dict[str, Any]) -> dict[str, Any]:
     raise AnswerTooLarge(f"the answer has more than {MAX_ANSWER:,} characters; ask for fewer entries with `limit`")
 
 
-def _shortened(value: Any, cap: int, depth: int) -> Any:  # noqa: ANN401 - JSON
+def _shortened(value: Any, cap: int, depth: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= cap else f"{value[:cap]} {CUT}"
     if isinstance(value, dict | list) and not depth:

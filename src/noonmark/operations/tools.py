@@ -411,7 +411,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in schema.items() if name != "anyOf"}, **kinds[0]}
 
 
-def _without_words(schema: Any) -> Any:  # noqa: ANN401 - of a schema
+def _without_words(schema: Any) -> Any:
     """The schema of an answer as clients check it: a model need not read it."""
     if isinstance(schema, list):
         return [_without_words(one) for one in schema]

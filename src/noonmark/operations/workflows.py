@@ -292,7 +292,7 @@ def start_run(  # noqa: PLR0913 - what a caller may say about a run
     version: WorkflowVersion,
     *,
     inputs: dict[str, Any],
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     key: str | None = None,
     is_pinned: bool = False,
     reason: str | None = None,

@@ -99,7 +99,7 @@ def make_service(
     settings: Settings,
     store: Store,
     clock: SystemClock,
-    **more: Any,  # noqa: ANN401 - further parts of a service
+    **more: Any,
 ) -> Service:
     """What performs operations, with the limits and rules of the settings."""
     engine_functions = {route.partition(":")[2] for route in settings.engine_routes if route.startswith(f"{FUNCTION}:")}

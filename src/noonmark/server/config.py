@@ -445,7 +445,7 @@ def _setting(
     also: tuple[str, ...] = (),
     switch: str = "",
     is_secret: bool = False,
-) -> Any:  # noqa: ANN401 - a field of whatever type it is declared with
+) -> Any:
     setting = {"default": default, "read": read, "meaning": meaning, "also": also, "switch": switch}
     return field(default_factory=lambda: default, metadata=setting, repr=not is_secret)
 
@@ -1085,7 +1085,7 @@ def _origin(source: str) -> str:
     return f"{article[kind]} {name}" if kind in article else kind
 
 
-def _display_value(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
+def _display_value(name: str, value: object) -> Any:
     if is_secret_name(name) and value:
         return MASK
     if isinstance(value, str):

@@ -172,7 +172,7 @@ def _is_id(value: object) -> bool:
     return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
 
 
-def _id_of(message: object) -> Any:  # noqa: ANN401 - text, a number or null
+def _id_of(message: object) -> Any:
     """The id for the response to a malformed call; null if it has none."""
     call_id = message.get("id") if isinstance(message, dict) else None
     return call_id if _is_id(call_id) else None

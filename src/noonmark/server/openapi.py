@@ -473,7 +473,7 @@ _RPC_ROUTES = [
 
 
 def _task_routes() -> list[DocumentedRoute]:
-    def route(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:  # noqa: ANN401 - of the description
+    def route(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:
         scope = Scope.READ if method == "GET" else Scope.WRITE
         return DocumentedRoute(
             method=method,

@@ -34,7 +34,7 @@ class _Rejected(NamedTuple):
     key: str | None = None
 
 
-def parse(body: bytes, *, repeats: bool = True) -> Any:  # noqa: ANN401 - JSON of any shape
+def parse(body: bytes, *, repeats: bool = True) -> Any:
     """Parse a body; InvalidRequest says what is wrong with it, and where.
 
     With `repeats=False`, the error quotes nothing of the body, not even keys: a secret may be in the wrong place.

@@ -26,8 +26,8 @@ def list_approvals(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_approvals  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_approvals
 
     show_approvals(answer["approvals"], more_entries(answer, limit))
 

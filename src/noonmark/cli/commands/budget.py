@@ -57,7 +57,7 @@ def set_budget(  # noqa: PLR0913 - one argument per option
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.usage import budget_sentence  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.usage import budget_sentence
 
     print_answer(answer, f"Set the budget of {budget_sentence(answer)}.", as_json=False)
 
@@ -87,8 +87,8 @@ def list_budgets(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.usage import show_budgets  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.usage import show_budgets
 
     show_budgets(answer["budgets"], more_entries(answer, limit))
 

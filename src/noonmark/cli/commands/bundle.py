@@ -54,7 +54,7 @@ def list_bundles(*, limit: Limit = 100, connection: Connection = Connection()) -
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_bundles  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_bundles
 
     show_bundles(answer["bundles"], more_entries(answer, limit))
 
@@ -66,7 +66,7 @@ def show(bundle_id: BundleId, /, *, connection: Connection = Connection()) -> No
     if connection.as_json:
         print_json(bundle)
         return
-    from noonmark.cli.render.tables import show_bundle_versions  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_bundle_versions
 
     print_line(describe(bundle))
     print_json(bundle["manifest"])
@@ -107,7 +107,7 @@ def run(
 
 def _follow(remote: Remote, occurrence_id: str, *, prints: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Print what the runs of an occurrence put out until it ends; returns it, and its last run."""
-    from noonmark.cli.commands.run import print_output  # noqa: PLC0415 - it imports many others
+    from noonmark.cli.commands.run import print_output
 
     arguments, printed, shown_reason = {"occurrence_id": occurrence_id}, dict[str, int](), ""
     while True:

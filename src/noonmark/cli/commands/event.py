@@ -79,7 +79,7 @@ def list_events(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_events  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_events
 
     show_events(answer["events"], more_entries(answer, limit))
 
@@ -120,7 +120,7 @@ def show_matches(connection: Connection, arguments: dict[str, Any]) -> None:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_event_matches  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_event_matches
 
     show_event_matches(answer)
 

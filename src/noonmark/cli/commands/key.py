@@ -61,7 +61,7 @@ def list_keys(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_keys  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_keys
 
     show_keys(answer["keys"])
 

@@ -29,8 +29,8 @@ def list_proposals(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.proposals import show_proposal, show_proposals  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.proposals import show_proposal, show_proposals
+    from noonmark.cli.render.tables import more_entries
 
     if schedule_id is None:
         show_proposals(answer["proposals"], more_entries(answer, limit))

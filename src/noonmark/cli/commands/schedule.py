@@ -190,8 +190,8 @@ def create_schedules(
 
 def _check_documents(documents: list[dict[str, Any]], schedule_id: str | None) -> None:
     """Refuse several schedules if one of them cannot be created."""
-    from noonmark.clocks import SystemClock  # noqa: PLC0415 - one document is checked by the operation
-    from noonmark.core.schedule import parse_schedule  # noqa: PLC0415 - likewise
+    from noonmark.clocks import SystemClock
+    from noonmark.core.schedule import parse_schedule
 
     if schedule_id is not None:
         raise InvalidRequest(f"names one schedule, but there are {len(documents)}", field="--id")
@@ -249,7 +249,7 @@ def update(  # noqa: PLR0913 - each is a group of options
 
 def _show_impact(schedule: dict[str, Any], impact: dict[str, Any]) -> None:
     """Show what a change would do: to the fields, and to the fires."""
-    from noonmark.cli.render.times import local_times  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.times import local_times
 
     times = local_times()
     print_line(f"Would change {display_name(schedule)}; nothing is changed yet.")
@@ -269,7 +269,7 @@ def _show_schedule(connection: Connection, document: dict[str, Any], verb: str, 
     if connection.as_json:
         print_json(document)
         return
-    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.details import show_schedule
 
     show_schedule(document, proposed_sentence(document) or f"{verb} {display_name(document)}.")
     if note is not None:
@@ -325,7 +325,7 @@ def show_schedule_list(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_schedules  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_schedules
 
     show_schedules(answer[entries], more_entries(answer, limit))
     for warning in answer.get("warnings", []):
@@ -341,7 +341,7 @@ def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection())
             print_json(document | {"occurrences": latest})
             return
         runs = remote.call("schedule/runs", {"schedule_id": schedule_id, "limit": 1})["runs"]
-    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.details import show_schedule
 
     show_schedule(document, display_name(document), latest, runs)
 
@@ -372,7 +372,7 @@ def preview(
             return
         if schedule_id is not None:
             document = remote.call("schedule/get", {"schedule_id": schedule_id})["trigger"]
-    from noonmark.cli.render.details import show_preview  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.details import show_preview
 
     show_preview(answer, document, after=start, count=count)
     if schedule_id is None and (note := zone_note(trigger)) is not None:
@@ -465,7 +465,7 @@ def act_on_selection(
     if connection.as_json:
         print_json(answer)
     else:
-        from noonmark.cli.render.tables import show_selected  # noqa: PLC0415 - not for --json
+        from noonmark.cli.render.tables import show_selected
 
         show_selected(answer, words[selection.dry_run])
     return EXIT_FAILED if answer["count"] < len(answer["schedules"]) else 0

@@ -67,8 +67,8 @@ def list_sessions(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.sessions import show_sessions  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.sessions import show_sessions
+    from noonmark.cli.render.tables import more_entries
 
     show_sessions(answer["sessions"], more_entries(answer, limit))
 
@@ -80,7 +80,7 @@ def show(session_id: SessionId, /, *, connection: Connection = Connection()) -> 
     if connection.as_json:
         print_json(session)
         return
-    from noonmark.cli.render.sessions import show_session  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.sessions import show_session
 
     show_session(session)
 
@@ -120,7 +120,7 @@ def _print_message(message: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(message)
         return
-    from noonmark.cli.render.sessions import message_text  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.sessions import message_text
 
     print_text(message_text(message))
 

@@ -59,7 +59,7 @@ def timeline(  # noqa: PLR0913 - one argument per option
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.timeline import show_timeline  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.timeline import show_timeline
 
     show_timeline(answer, labels=LABELS)
 
@@ -72,8 +72,8 @@ def list_revisions(schedule_id: ScheduleId, /, *, limit: Limit = 20, connection:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.timeline import show_revisions  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.timeline import show_revisions
 
     show_revisions(answer["revisions"], more_entries(answer, limit))
 
@@ -101,7 +101,7 @@ def trends(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.timeline import show_trends  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.timeline import show_trends
 
     show_trends(answer)
 
@@ -119,6 +119,6 @@ def overview(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.timeline import show_overview  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.timeline import show_overview
 
     show_overview(answer)

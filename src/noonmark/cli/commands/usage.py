@@ -38,7 +38,7 @@ def report(  # noqa: PLR0913 - one argument per option
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.usage import show_usage  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.usage import show_usage
 
     show_usage(answer)
 
@@ -56,6 +56,6 @@ def forecast(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.usage import show_forecast  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.usage import show_forecast
 
     show_forecast(answer)

@@ -77,8 +77,8 @@ def list_workflows(*, limit: Limit = 100, connection: Connection = Connection())
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_workflows  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_workflows
 
     show_workflows(answer["workflows"], more_entries(answer, limit))
 
@@ -97,8 +97,8 @@ def show(
     with connect(connection) as remote:
         workflow = remote.call("workflow/get", present(workflow_id=workflow_id, version=version))
     if mermaid:
-        from noonmark.cli.render.workflows import definition_of  # noqa: PLC0415 - only for a drawing
-        from noonmark.core.workflows.diagram import mermaid as to_mermaid  # noqa: PLC0415 - likewise
+        from noonmark.cli.render.workflows import definition_of
+        from noonmark.core.workflows.diagram import mermaid as to_mermaid
 
         text = to_mermaid(definition_of(workflow))
         if connection.as_json:
@@ -109,7 +109,7 @@ def show(
     if connection.as_json:
         print_json(workflow)
         return
-    from noonmark.cli.render.workflows import show_workflow  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.workflows import show_workflow
 
     show_workflow(workflow)
 
@@ -122,8 +122,8 @@ def versions(workflow_id: WorkflowId, /, *, limit: Limit = 100, connection: Conn
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_versions  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_versions
 
     show_versions(answer["versions"], more_entries(answer, limit))
 
@@ -196,7 +196,7 @@ def _is_text(declared: object) -> bool:
     return isinstance(declared, str) or (isinstance(declared, dict) and declared.get("type") == "string")
 
 
-def _json_or_text(value: str) -> Any:  # noqa: ANN401 - JSON
+def _json_or_text(value: str) -> Any:
     try:
         return parse_json(value)
     except InvalidSchedule:
@@ -256,8 +256,8 @@ def list_runs(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_runs  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_runs
 
     show_runs(answer["workflow_runs"], more_entries(answer, limit))
 
@@ -295,7 +295,7 @@ def status(
 
 def _watch(remote: Remote, workflow_run: dict[str, Any]) -> dict[str, Any]:
     """Draw a run again and again until it ends, or the user ends it."""
-    from noonmark.cli.screen import begin_frame, open_screen  # noqa: PLC0415 - only for a terminal
+    from noonmark.cli.screen import begin_frame, open_screen
 
     with open_screen() as wait:
         while workflow_run["phase"] not in FINAL:
@@ -335,10 +335,10 @@ def _changes(workflow_run: dict[str, Any], shown_states: dict[tuple[str, int | N
 
 def _draw(workflow_run: dict[str, Any], columns: int | None, lines: int) -> None:
     """Print the status; without `columns`, no line is cut."""
-    from noonmark.cli.render.console import open_console  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.tables import PIPE_WIDTH  # noqa: PLC0415 - likewise
-    from noonmark.cli.render.times import local_times  # noqa: PLC0415 - likewise
-    from noonmark.cli.render.workflows import status_lines  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.console import open_console
+    from noonmark.cli.render.tables import PIPE_WIDTH
+    from noonmark.cli.render.times import local_times
+    from noonmark.cli.render.workflows import status_lines
 
     width = columns or PIPE_WIDTH
     with open_console(width) as console:

@@ -42,7 +42,7 @@ def flow_definition(mob_id: str, flow_id: str, flow: Mapping[str, Any]) -> dict[
     }
 
 
-def flow_inputs(params: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def flow_inputs(params: Any) -> dict[str, Any]:
     """The inputs of a run with these parameters."""
     if isinstance(params, dict):
         return params

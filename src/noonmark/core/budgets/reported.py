@@ -22,7 +22,7 @@ MAX_REPORTS = 100
 """How many models one report may name."""
 
 
-def usage_of(**fields: Any) -> Usage:  # noqa: ANN401 - checked here
+def usage_of(**fields: Any) -> Usage:
     """The usage with these fields; ValueError names the one that is wrong."""
     return _read(fields)
 

@@ -57,7 +57,7 @@ class ChunkReader(io.RawIOBase):
         """Where it is."""
         return self._position
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
+    def readinto(self, buffer: Any) -> int:
         """Read up to the end of a chunk."""
         if self._position >= self._size:
             return 0
@@ -94,7 +94,7 @@ class BundleZip:
         """How many files it has."""
         return sum(not info.is_dir() for info in self._infos)
 
-    def document(self, name: str = MANIFEST) -> Any:  # noqa: ANN401 - JSON
+    def document(self, name: str = MANIFEST) -> Any:
         """The JSON in a file of the bundle, by default in its manifest; InvalidBundle if that cannot be read."""
         info = next((one for one in self._infos if one.filename == self.root + name), None)
         if info is None:

@@ -124,7 +124,7 @@ def found_at(key: str, path: Sequence[str], payload: object, envelope: Mapping[s
     return value
 
 
-def _condition(value: Any) -> Condition:  # noqa: ANN401 - any JSON that filter_problems let pass
+def _condition(value: Any) -> Condition:
     if isinstance(value, dict):
         return _all_of([_OPERATORS[name].build(operand) for name, operand in value.items()])
     return _any_of(value if isinstance(value, list | tuple) else [value])

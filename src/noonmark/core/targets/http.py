@@ -177,7 +177,7 @@ def _read_headers(reader: Reader, field: str, value: Callable[[object], str]) ->
     return headers
 
 
-def _read_body(reader: Reader, is_known: Callable[[str], bool]) -> Any:  # noqa: ANN401 - JSON
+def _read_body(reader: Reader, is_known: Callable[[str], bool]) -> Any:
     body = reader.json("body")
     try:
         check_json(body, is_known=is_known)

@@ -50,7 +50,7 @@ class Input:
     is_required: bool = False
     description: str = ""
 
-    def problem(self, value: Any) -> str | None:  # noqa: ANN401 - JSON
+    def problem(self, value: Any) -> str | None:
         """Why it cannot have this value; None if it can."""
         if self.type is None or (value is None and self.default is None and not self.is_required):
             return None
@@ -87,7 +87,7 @@ def read_inputs(reader: Reader) -> dict[str, Input] | None:
     return inputs
 
 
-def _read_input(reader: Reader, where: str, declared: Any) -> Input:  # noqa: ANN401 - JSON
+def _read_input(reader: Reader, where: str, declared: Any) -> Input:
     if not isinstance(declared, dict) or not declared.keys() <= _SETTINGS:
         return Input(default=json_copy(declared))
     reader = Reader(declared, path=reader.at(where), code=reader.code, problems=reader.problems)

@@ -357,7 +357,7 @@ class _Decision:
         """Whether so many failed elements end their list."""
         return failed > 0 and self._definition.on_failure is OnFailure.STOP
 
-    def _complete(self, record: StepRecord, result: Any) -> None:  # noqa: ANN401 - JSON
+    def _complete(self, record: StepRecord, result: Any) -> None:
         self._sequence += 1
         self._write(
             replace(
@@ -479,7 +479,7 @@ def end_of_step(  # noqa: PLR0913 - what is known of the delivery
     *,
     outcome: Outcome,
     now: Micros,
-    result: Any = None,  # noqa: ANN401 - JSON
+    result: Any = None,
     error: str | None = None,
     raised: tuple[str, ...] = (),
     is_final: bool = False,
@@ -546,7 +546,7 @@ def compensation_policy(step: Step) -> RetryPolicy:
     return replace(step.retry, max_attempts=attempts, on=(), not_on=())
 
 
-def result_problem(result: Any) -> str | None:  # noqa: ANN401 - JSON
+def result_problem(result: Any) -> str | None:
     """Why a result cannot be stored with its step, if it cannot."""
     if result is None:
         return None
@@ -599,7 +599,7 @@ class _StepFacts(dict[str, Any]):
         return step_id in self._definition
 
 
-def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:  # noqa: ANN401 - fields of a record
+def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:
     return construct(StepRecord, step_id=step.id, phase=phase, **fields)
 
 

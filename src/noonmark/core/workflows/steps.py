@@ -174,7 +174,7 @@ def _read_target(reader: Reader, name: str) -> Target | None:
     return read_target(reader, name, is_known=lambda _: True)
 
 
-def _read_for_each(reader: Reader) -> Any:  # noqa: ANN401 - JSON
+def _read_for_each(reader: Reader) -> Any:
     value = reader.raw("for_each")
     if isinstance(value, list | tuple):
         if len(value) > MAX_ELEMENTS:

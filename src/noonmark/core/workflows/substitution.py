@@ -57,7 +57,7 @@ def fill_wait(wait: Wait, facts: Mapping[str, Any]) -> Wait:
     return replace(wait, until=None if wait.until is None else _instant(filling.text(wait.until)), filters=filters)
 
 
-def fill_json(value: Any, facts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def fill_json(value: Any, facts: Mapping[str, Any]) -> Any:
     """The JSON with the facts in it; a text that is one placeholder becomes the value itself."""
     return Filling(facts, is_step=True).json(value)
 
@@ -106,7 +106,7 @@ def _filled_fields(fields: Mapping[str, Any], json_fields: frozenset[str], filli
     }
 
 
-def _filled_texts(value: Any, filling: Filling) -> Any:  # noqa: ANN401 - JSON
+def _filled_texts(value: Any, filling: Filling) -> Any:
     """The same, where every text stays a text."""
     if isinstance(value, dict):
         return {name: _filled_texts(member, filling) for name, member in value.items()}
@@ -147,7 +147,7 @@ def _with_input(target: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
             return target if target["payload"] else target | {"payload": given}
 
 
-def _filled_condition(condition: Any, filling: Filling) -> Any:  # noqa: ANN401 - JSON
+def _filled_condition(condition: Any, filling: Filling) -> Any:
     """A condition of a filter. Data stays data: an object that is filled in is compared with, and has no operators."""
     if isinstance(condition, dict):
         return {name: _filled_operand(name, operand, filling) for name, operand in condition.items()}
@@ -157,7 +157,7 @@ def _filled_condition(condition: Any, filling: Filling) -> Any:  # noqa: ANN401 
     return {"equals": filled} if isinstance(filled, dict | list) else filled
 
 
-def _filled_operand(name: str, operand: Any, filling: Filling) -> Any:  # noqa: ANN401 - JSON
+def _filled_operand(name: str, operand: Any, filling: Filling) -> Any:
     return _filled_condition(operand, filling) if name == "not" else filling.json(operand)
 
 

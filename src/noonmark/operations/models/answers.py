@@ -1653,13 +1653,13 @@ def read(model: Callable[..., T], document: Document) -> T:
 
 
 @cache
-def _hints(model: Any) -> dict[str, tuple[Any, bool]]:  # noqa: ANN401 - a dataclass
+def _hints(model: Any) -> dict[str, tuple[Any, bool]]:
     """Each field of a model with its type, and whether it is required."""
     hints = get_type_hints(model)
     return {field.name: (hints[field.name], field.default is MISSING) for field in fields(model)}
 
 
-def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
+def _value(hint: Any, value: Any) -> Any:
     if value is None or hint is Any:
         return value
     kinds = [part for part in get_args(hint) if part is not type(None)]

@@ -176,10 +176,10 @@ class UnitOfWork(rules.UnitOfWork):
         self._changed_entries: dict[int, ScheduleEntry] = {}
         self._last_row = 0
 
-    def pack(self, value: object) -> Any:  # noqa: ANN401 - the value itself
+    def pack(self, value: object) -> Any:
         return value
 
-    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401, ARG002 - likewise
+    def unpack(self, stored: Any, column: str) -> object:  # noqa: ARG002 - likewise
         return stored
 
     # Rows

@@ -229,7 +229,7 @@ def _to_row(table: CopyTable, field: bytes, stored: bytes) -> Values:
     return tuple(_to_cell(named[column], is_real=(table.name, column) in _REAL) for column in table.columns)
 
 
-def _to_cell(value: Any, *, is_real: bool) -> Any:  # noqa: ANN401 - whatever a cell holds
+def _to_cell(value: Any, *, is_real: bool) -> Any:
     if isinstance(value, bool):
         return int(value)
     return float(value) if is_real and isinstance(value, int) else value

@@ -114,7 +114,7 @@ class ScheduleRecords(rules.UnitOfWork):
     def pack(self, value: object) -> str | None:
         return to_json(value)
 
-    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401 - text, unless it is damaged
+    def unpack(self, stored: Any, column: str) -> object:
         return from_json(stored, column)
 
     # Rows
@@ -165,7 +165,7 @@ class ScheduleRecords(rules.UnitOfWork):
     def loaded_row(self, occurrence_id: str) -> Row | None:
         return self._by_id.get(occurrence_id)
 
-    def find_rows(self, index: str, *partition: str | int, **which: Any) -> list[Row]:  # noqa: ANN401 - as `Records.find`
+    def find_rows(self, index: str, *partition: str | int, **which: Any) -> list[Row]:
         """The rows of a range of an index, in its order."""
         self.stage()
         return self.rows_of(key for (key,) in self.rows.find_keys(index, partition, **which))

@@ -55,7 +55,7 @@ def newest(
         where = f"{where} AND {_CHANGES}"
     if before is not None:
         where = f"{where} AND key < ?"
-    inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"  # noqa: S608 - our own text
+    inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"
     rows = session.gather(_SELECTED, inner, *values, *([] if before is None else [before]), limit)
     return readable(rows)
 

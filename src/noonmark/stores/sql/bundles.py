@@ -39,14 +39,14 @@ _KEEP = """
     UPDATE bundles SET bundle_id = ?, digest = ?, manifest = ?, size = ?, files = ?, username = ?, source = ?,
     pushed = ?, workflow_version = ? WHERE key = ?
 """
-_ONE = f"SELECT {_SELECTED} FROM bundles WHERE key = ?"  # noqa: S608 - our own text
-_FOUND = f"SELECT {_SELECTED} FROM bundles WHERE %s AND pushed IS NOT NULL ORDER BY pushed DESC LIMIT ?"  # noqa: S608 - likewise
+_ONE = f"SELECT {_SELECTED} FROM bundles WHERE key = ?"
+_FOUND = f"SELECT {_SELECTED} FROM bundles WHERE %s AND pushed IS NOT NULL ORDER BY pushed DESC LIMIT ?"
 _PAGE = f"""
     SELECT {_SELECTED} FROM bundles AS one WHERE tenant = ? AND bundle_id > ? AND pushed = (
         SELECT max(pushed) FROM bundles AS other
         WHERE other.tenant = one.tenant AND other.bundle_id = one.bundle_id AND other.pushed IS NOT NULL
     ) ORDER BY bundle_id LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 _KEYS = "SELECT key, digest FROM bundles WHERE tenant = ? AND bundle_id = ? AND pushed IS NOT NULL"
 _TENANTS = "SELECT DISTINCT tenant FROM bundles WHERE pushed IS NULL AND created < ? OR pushed < ?"
 _UNFINISHED = """

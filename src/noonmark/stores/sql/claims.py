@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 IS_READY = "phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = {route}"
 IS_LEASED = "lease_end IS NOT NULL AND occurrences.route = {route}"
-FIRST_READY = f"(SELECT ready FROM occurrences WHERE {IS_READY.format(route='j.value')} ORDER BY ready LIMIT 1)"  # noqa: S608 - our own text
+FIRST_READY = f"(SELECT ready FROM occurrences WHERE {IS_READY.format(route='j.value')} ORDER BY ready LIMIT 1)"
 FIRST_LEASED = (
-    f"(SELECT lease_end FROM occurrences WHERE {IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"  # noqa: S608 - likewise
+    f"(SELECT lease_end FROM occurrences WHERE {IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"
 )
 # A value for each row, not a condition: PostgreSQL might read all schedules to see which of them are missing.
 STRAY = "(SELECT s.schedule FROM schedule_states AS s WHERE s.schedule = occurrences.schedule) IS NULL"
 DUE_ROUTES = f"""
     SELECT value FROM EACH(text) AS j WHERE {FIRST_READY} <= ? UNION ALL
     SELECT value FROM EACH(text) AS j WHERE {FIRST_LEASED} <= ?
-"""  # noqa: S608 - likewise
+"""
 _NAMES = """
     nominal, id, key, schedule, version, phase, revision, origin, route, due, first_due, attempt, fence, reason, detail,
     missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot, stop, deadline, payload, own,
@@ -60,18 +60,18 @@ READY = f"""
     SELECT ready AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE occurrences.{IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, key LIMIT ?
     /* quick: occurrences */
-"""  # noqa: S608 - likewise
+"""
 EXPIRED = f"""
     SELECT lease_end AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE {IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
     /* quick: occurrences */
-"""  # noqa: S608 - likewise
-DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"  # noqa: S608 - likewise
+"""
+DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"
 ONE = f"""
     SELECT 0, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE id = ? AND route IN EACH(text)
     AND ((occurrences.phase = 'pending' AND held = 0 AND ready <= ?) OR lease_end <= ?) /* quick: occurrences */
-"""  # noqa: S608 - likewise
+"""
 # Each step finds the next route after the one before, so that the cost follows the routes and not the rows.
 _ROUTES = """
     WITH RECURSIVE found(route) AS (
@@ -148,7 +148,7 @@ STRETCH = "(ready >> 25)"
 """The stretch of time, of about half a minute, in which a row can first be claimed; as the index has it."""
 
 _IS_READY = "occurrences.phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = :route"
-_IN_STRETCH = f"SELECT {{}} FROM occurrences WHERE {_IS_READY} AND {STRETCH} = "  # noqa: S608 - our own text
+_IN_STRETCH = f"SELECT {{}} FROM occurrences WHERE {_IS_READY} AND {STRETCH} = "
 _OWNER, _READY, _KEY = (_IN_STRETCH.format(column) for column in ("owner", "ready", "key"))
 _LAST = "CAST(:until AS bigint) >> 25"
 OWNERS = f"""
@@ -172,19 +172,19 @@ OWNERS = f"""
     WHERE owner IS NOT NULL AND NOT owner IN EACH(bigint)
     AND (stretch < {_LAST} OR :until >= ({_READY} stretch AND owner = owners.owner ORDER BY ready LIMIT 1))
     GROUP BY owner ORDER BY owner LIMIT :limit
-"""  # noqa: S608 - likewise
+"""
 FAIR_READY = f"""
     SELECT (SELECT group_concat(key) FROM (
         {_KEY} j.c1 AND owner = j.c0 AND ready <= :until ORDER BY ready, nominal, key LIMIT :each
     ) AS first_ones) FROM ROWS(bigint, bigint) AS j
-"""  # noqa: S608 - likewise
+"""
 FAIR_EXPIRED = f"""
     SELECT key FROM (
         SELECT key, row_number() OVER (PARTITION BY owner ORDER BY lease_end, nominal, key) AS place
         FROM occurrences WHERE lease_end IS NOT NULL AND route = :route AND lease_end <= :now
         AND owner BETWEEN 0 AND {MAX_OWNER} AND NOT owner IN EACH(bigint)
     ) AS expired WHERE place <= :each
-"""  # noqa: S608 - likewise
+"""
 # Another node may have taken one of them by now.
 TAKEN = f"""
     SELECT coalesce(lease_end, ready) AS time, {COLUMNS}, occurrences.owner AS owner
@@ -192,7 +192,7 @@ TAKEN = f"""
     WHERE key IN EACH(bigint) AND (
         (occurrences.phase = 'pending' AND held = 0 AND ready <= :until) OR lease_end <= :now
     ) /* quick: occurrences */
-"""  # noqa: S608 - likewise
+"""
 _PARAMETERS = re.compile(r":(?P<name>\w+)|EACH\(|ROWS\(")
 
 
@@ -253,7 +253,7 @@ STRAYS = f"""
     WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL AND route IN EACH(text) AND ready <= ? AND {STRAY}
     UNION SELECT key FROM occurrences
     WHERE lease_end IS NOT NULL AND route IN EACH(text) AND lease_end <= ? AND {STRAY}
-"""  # noqa: S608 - our own text
+"""
 _END_STRAYS = """
     UPDATE occurrences SET phase = 'delivery_failed', reason = 'unreadable', detail = ?, ended = ?, ready = NULL,
         lease_end = NULL, node = NULL, stop = NULL, deadline = NULL, waiting_for = NULL, holds_slot = 0, held = 0

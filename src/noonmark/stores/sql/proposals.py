@@ -22,7 +22,7 @@ COLUMNS = (
     "proposer", "key_id", "is_agent", "reason", "proposed", "expires", "lineage",
 )  # fmt: skip
 _CHECK = RowCheck("proposals", COLUMNS)
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM proposals WHERE"  # noqa: S608 - our own text
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM proposals WHERE"
 _ONE = f"{_SELECT} tenant = ? AND schedule_id = ?"
 _COUNT = "SELECT count(*) FROM proposals WHERE tenant = ? AND proposer = ?"
 _ALIKE = f"{_SELECT} tenant = ? AND username = ? AND schedule_id <> ? AND lineage LIKE ? ORDER BY proposed"

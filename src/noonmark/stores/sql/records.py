@@ -51,7 +51,7 @@ def _usage_detail(usage: Usage) -> dict[str, Any] | None:
     return None if detail.keys() <= {"input_tokens"} else detail
 
 
-def to_usage(tokens: Any, cost: Any, older_cost: Any, detail: str | None) -> Usage | None:  # noqa: ANN401 - as stored
+def to_usage(tokens: Any, cost: Any, older_cost: Any, detail: str | None) -> Usage | None:
     """The usage of a run; that of an earlier version has a sum of tokens only, and dollars."""
     if type(tokens) is not int:
         return None

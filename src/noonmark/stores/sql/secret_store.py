@@ -19,8 +19,8 @@ NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated", "programs")
 _COLUMNS = ("name", "hosts", "sealed", "created", "updated", "programs")
 _SELECTED = ", ".join(_COLUMNS)
 _JUDGE = RowCheck("secrets", _COLUMNS)
-_ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # noqa: S608 - our own text
-_SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"  # noqa: S608 - likewise
+_ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"
+_SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"
 _COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"
 _REMOVE = "DELETE FROM secrets WHERE tenant = ? AND name = ?"
 NOBODY = ""

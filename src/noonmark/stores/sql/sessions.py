@@ -49,14 +49,14 @@ _OF_MOB = "SELECT * FROM sessions WHERE tenant = ? AND mob_id = ? ORDER BY key"
 _COUNT = "SELECT count(*) FROM sessions WHERE tenant = ?"
 PAGE = f"""
     SELECT {_SELECTED} FROM sessions WHERE tenant = ? AND {{more}} ORDER BY created DESC, session_id DESC LIMIT ?
-"""  # noqa: S608 - our own text
+"""
 _HAS = "SELECT 1 FROM session_messages WHERE session = ? AND occurrence_id = ? LIMIT 1"
 MESSAGES = f"""
     SELECT {", ".join(f"session_messages.{one}" for one in MESSAGE_COLUMNS)} FROM sessions
     CROSS JOIN session_messages ON session_messages.session = sessions.key
     WHERE tenant = ? AND session_id = ? AND number > ? AND {{more}} ORDER BY number{{way}} LIMIT ?
-"""  # noqa: S608 - likewise
-_MOB = f"SELECT {', '.join(MOB_COLUMNS)} FROM mobs WHERE tenant = ? AND {{more}} ORDER BY mob_id LIMIT ?"  # noqa: S608 - likewise
+"""
+_MOB = f"SELECT {', '.join(MOB_COLUMNS)} FROM mobs WHERE tenant = ? AND {{more}} ORDER BY mob_id LIMIT ?"
 IN_FLIGHT = "SELECT id FROM occurrences WHERE id IN EACH(text) AND phase IN EACH(text)"
 _ENDS = "SELECT id, ended FROM occurrences WHERE id IN EACH(text)"
 OLD = "SELECT session FROM session_messages WHERE created < ? ORDER BY created LIMIT ?"
@@ -377,7 +377,7 @@ def to_mob(columns: Values) -> Mob:
     return Mob(tenant=tenant, mob_id=mob_id, user=user, document=mob_document, created=created, updated=updated)
 
 
-def _to_usage(stored: Any) -> Usage:  # noqa: ANN401 - whatever is stored
+def _to_usage(stored: Any) -> Usage:
     if not isinstance(stored, dict):
         raise Unreadable("its usage is not an object")
     fields = {name: stored[name] for name in _NAMES if name in stored}

@@ -180,7 +180,7 @@ class UnitOfWork(rules.UnitOfWork):
     def pack(self, value: object) -> str | None:
         return to_json(value)
 
-    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401 - text, unless it is damaged
+    def unpack(self, stored: Any, column: str) -> object:
         return from_json(stored, column)
 
     # Rows
@@ -210,7 +210,7 @@ class UnitOfWork(rules.UnitOfWork):
 
     def find(self, condition: str, *parameters: object) -> list[Row]:
         """The rows that a condition and an order pick, after everything was written."""
-        return self.rows_in(f"SELECT * FROM occurrences WHERE {condition}", *parameters)  # noqa: S608 - our own text
+        return self.rows_in(f"SELECT * FROM occurrences WHERE {condition}", *parameters)
 
     def rows_in(self, query: str, *parameters: object) -> list[Row]:
         """The rows that a query of whole rows picks, in its order, after everything was written."""

@@ -73,7 +73,7 @@ def selected(columns: Sequence[str], table: str) -> str:
 VERSION = f"""
     SELECT {selected(VERSION_COLUMNS, "workflows")} FROM workflows WHERE tenant = ? AND workflow_id = ? AND {{more}}
     ORDER BY version DESC LIMIT ?
-"""  # noqa: S608 - our own text
+"""
 _COUNT = "SELECT count(DISTINCT workflow_id) FROM workflows WHERE tenant = ? AND deleted IS NULL"
 _REVIVE = "UPDATE workflows SET deleted = NULL WHERE tenant = ? AND workflow_id = ? AND version = ?"
 _DELETE = "UPDATE workflows SET deleted = ? WHERE tenant = ? AND workflow_id = ? AND deleted IS NULL"
@@ -95,7 +95,7 @@ _USERS = """
 STEPS = f"""
     SELECT {selected(STEP_COLUMNS, "workflow_steps")} FROM ROWS(bigint, text, bigint) AS j
     CROSS JOIN workflow_steps ON occurrence = j.c0 AND step_id = j.c1 AND element = j.c2
-"""  # noqa: S608 - likewise
+"""
 # From each field to the next of a type: they are few, and there may be many waits.
 WAIT_FIELDS = """
     WITH RECURSIVE one(tenant, event_type, fields) AS (
@@ -116,8 +116,8 @@ WAITS = f"""
     SELECT {selected(WAIT_COLUMNS, "step_waits")} FROM ROWS(text, text, text, text) AS j
     CROSS JOIN step_waits ON step_waits.event_type = j.c1 AND step_waits.tenant = j.c0
     AND step_waits.fields = j.c2 AND step_waits.wanted = j.c3 ORDER BY occurrence, step_id
-"""  # noqa: S608 - likewise
-APPROVAL = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM approvals WHERE tenant = ? AND {{more}}"  # noqa: S608 - likewise
+"""
+APPROVAL = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM approvals WHERE tenant = ? AND {{more}}"
 _KNOWN_APPROVALS = "SELECT tenant, approval_id FROM approvals WHERE approval_id IN EACH(text)"
 _DECIDE = """
     UPDATE approvals SET state = ?, decider = ?, comment = ?, decided = ? WHERE tenant = ? AND approval_id = ?

@@ -177,7 +177,7 @@ def _is_url(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
-def _content(result: CallToolResult) -> Any:  # noqa: ANN401 - JSON
+def _content(result: CallToolResult) -> Any:
     """The text of a result; what is not text is only named."""
     parts = [part.text if part.type == "text" else f"[{part.type} left out]" for part in result.content]
     return "\n".join(parts) if parts else result.structured_content

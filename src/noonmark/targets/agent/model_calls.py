@@ -307,7 +307,7 @@ def _judge(error: Exception) -> _Verdict:
     return _Verdict.LOST
 
 
-def _wait(error: Any, waits: int) -> Micros:  # noqa: ANN401 - any error
+def _wait(error: Any, waits: int) -> Micros:
     """How long to wait before the model is asked again."""
     retry_after: float | None = getattr(error, "retry_after", None)
     if retry_after is None:

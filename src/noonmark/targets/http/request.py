@@ -136,7 +136,7 @@ def callback_headers(public_url: str | None, token_key: str | None, occurrence: 
     }
 
 
-def _encode_body(body: Any) -> tuple[bytes | None, dict[str, str]]:  # noqa: ANN401 - JSON
+def _encode_body(body: Any) -> tuple[bytes | None, dict[str, str]]:
     if body is None:
         return None, {}
     if isinstance(body, str):

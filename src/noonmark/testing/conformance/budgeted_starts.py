@@ -44,7 +44,7 @@ def first_call_id(occurrence_id: str) -> str:
     return f"{occurrence_id}/first"
 
 
-def _agent(bench: Bench, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
+def _agent(bench: Bench, uid: str = "uid-1", **changes: Any) -> Schedule:
     return bench.create_quiet(uid, target=TASK, **changes)
 
 
@@ -72,7 +72,7 @@ def _start(claim: Claim) -> Start:
     return replace(start(claim), reservation=_call(claim.occurrence))
 
 
-def _budget(bench: Bench, **changes: Any) -> None:  # noqa: ANN401 - its fields
+def _budget(bench: Bench, **changes: Any) -> None:
     values: dict[str, Any] = {
         "tenant": "acme",
         "scope": BudgetScope.USER,

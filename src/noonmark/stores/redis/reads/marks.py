@@ -261,7 +261,7 @@ def _live(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int | None) -> I
         yield _Entry(nominal, Phase.PENDING, None, schedule, key)
 
 
-def _of_tenant(uow: UnitOfWork, scope: MarkScope, index: str, **span: Any) -> list[Values]:  # noqa: ANN401 - as `entries`
+def _of_tenant(uow: UnitOfWork, scope: MarkScope, index: str, **span: Any) -> list[Values]:
     """The entries of an index of a tenant that a timeline shows; they end with schedule, owner and key."""
     entries = uow.rows.entries(index, (scope.tenant,), hint=True, **span)
     if _is_plain(scope) or scope.wanted is None:
@@ -280,7 +280,7 @@ def _is_plain(scope: MarkScope) -> bool:
     return scope.wanted is None or scope.wanted == ScheduleFilter()
 
 
-def _ended_of(uow: UnitOfWork, schedule: int, *, limit: int | None, **which: Any) -> list[_Entry]:  # noqa: ANN401 - as `entries`
+def _ended_of(uow: UnitOfWork, schedule: int, *, limit: int | None, **which: Any) -> list[_Entry]:
     """The occurrences of a schedule that have ended and are not superseded; those take no place on a page."""
     ended: list[_Entry] = []
     while True:

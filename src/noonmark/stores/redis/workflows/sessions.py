@@ -218,7 +218,7 @@ class SessionRecords(rules.SessionRecords):
         flying = {turn for turn, row in rows.items() if row.phase in DELIVERING}
         return [as_of_now(one, is_in_flight=one.turn in flying) for one in sessions]
 
-    def _unended(self, turns: Any) -> set[str]:  # noqa: ANN401 - what is stored
+    def _unended(self, turns: Any) -> set[str]:
         return {turn for turn, row in self._rows(list(turns)).items() if row.ended is None}
 
     def _rows(self, turns: Collection[Any]) -> dict[str, Row]:

@@ -90,7 +90,7 @@ def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mar
     """The marks of a span, by time."""
     rows: list[Values] = []
     for part in _parts(uow, scope, span):
-        text = f"SELECT {_COLUMNS} FROM {part.text} ORDER BY o.nominal, o.id LIMIT ?"  # noqa: S608 - our own text
+        text = f"SELECT {_COLUMNS} FROM {part.text} ORDER BY o.nominal, o.id LIMIT ?"
         rows += uow.session.query(text, *part.values, limit)
     uids = {state.schedule: state.uid for state in uow.states_of({row[1] for row in rows})}
     ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.nominal, row.id))
@@ -111,7 +111,7 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
                     {part.state} AS state, {part.is_late} AS is_late
                 FROM {part.text}
             ) AS counted GROUP BY {"" if scope.uids is None else "schedule, "}bucket, state, is_late
-        """  # noqa: S608 - our own text
+        """
         now = [span.now] * part.state.count("?")
         counts += uow.session.query(text, span.since, span.since, span.since, width, *now, *part.values)
     uids = {state.schedule: state.uid for state in uow.states_of({row[0] for row in counts if row[0] is not None})}
@@ -139,7 +139,7 @@ _LAST = f"""
         WHERE l.schedule = j.value AND l.phase <> 'superseded' AND l.nominal <= ?
         ORDER BY l.nominal DESC LIMIT 1 OFFSET ?
     ), -{FURTHEST})
-"""  # noqa: S608 - our own text
+"""
 
 
 def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
@@ -160,7 +160,7 @@ _TREND = f"""
         FROM occurrences AS o
         WHERE o.schedule = ? AND o.nominal >= ? AND o.nominal < ? AND o.phase <> 'superseded'
     ) AS counted GROUP BY step, state, is_late
-"""  # noqa: S608 - our own text
+"""
 _DURATIONS = """
     SELECT started, ended - started FROM runs
     WHERE schedule = ? AND started >= ? AND started < ? AND ended IS NOT NULL AND outcome = 'completed'
@@ -222,7 +222,7 @@ def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Mic
     """The percentile of how late marks started."""
     late: list[int] = []
     for part in _parts(uow, scope, span):
-        rows = uow.session.query(f"SELECT o.late FROM {part.text}", *part.values)  # noqa: S608 - our own text
+        rows = uow.session.query(f"SELECT o.late FROM {part.text}", *part.values)
         late += [max(0, one) for (one,) in rows if type(one) is int]
     late.sort()
     return percentile(late, percent) if late else None
@@ -296,12 +296,12 @@ _USERS = """
 """
 """Each by one step in an index."""
 _OWNERS, _FORMER_OWNERS = _USERS.format(is_listed=1), _USERS.format(is_listed=0)
-_HIDDEN = f"SELECT key FROM schedules WHERE tenant = ? AND schedule_id >= '~' AND NOT ({SHOWS_RUNS})"  # noqa: S608 - our own text
+_HIDDEN = f"SELECT key FROM schedules WHERE tenant = ? AND schedule_id >= '~' AND NOT ({SHOWS_RUNS})"
 _CARRYING_STEPS = f"{_HIDDEN} AND is_listed = 1 UNION ALL {_HIDDEN} AND is_listed = 0"
 
 
 _TO_PLAN = "phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL AND plan_at < ?"
-_HORIZONS = f"SELECT schedule, plan_at, {{fits}} FROM schedule_states AS s WHERE {_TO_PLAN}"  # noqa: S608 - our own text
+_HORIZONS = f"SELECT schedule, plan_at, {{fits}} FROM schedule_states AS s WHERE {_TO_PLAN}"
 
 
 def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:

@@ -165,7 +165,7 @@ def page(
         more = f" AND (created, schedule_id) {sign} (?, ?)" if place else ""
         room = limit - len(pairs)
         rows = uow.session.query(
-            f"SELECT key, created, schedule_id FROM schedules WHERE {chosen}{more}"  # noqa: S608 - our own text
+            f"SELECT key, created, schedule_id FROM schedules WHERE {chosen}{more}"
             f" ORDER BY created{way}, schedule_id{way} LIMIT ?",
             *values,
             *place,
@@ -186,13 +186,13 @@ def count(uow: UnitOfWork, choice: Choice) -> int:
     """How many there are."""
     chosen, values = choice
     number: int
-    [(number,)] = uow.session.query(f"SELECT count(*) FROM schedules WHERE {chosen}", *values)  # noqa: S608 - our own text
+    [(number,)] = uow.session.query(f"SELECT count(*) FROM schedules WHERE {chosen}", *values)
     return number
 
 
 _NEXT_TENANT = f"""
     SELECT tenant FROM schedules WHERE tenant > ? AND is_listed = 1 AND {IS_VISIBLE} ORDER BY tenant LIMIT 1
-"""  # noqa: S608 - our own text
+"""
 
 
 def tenants(uow: UnitOfWork, limit: int) -> list[str]:

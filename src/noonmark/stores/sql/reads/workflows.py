@@ -36,24 +36,24 @@ NEWEST = f"""
         SELECT max(other.version) FROM workflows AS other
         WHERE other.tenant = workflows.tenant AND other.workflow_id = workflows.workflow_id AND other.deleted IS NULL
     ) ORDER BY workflow_id LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 RUN = f"""
     SELECT {selected(RUN_COLUMNS, "workflow_runs")} FROM occurrences CROSS JOIN workflow_runs
     ON workflow_runs.occurrence = occurrences.key WHERE occurrences.id = ?
-"""  # noqa: S608 - likewise
+"""
 _OF_RUN = f"""
     SELECT {", ".join(STEP_COLUMNS)} FROM workflow_steps WHERE occurrence = ? ORDER BY step_id, element
-"""  # noqa: S608 - likewise
+"""
 ENDED_ELSEWHERE = f"""
     SELECT id, {selected(STEP_COLUMNS, "workflow_steps")} FROM occurrences CROSS JOIN workflow_steps
     ON workflow_steps.occurrence = occurrences.key
     AND workflow_steps.is_external = 1 AND workflow_steps.ended IS NOT NULL
     WHERE id IN EACH(text) ORDER BY id, step_id, element
-"""  # noqa: S608 - likewise
+"""
 PAGE = f"""
     SELECT {selected(RUN_COLUMNS, "workflow_runs")} FROM workflow_runs WHERE tenant = ? AND {{more}}
     ORDER BY started DESC, id DESC LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 # A value of each run, and not a join: a database could begin a join with all occurrences of these phases.
 _IN_PHASE = "(SELECT phase FROM occurrences WHERE occurrences.key = occurrence) IN EACH(text)"
 
