@@ -22,7 +22,7 @@ from noonmark.core.admission import (
     unserved,
 )
 from noonmark.core.budgets.budget import BudgetScope, Refused, WhenExhausted
-from noonmark.core.budgets.refusals import refusal_text
+from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.occurrence import Overrides, PinnedBundle

@@ -11,7 +11,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.occurrence import Parent as OfStep
 from noonmark.core.planner import first_plan
 from noonmark.core.signatures import chain_key, chain_proof
-from noonmark.core.workflows.hidden import hidden_schedule
+from noonmark.core.workflows.hidden_schedules import hidden_schedule
 from noonmark.operations.service import CallingSession
 from noonmark.testing import factories
 from tests.operations.harness import EVERY_MINUTE, LOCAL, REPORT, Harness

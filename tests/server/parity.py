@@ -17,8 +17,7 @@ from noonmark.core.budgets.spend import Amount
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.occurrence import in_force
 from noonmark.core.settlement import Accepted, settle
-from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
-from noonmark.core.workflows.step_waits import approval_id
+from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun, approval_id
 from noonmark.operations import bundles
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import perform

@@ -107,9 +107,9 @@ class Reader:
         """A length of time given in seconds, as microseconds; a century at the most."""
         return self.read(name, lambda value: seconds_to_micros(number_value(value, low, high)), default)
 
-    def instant(self, name: str, default: Any = None) -> Micros | Any:
+    def instant(self, name: str) -> Micros | Any:
         """An RFC 3339 instant as microseconds."""
-        return self.read(name, parse_instant, default)
+        return self.read(name, parse_instant, None)
 
     def choice(self, name: str, allowed: Mapping[str, E], default: Any = _REQUIRED) -> Any:
         """One of the names (or accepted aliases) in `allowed`."""

@@ -15,7 +15,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.quotas import Resource
 from noonmark.core.schedule import Owner
 from noonmark.core.targets.session import PromptAction, SessionSpec, SessionTarget, SessionType, read_prompt_action
-from noonmark.core.workflows.hidden import hidden_schedule, turns_id
+from noonmark.core.workflows.hidden_schedules import hidden_schedule, turns_id
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.serializers import occurrence_document, read_page, text

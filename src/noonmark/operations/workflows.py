@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from noonmark.core.agents.flows import flow_inputs, flow_workflow
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import (
     Conflict,
@@ -25,10 +24,10 @@ from noonmark.core.quotas import Resource
 from noonmark.core.schedule import TRUSTED, Owner
 from noonmark.core.targets import WorkflowTarget, read_target
 from noonmark.core.workflows.definition import check_inputs, parse_definition, restore_definition
-from noonmark.core.workflows.hidden import hidden_schedule, runs_id
+from noonmark.core.workflows.flows import flow_inputs, flow_workflow
+from noonmark.core.workflows.hidden_schedules import hidden_schedule, runs_id
 from noonmark.core.workflows.progress import results
-from noonmark.core.workflows.run import StepPhase, StepRecord
-from noonmark.core.workflows.step_waits import WaitingFor, approval_id, waits_for
+from noonmark.core.workflows.run import StepPhase, StepRecord, WaitingFor, approval_id, waits_for
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.explain import open_children
 from noonmark.operations.history import ScheduleReader

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     UpstreamResults = dict[str, dict[str, dict[str, Any]]]
     """The results of the upstreams of each occurrence, by its id."""
 
+logger = logging.getLogger("noonmark.driver")
+
+CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL, Reason.TARGET_BUSY})
+"""The reasons of skips behind an occurrence that may hang."""
 PAGE = 100
 FEW = 5
 """Runs are read with their results, which may be large."""
@@ -128,12 +132,6 @@ def _newest_fire(store: Store, claim: Claim, upstream: Schedule, phases: frozens
         if len(rows) < PAGE:
             return None
         before = (rows[-1].nominal, rows[-1].id)
-
-
-logger = logging.getLogger("noonmark.driver")
-
-CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL, Reason.TARGET_BUSY})
-"""The reasons of skips behind an occurrence that may hang."""
 
 
 async def admit_once(node: Node) -> AdmitReport:

@@ -25,7 +25,7 @@ from noonmark.core.agents.bounds import (
 )
 from noonmark.core.agents.messages import action_message, message_text
 from noonmark.core.agents.session import Role, SessionState
-from noonmark.core.budgets.refusals import refusal_text
+from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import SchedulePhase

@@ -11,14 +11,14 @@ from noonmark.core.agents.session import Session, member_session, schedule_sessi
 from noonmark.core.agents.tasks import task_prompt
 from noonmark.core.agents.turns import asks_for_remote
 from noonmark.core.budgets.budget import WholeRun
-from noonmark.core.facts import occurrence_facts
 from noonmark.core.ids import HIDDEN
+from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.targets import TaskTarget
 from noonmark.core.targets.content import TextBlock
 from noonmark.core.targets.mob import MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.placeholders import Filling
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
-from noonmark.core.workflows.hidden import TURNS
+from noonmark.core.workflows.hidden_schedules import TURNS
 from noonmark.ports.agent_host import AgentTurn, TurnLimits
 from noonmark.targets.agent.settings import EMBEDDED, declared_limits
 

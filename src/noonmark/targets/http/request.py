@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.facts import occurrence_facts
 from noonmark.core.instants import to_text
+from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.settlement import run_key
 from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
 from noonmark.core.targets.http import MAX_FILLED_URL, check_header, quote_for_url

@@ -25,9 +25,8 @@ from noonmark.core.workflows.progress import (
     result_problem,
     results,
 )
-from noonmark.core.workflows.run import Compensation, StepPhase
+from noonmark.core.workflows.run import Compensation, StepPhase, approval_id
 from noonmark.core.workflows.state import RunState
-from noonmark.core.workflows.step_waits import approval_id
 from noonmark.ports.workflows import ApprovalRequest, EventWait, StepWrites
 
 if TYPE_CHECKING:

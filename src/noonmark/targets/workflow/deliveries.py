@@ -20,7 +20,7 @@ from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.workflows.hidden import hidden_schedule, steps_id
+from noonmark.core.workflows.hidden_schedules import hidden_schedule, steps_id
 from noonmark.core.workflows.progress import compensation_policy
 from noonmark.ports.target import Assignment
 from noonmark.targets.usage import usage_reports
