@@ -320,7 +320,7 @@ def make_instructions(folder: str | None = None) -> Instructions:
 def make_model_check(
     host: str | None, remote: str | None, own: Collection[str] = ()
 ) -> Callable[[str, Provider | None], str | None]:
-    """What says what is wrong with the name of a model. Remote hosts have models of their own; `own` are known here."""
+    """The check of model names. Remote hosts have models of their own; `own` are known here."""
 
     def problem(named: str, provider: Provider | None) -> str | None:
         from noonmark.targets.agent.model_names import model_name
@@ -413,7 +413,7 @@ def _is_own_folder(folder: Path) -> bool:
 
 
 def fresh_id(clock: Clock) -> str:
-    """Never the same twice. It begins with the time, so that what is made together is stored together."""
+    """A unique id. It begins with the time, so that rows created together are stored together."""
     return f"{clock.micros():014x}{secrets.token_hex(6)}"
 
 

@@ -94,7 +94,7 @@ def test_an_error_in_json_is_one_object_on_stderr(tmp_path):
         "title": "Not found",
         "status": 404,
         "code": "not_found",
-        "detail": "there is no such file",
+        "detail": "no such file",
         "field": missing,
     }
     error = problem(noonmark("preview", "61 * * * *", "0 25 * * *", "--json"), code=2)

@@ -264,13 +264,13 @@ def test_dependencies(cli):
         (("create", *DAILY, *REPORT, "--at-most", "3"), "--per: is required with --at-most"),
         (("create", *DAILY, *REPORT, "--at-least", "3"), "--per: is required with --at-least"),
         (("create", *DAILY, *REPORT, "--per", "1h"), "--per: requires --at-least or --at-most"),
-        (("create", *DAILY, *REPORT, "--retries", "-1"), "--retries: must be a whole number from 0 to 99, not -1"),
-        (("create", *DAILY, *REPORT, "--retries", "100"), "--retries: must be a whole number from 0 to 99, not 100"),
+        (("create", *DAILY, *REPORT, "--retries", "-1"), "--retries: must be an integer from 0 to 99, not -1"),
+        (("create", *DAILY, *REPORT, "--retries", "100"), "--retries: must be an integer from 0 to 99, not 100"),
         (("list", "--label", "team"), "--label: must be a name, then '=', then a value, not \"team\""),
         (("pause", "--label", "team"), "--label: must be a name, then '=', then a value"),
         (("label", "--label", "a=b", "--set", "team"), "--set: must be a name, then '=', then a value"),
         (("create", *DAILY, *REPORT, "--label", "team"), "--label: must be a name, then '=', then a value"),
-        (("create", *DAILY, *REPORT, "--max-runs", "0"), "max_runs: must be a whole number from 1"),
+        (("create", *DAILY, *REPORT, "--max-runs", "0"), "max_runs: must be an integer from 1"),
         (("create", *DAILY, *REPORT, "--schedule-json", "[]"), "--schedule-json: must be an object"),
         (("create", *DAILY, *REPORT, "--schedule-json", "{"), "--schedule-json: is not JSON"),
         (("create", *DAILY, *REPORT, "--schedule-json", '{"kind": "weekly"}'), "--schedule-json: kind must be one of"),
@@ -335,7 +335,7 @@ def test_a_bundle_is_a_folder_with_a_manifest_or_an_id(cli, tmp_path):
     ):
         assert cli.refused(2, *command[:2], bundle, *command[2:]) == [f"{bundle}: the folder has no manifest.json"]
         [line] = cli.refused(3, *command[:2], tmp_path / "missing", *command[2:])
-        assert line == f"{tmp_path / 'missing'}: there is no such file or folder, and no bundle with that id"
+        assert line == f"{tmp_path / 'missing'}: no such file or folder, and no bundle with that id"
     (bundle / "manifest.json").write_text('{"name": "eval", "command": ["true"]}')
     answer = cli.json("schedule", "create", bundle, *DAILY)
     assert (answer["name"], answer["target"]) == ("eval", {"target_kind": "bundle", "bundle_id": "eval"})

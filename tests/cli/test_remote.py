@@ -103,8 +103,8 @@ def test_an_unreachable_server_is_an_error_with_advice(monkeypatch):
     done = call("schedule", "list", "--server", NOBODY)
     assert done.code == 6
     [line] = done.errors
-    assert line.startswith(f"there is no server at {NOBODY} ")
-    assert "is `noonmark serve` up? Name another one with --server or NOONMARK_SERVER" in line
+    assert line.startswith(f"cannot connect to {NOBODY} ")
+    assert "is `noonmark serve` running? Name another one with --server or NOONMARK_SERVER" in line
     assert line.endswith("--store sqlite:///noonmark.db")
     done = call("event", "emit", "paid", "--server", NOBODY, "--json")
     assert (done.code, done.problem["code"], done.problem["status"]) == (6, "unreachable", 503)

@@ -115,7 +115,7 @@ def test_no_chain_is_without_end_and_none_has_more_than_two_facts(trail, is_told
     [
         (Chain(1), None),
         (Chain(16).then("a", "x"), None),
-        (Chain(17), "it would be the last of 17 events that set each other off, and at most 16 may"),
+        (Chain(17), "it would be the last of 17 events that trigger each other, and at most 16 may"),
         (Chain(3).then("a", "y").then("b", "y").then("c", "x"), None),
         (Chain(3).then("a", "x").then("b"), None),
         (
@@ -233,5 +233,5 @@ def test_what_work_asks_for_over_the_network_is_a_step_deeper():
         assert trail.leads_through(JOB.schedule_id)
         occurrence = ended(origin=manual(str(depth)), overrides=Overrides(behind=trail))
     assert why_not_requested(chain_of_requested(occurrence)) == (
-        "it would be the last of 17 steps that set each other off, and at most 16 may"
+        "it would be the last of 17 steps that trigger each other, and at most 16 may"
     )

@@ -127,7 +127,7 @@ def test_where_no_time_was_named_the_last_outcome_counts(fields, expected):
         (100, {"watermark": 0, "schedule": PAUSED, "require_success": False}, "goes on"),
     ],
 )
-def test_a_time_that_is_not_planned_yet_is_waited_for_or_swallowed_by_a_pause(step, fields, expected):
+def test_a_time_that_is_not_planned_yet_is_waited_for_or_skipped_by_a_pause(step, fields, expected):
     up = standing(fires=every(step, start=step if step == 1000 else 0), last_phase=Phase.COMPLETED, **fields)
     decision = decided(up)
     assert told(decision) == expected
@@ -322,7 +322,7 @@ def test_what_a_follower_owes_when_it_is_paused_is_skipped(last):
 
 
 @pytest.mark.parametrize("last", [50, 60])
-def test_what_a_pause_swallowed_of_a_follower_is_one_row(last):
+def test_what_a_pause_skipped_of_a_follower_is_one_row(last):
     paused = replace(follower(), phase=PAUSED)
     resumed = edits.resume(followed(ended(at_second=last), schedule=paused), now=at(55), lookahead=LOOKAHEAD)
     [row] = resumed.closed

@@ -344,7 +344,7 @@ def test_what_the_new_trigger_does_not_name_is_superseded_and_the_rest_withdrawn
 
 
 @pytest.mark.parametrize(("max_runs", "gaps", "exhausted"), [(3, [], True), (4, [], False), (None, [], False)])
-def test_a_pause_swallows_nothing_of_what_has_run_as_often_as_it_may(max_runs, gaps, exhausted):
+def test_a_pause_skips_nothing_of_what_has_run_as_often_as_it_may(max_runs, gaps, exhausted):
     snapshot = read(scheduled(phase=SchedulePhase.PAUSED, max_runs=3), 150)
     snapshot = replace(snapshot, runs=3, exhausted=True)
     edited = edit(snapshot, declared(every(100), max_runs=max_runs, timeout=5), 510)
@@ -460,7 +460,7 @@ def test_only_an_active_schedule_can_be_paused(phase):
 # Resume
 
 
-def test_what_the_pause_swallowed_is_one_row_with_a_count():
+def test_what_the_pause_skipped_is_one_row_with_a_count():
     resumed = resume(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
     assert closed(resumed) == [("skipped/paused", 3, 100, 300)]
     assert resumed.closed[0].id == ids(100)[0]
@@ -468,24 +468,24 @@ def test_what_the_pause_swallowed_is_one_row_with_a_count():
     assert (nominals(resumed), after_noon(resumed.plan_at)) == ([400], 398)
 
 
-def test_the_swallowed_row_has_the_due_time_of_its_first_fire():
+def test_the_skipped_row_has_the_due_time_of_its_first_fire():
     resumed = resume(read(scheduled(every(100, jitter=60), phase=SchedulePhase.PAUSED), 50), 310)
     assert resumed.closed[0].due == at(jittered(100, 60))
 
 
 @pytest.mark.parametrize(("now", "count"), [(99, 0), (100, 1), (199, 1), (200, 2)])
-def test_a_fire_at_the_very_moment_of_resuming_was_swallowed(now, count):
+def test_a_fire_at_the_very_moment_of_resuming_was_skipped(now, count):
     resumed = resume(read(scheduled(phase=SchedulePhase.PAUSED), 0), now)
     assert sum(row.missed_count for row in resumed.closed) == count
     assert nominals(resumed)[0] == (count + 1) * 100
 
 
-def test_a_single_moment_that_the_pause_swallowed_leaves_nothing_to_come():
+def test_a_single_moment_that_the_pause_skipped_leaves_nothing_to_come():
     resumed = resume(read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.PAUSED), 50), 310)
     assert (closed(resumed), resumed.exhausted) == ([("skipped/paused", 1, 100, 100)], True)
 
 
-def test_a_pause_before_the_first_time_swallows_nothing():
+def test_a_pause_before_the_first_time_skips_nothing():
     resumed = resume(read(scheduled(every(100, start=900), phase=SchedulePhase.PAUSED), 50), 310)
     assert (resumed.closed, nominals(resumed)) == ((), [900])
 
@@ -514,7 +514,7 @@ def test_a_delete_cancels_projections_and_counts_what_was_due():
     assert (after_noon(deleted.watermark), deleted.plan_at) == (250, None)
 
 
-def test_the_deletion_of_a_paused_schedule_tells_what_the_pause_swallowed():
+def test_the_deletion_of_a_paused_schedule_tells_what_the_pause_skipped():
     deleted = delete(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
     assert closed(deleted) == [("skipped/paused", 3, 100, 300)]
 

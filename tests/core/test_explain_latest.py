@@ -80,7 +80,7 @@ def test_it_is_shown_with_its_id_its_origin_and_the_next_time(origin, came):
     [
         ({"phase": SchedulePhase.PAUSED}, {}, "the schedule is paused"),
         ({"phase": SchedulePhase.COMPLETED}, {}, "the schedule is completed"),
-        ({}, {"trigger": EventTrigger("up")}, "the next event may set it off (When up is emitted)"),
+        ({}, {"trigger": EventTrigger("up")}, "the next event may trigger it (When up is emitted)"),
         (
             {},
             {"trigger": None, "depends_on": (Dependency(schedule_id="extract"),)},

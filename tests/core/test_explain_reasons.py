@@ -317,7 +317,7 @@ TOLD = {
             {},
             {"phase": Phase.SKIPPED, **GAP},
             [],
-            f"It did not run: {LONG} swallowed by a pause of the schedule.",
+            f"It did not run: {LONG} skipped by a pause of the schedule.",
         ),
         ({}, {"phase": Phase.SKIPPED}, [], "It did not run: the schedule was paused at that time."),
         (

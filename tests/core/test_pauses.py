@@ -69,9 +69,9 @@ def test_it_resumes_as_of_its_end_and_not_before():
     assert (before.schedule, before.plan_at) == (None, at(450))
     resumed = due(snapshot, 700)
     assert (resumed.schedule.phase, resumed.schedule.pause) == (SchedulePhase.ACTIVE, None)
-    [swallowed] = resumed.closed
-    assert (swallowed.reason, swallowed.missed_count, after_noon(swallowed.missed_last)) == (Reason.PAUSED, 4, 400)
-    assert swallowed.detail == '{"pause_reason": "maintenance", "paused_by": "ada"}'
+    [skipped] = resumed.closed
+    assert (skipped.reason, skipped.missed_count, after_noon(skipped.missed_last)) == (Reason.PAUSED, 4, 400)
+    assert skipped.detail == '{"pause_reason": "maintenance", "paused_by": "ada"}'
     assert planned(resumed)[0][0] == 500
     assert (resumed.note.caller, resumed.note.reason) == ("noonmark", "it was paused until 2026-11-15T12:07:30Z")
 
@@ -119,12 +119,12 @@ def test_a_time_after_its_end_is_due():
         (None, ""),
     ],
 )
-def test_what_it_swallowed_says_who_paused_it(facts, by):
+def test_what_it_skipped_says_who_paused_it(facts, by):
     schedule = scheduled()
     gap = {"missed_count": 2, "missed_first": 100, "missed_last": 200}
-    swallowed = row(schedule, 100, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts, **gap)
-    explanation = explain_occurrence(schedule, swallowed, now=at(300))
-    assert explanation.summary.endswith(f"were swallowed by a pause of the schedule{by}.")
+    skipped = row(schedule, 100, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts, **gap)
+    explanation = explain_occurrence(schedule, skipped, now=at(300))
+    assert explanation.summary.endswith(f"were skipped by a pause of the schedule{by}.")
     one = row(schedule, 100, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts)
     assert explain_occurrence(schedule, one, now=at(300)).summary.endswith(f"paused at that time{by}.")
 

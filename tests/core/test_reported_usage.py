@@ -50,7 +50,7 @@ def test_a_cost_is_exact(cost, nanos):
     [
         ([1], "it must be an object, not 1"),
         ({"model": ""}, "model must have 1 to 200 characters, not 0"),
-        ({"output_tokens": -1}, "output_tokens must be a whole number from 0 to 1,000,000,000,000, not -1"),
+        ({"output_tokens": -1}, "output_tokens must be an integer from 0 to 1,000,000,000,000, not -1"),
         ({"cost_usd": "much"}, 'cost_usd must be a number, not "much"'),
         ({"cost_usd": "NaN"}, 'cost_usd must be a number from 0 to 1,000,000, not "NaN"'),
         ({"cost_usd": Decimal(-1)}, 'cost_usd must be a number from 0 to 1,000,000, not "-1"'),

@@ -64,13 +64,13 @@ def test_what_is_accepted(written, expected):
         (
             {"max_attempts": 0, "backoff_seconds": -1, "multiplier": 0.5, "max_backoff_seconds": WEEK + 1},
             {
-                ".max_attempts": "must be a whole number from 1 to 100, not 0",
+                ".max_attempts": "must be an integer from 1 to 100, not 0",
                 ".backoff_seconds": "must be a number from 0 to 604,800, not -1",
                 ".multiplier": "must be a number from 1 to 100, not 0.5",
                 ".max_backoff_seconds": "must be a number from 0 to 604,800, not 604801",
             },
         ),
-        ({"max_attempts": 101}, {".max_attempts": "must be a whole number from 1 to 100, not 101"}),
+        ({"max_attempts": 101}, {".max_attempts": "must be an integer from 1 to 100, not 101"}),
         (
             {"backoff_seconds": 10, "max_backoff_seconds": 9},
             {".max_backoff_seconds": "must not be less than backoff_seconds"},

@@ -210,7 +210,7 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(headers={"A": 1}), "target.headers.A", "must be text", id="header number"),
         pytest.param(http(headers={"A": "1", "a": "2"}), "target.headers", "twice", id="header twice"),
         pytest.param(http(headers={f"A{n}": "" for n in range(101)}), "target.headers", "at most 100", id="headers"),
-        pytest.param(http(headers={"host": "x"}), "target.headers.host", "for the connection", id="host header"),
+        pytest.param(http(headers={"host": "x"}), "target.headers.host", "by the connection", id="host header"),
         pytest.param(http(headers={"Proxy-Auth": ""}), "target.headers.Proxy-Auth", "connection", id="proxy header"),
         pytest.param(http(headers={"Idempotency-Key": "x"}), "target.headers.Idempotency-Key", "already", id="own"),
         pytest.param(http(headers={"noonmark-x": ""}), "target.headers.noonmark-x", "already", id="own header"),
@@ -241,7 +241,7 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(expected_statuses=[]), "target.expected_statuses", "at least one", id="no statuses"),
         pytest.param(http(expected_statuses=200), "target.expected_statuses", "array", id="a status"),
         pytest.param(http(retry_statuses=[99]), "target.retry_statuses[0]", "100 to 599", id="low status"),
-        pytest.param(http(retry_statuses=[True]), "target.retry_statuses[0]", "whole number", id="true status"),
+        pytest.param(http(retry_statuses=[True]), "target.retry_statuses[0]", "an integer", id="true status"),
         pytest.param(http(retry_statuses=["6xx"]), "target.retry_statuses[0]", "such as 5xx", id="class of statuses"),
         pytest.param(
             http(completion_timeout_seconds=0.5), "target.completion_timeout_seconds", "1 to 2", id="no time to end"

@@ -131,7 +131,7 @@ def test_a_budget_keeps_a_session_from_spending_and_usage_is_reported(scheduler)
     [
         (lambda one: one.create_session(modell="test"), InvalidSchedule, "^modell: "),
         (lambda one: one.sessions(state="busy"), InvalidSchedule, "^state: .*idle.*archived"),
-        (lambda one: one.sessions(limit=0), InvalidSchedule, "^limit: must be a whole number from 1 on"),
+        (lambda one: one.sessions(limit=0), InvalidSchedule, "^limit: must be an integer from 1 on"),
         (lambda one: one.send_message("desk", "Hi"), NotFound, "^session_id: there is no session 'desk'"),
         (lambda one: one.set_budget("team", "a", period="day", max_tokens=1), InvalidSchedule, "^scope: .*tenant"),
         (lambda one: one.set_budget("user", "a", period="week", max_tokens=1), InvalidSchedule, "^period: .*month"),

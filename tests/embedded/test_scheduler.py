@@ -383,7 +383,7 @@ class TestRunning:
     @pytest.mark.parametrize("limit", [-1, "a", 1.5, True])
     def test_a_limit_is_a_number_of_rows(self, scheduler, limit):
         job = scheduler.schedule(print, trigger=NEVER)
-        with pytest.raises(InvalidSchedule, match="must be a whole number from 0 on, or None for all"):
+        with pytest.raises(InvalidSchedule, match="must be an integer from 0 on, or None for all"):
             scheduler.occurrences(job, limit=limit)
 
     def test_a_thread_that_had_to_be_given_up_is_reported(self):
@@ -571,10 +571,10 @@ class TestPausing:
             scheduler.resume(job)
             scheduler.resume(job)
             assert ran.wait(SOON)
-        swallowed = [one for one in scheduler.occurrences(job) if str(one.reason) == "paused"]
-        assert len(swallowed) == 1
-        assert swallowed[0].missed_count >= 1
-        assert swallowed[0].missed_from <= swallowed[0].missed_to
+        skipped = [one for one in scheduler.occurrences(job) if str(one.reason) == "paused"]
+        assert len(skipped) == 1
+        assert skipped[0].missed_count >= 1
+        assert skipped[0].missed_from <= skipped[0].missed_to
 
     def test_a_paused_schedule_can_be_run_by_hand(self, scheduler):
         job = scheduler.schedule(lambda: 5, trigger=NEVER)

@@ -206,7 +206,7 @@ def test_a_user_sees_the_own_budgets(harness):
     [
         ({}, "max_cost_usd", "is required, or max_tokens, or both"),
         ({"max_cost_usd": -1}, "max_cost_usd", "must be a number from 0 to 1,000,000, not -1"),
-        ({"max_tokens": 1.5}, "max_tokens", "must be a whole number from 0 to 1,000,000,000,000, not 1.5"),
+        ({"max_tokens": 1.5}, "max_tokens", "must be an integer from 0 to 1,000,000,000,000, not 1.5"),
         ({"max_tokens": 1, "warning_threshold": 80}, "warning_threshold", "must be a number from 0.01 to 1, not 80"),
         ({"max_tokens": 1, "hard": True, "require_approval": True}, "require_approval", "belongs to a soft limit"),
         ({"max_tokens": 1, "when_exhausted": "stop"}, "when_exhausted", "must be one of skip, pause, "),

@@ -66,7 +66,7 @@ def test_it_ends_by_itself_and_the_audit_log_says_so(harness):
     assert resumed["reason"] == f"it was paused until {UNTIL}"
 
 
-def test_what_fell_due_after_its_end_is_late_and_not_swallowed(harness):
+def test_what_fell_due_after_its_end_is_late_and_not_skipped(harness):
     pause(harness, until=UNTIL)
     harness.pass_by(20 * 60)
     rows = harness("schedule/occurrences", schedule_id="tick")["occurrences"]
@@ -90,7 +90,7 @@ def test_explain_says_who_paused_it_and_why(harness):
     assert {step["rule"]: step["facts"] for step in answer["steps"]}["pause"]["paused"] == PAUSED
     harness.pass_by(10 * 60)
     answer = harness("schedule/explain", schedule_id="tick", at="2026-03-01T12:05:00Z")
-    assert "swallowed by a pause of the schedule by `local` (maintenance)" in answer["summary"]
+    assert "skipped by a pause of the schedule by `local` (maintenance)" in answer["summary"]
 
 
 def test_a_schedule_that_is_declared_or_set_disabled_says_so():

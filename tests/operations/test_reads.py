@@ -314,7 +314,7 @@ class TestExplaining:
         assert answer["at"] == "2026-03-01T12:00:30Z"
         assert "12:01" in answer["summary"] or "12:01" in str(answer["steps"])
 
-    def test_what_a_long_outage_has_swallowed(self, harness):
+    def test_what_a_long_outage_has_skipped(self, harness):
         schedule = harness.create()
         harness.pass_by(3_600)
         answer = harness("schedule/explain", schedule_id=schedule["schedule_id"], at="2026-03-01T12:10:00Z")

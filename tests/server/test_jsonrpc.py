@@ -279,7 +279,7 @@ class TestBatches:
         refused = [one for one in document[5:] if one["error"]["code"] == -32003]
         assert [one["id"] for one in refused] == [*range(5, 60), "a", None]
         assert {one["error"]["data"]["code"] for one in refused} == {"answer_too_large"}
-        assert "1 notifications of this batch were not carried out" in refused[-1]["error"]["message"]
+        assert "1 notifications of this batch were not executed" in refused[-1]["error"]["message"]
         assert seen(document[-2]) == failed(-32600)
         assert [one["schedule_id"] for one in line.result("schedule/list")["schedules"]] == ["first"]
 

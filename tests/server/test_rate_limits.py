@@ -101,8 +101,8 @@ def test_each_call_of_a_batch_counts(served):
     refused = answers[2]["error"]["data"]
     assert refused["code"] == "quota_exceeded"
     assert refused["detail"].startswith("too many requests of this key: 2 per 3,600 s are allowed; try again in ")
-    assert refused["detail"].endswith(": it was not carried out; send another batch")
-    assert "1 notifications of this batch were not carried out" in answers[3]["error"]["data"]["detail"]
+    assert refused["detail"].endswith(": it was not executed; send another batch")
+    assert "1 notifications of this batch were not executed" in answers[3]["error"]["data"]["detail"]
     assert served.client.get("/whoami").status_code == 429
 
 

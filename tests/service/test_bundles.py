@@ -236,7 +236,7 @@ def test_a_bundle_runs_at_once_with_its_output_and_its_exit_code(server, tmp_pat
     assert (lost.code, lost.out) == (1, ""), "an error is not output too"
     assert line.endswith("delivery_failed: the bundle has no file './lost'")
     [line] = call("bundle", "run", tmp_path / "missing", "--server", server.url).errors
-    assert line.endswith("missing: there is no such file or folder, and no bundle with that id")
+    assert line.endswith("missing: no such file or folder, and no bundle with that id")
 
 
 def test_a_bundle_is_pushed_as_a_form_and_by_the_client(server):

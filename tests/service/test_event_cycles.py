@@ -123,7 +123,7 @@ def test_a_schedule_that_requests_its_own_run_ends(server):
     eventually(lambda: phases(server, "again") == [["completed"] * MAX_DEPTH + ["failed", "pending"]])
     [last] = [one for one in server.get("/schedules/again/runs").json["runs"] if one["outcome"] == "failed"]
     assert last["result"]["body"]["detail"] == (
-        "it is not run: it would be the last of 17 steps that set each other off, and at most 16 may"
+        "it is not run: it would be the last of 17 steps that trigger each other, and at most 16 may"
     )
 
 

@@ -189,7 +189,7 @@ def test_a_version_that_the_schema_does_not_have_is_refused_and_nothing_is_writt
         before = place.content()
         error = refusal(place.open)
         assert error.startswith(place.shown)
-        assert "could not be brought up to date, and is as it was: " in error
+        assert "could not be brought up to date, and was left unchanged: " in error
         assert error.endswith("not of the version that its table alembic_version says, restore it from a backup")
         assert place.content() == before
 

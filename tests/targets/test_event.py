@@ -104,7 +104,7 @@ def test_chain_of_events_is_limited(emitter):
         done = emitter.deliver(next_one)
     assert (done.outcome, done.error) == (
         "delivery_failed",
-        "it would be the last of 17 events that set each other off, and at most 16 may",
+        "it would be the last of 17 events that trigger each other, and at most 16 may",
     )
     assert len(emitter.kept()) == MAX_DEPTH
 

@@ -42,7 +42,7 @@ def read_bytes(name: str | None, limit: int, *, field: str) -> bytes:
         with Path(name).open("rb") as file:
             return file.read(limit)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound("there is no such file", field=field) from None
+        raise NotFound("no such file", field=field) from None
     except OSError as error:
         raise NoonmarkError(f"cannot be read: {error.strerror}", field=field) from None
 

@@ -149,7 +149,7 @@ def push_or_find(remote: Remote, bundle: str) -> dict[str, Any]:
     try:
         return remote.call("bundle/get", {"bundle_id": bundle})
     except (NotFound, InvalidRequest):
-        raise NotFound("there is no such file or folder, and no bundle with that id", field=bundle) from None
+        raise NotFound("no such file or folder, and no bundle with that id", field=bundle) from None
 
 
 class ByName:

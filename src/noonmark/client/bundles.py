@@ -43,7 +43,7 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         stream = place.open("rb")
     except FileNotFoundError:
-        raise NotFound("there is no such file or folder", field=str(path)) from None
+        raise NotFound("no such file or folder", field=str(path)) from None
     except OSError as error:
         raise InvalidRequest(f"cannot be read: {error.strerror}", field=str(path)) from None
     with stream:

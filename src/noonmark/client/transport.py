@@ -263,6 +263,6 @@ def _unreachable(request: Request[Any], error: httpx2.TransportError) -> Unreach
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return Unreachable(f"the certificate of {where} is not trusted ({error})")
     if isinstance(error, NOT_SENT):
-        return Unreachable(f"there is no server at {where} ({type(error).__name__}: {error}); is `noonmark serve` up?")
+        return Unreachable(f"cannot connect to {where} ({type(error).__name__}: {error}); is `noonmark serve` running?")
     known = "" if request.http.method == "GET" else "; the request may or may not have been performed"
     return Unreachable(f"{where} did not answer ({type(error).__name__}: {error}){known}")

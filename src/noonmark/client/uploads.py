@@ -36,7 +36,7 @@ def open_source(file: File) -> Iterator[BinaryIO]:
     try:
         stream = Path(file).open("rb")  # noqa: SIM115 - it is closed below
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound("there is no such file", field=str(file)) from None
+        raise NotFound("no such file", field=str(file)) from None
     except (OSError, ValueError) as error:
         raise InvalidRequest(f"cannot be read: {_reason(error)}", field=str(file)) from None
     with stream:

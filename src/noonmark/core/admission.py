@@ -73,7 +73,7 @@ class Place(StrEnum):
     BUDGET = "budget"
     """Room for its first call of a model."""
     HALT = "halt"
-    """Nobody has halted it."""
+    """It is not halted."""
     RUNAWAY = "runaway"
     """Its schedule is not a runaway."""
 

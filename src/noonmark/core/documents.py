@@ -96,7 +96,7 @@ class Reader:
         return self.read(name, boolean_value, default)
 
     def integer(self, name: str, default: Any = _REQUIRED, *, low: int = 0, high: int = 2**31 - 1) -> Any:
-        """A whole number in a range."""
+        """An integer in a range."""
         return self.read(name, lambda value: int(number_value(value, low, high, whole=True)), default)
 
     def number(self, name: str, default: Any = _REQUIRED, *, low: float = 0, high: float = 1e12) -> Any:

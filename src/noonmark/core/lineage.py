@@ -30,7 +30,7 @@ _NOT_COMPARED = frozenset({"start_at_utc", "end_at_utc", "jitter_seconds"})
 """What two triggers may differ in and still be the same: when they begin and end, and their jitter."""
 _ENDS = frozenset({"end_at_utc", "end_at"})
 _INVISIBLE = "Cf"
-"""The category of characters that nobody sees, such as a zero-width space."""
+"""The category of invisible characters, such as a zero-width space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Lineage:
     fingerprint: str | None = None
     """What it does and when, as a digest; None unless an agent made it."""
     agent: str | None = None
-    """The agent at the beginning, whose hourly limit counts for everything that comes of it."""
+    """The agent at the beginning, whose hourly limit counts for all its descendants."""
     scopes: tuple[Scope, ...] | None = None
     """What its sessions may do at most, since those who made it could not do more; None if that is not narrowed."""
 

@@ -71,7 +71,7 @@ class StoreExecutor:
         self._max_threads = min(store.traits.max_concurrency, max_threads)
         self._queues: dict[Priority, deque[Call]] = {priority: deque() for priority in Priority}
         self._tickets: SimpleQueue[bool] = SimpleQueue()
-        """True for each queued call, whatever its priority. False ends a thread."""
+        """True for each queued call, of any priority. False ends a thread."""
         self._threads: list[Thread] = []
         self._pending = 0
 

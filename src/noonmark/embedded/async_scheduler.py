@@ -411,13 +411,13 @@ class AsyncScheduler:
         return self._inner.agent_tool(name=name) if func is None else self._inner.agent_tool(func, name=name)
 
     async def start(self) -> None:
-        """Run what is due: sync functions in threads, async ones on this event loop."""
+        """Run due occurrences: sync functions in threads, async ones on this event loop."""
         self._inner._use_current_loop()
         # Not here: another thread that starts it too would wait for this loop, and this loop for that thread.
         await in_thread(self._inner.start)
 
     async def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
-        """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back."""
+        """Start nothing more, and wait up to `timeout` seconds for the runs; those that have not ended are handed back."""
         try:
             await in_thread(self._inner.stop, wait, timeout)
         except asyncio.CancelledError:  # the caller no longer waits, so what still runs is handed back
@@ -680,13 +680,13 @@ class AsyncScheduler:
         )
 
     async def budgets(self, scope: BudgetScopeName | None = None, scope_id: str | Job | None = None) -> list[Budget]:
-        """The budgets by scope, id and period, each with what is spent of it."""
+        """The budgets by scope, id and period, each with its spend."""
         return await in_thread(self._inner.budgets, scope, scope_id)
 
     async def delete_budget(
         self, scope: BudgetScopeName, scope_id: str | Job, *, period: PeriodName | None = None
     ) -> list[Budget]:
-        """Delete the budget of a period, or of all periods, and return what was deleted."""
+        """Delete the budget of a period, or of all periods, and return those deleted."""
         return await in_thread(self._inner.delete_budget, scope, scope_id, period=period)
 
     async def usage(
@@ -704,7 +704,7 @@ class AsyncScheduler:
     async def halt(
         self, *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
     ) -> NewHalt:
-        """Halt: nothing starts any more, not even what is made later, and what runs is cancelled."""
+        """Halt: running occurrences are cancelled, and nothing starts, schedules created later included."""
         return await in_thread(self._inner.halt, labels=labels, lineage=lineage, reason=reason)
 
     async def unhalt(
@@ -719,7 +719,7 @@ class AsyncScheduler:
         return await in_thread(self._inner.unhalt, halt_id, labels=labels, lineage=lineage, reason=reason)
 
     async def halts(self) -> list[Halt]:
-        """What is halted, oldest first."""
+        """The halts, oldest first."""
         return await in_thread(self._inner.halts)
 
     async def set_secret(

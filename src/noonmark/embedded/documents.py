@@ -83,7 +83,7 @@ class FurtherOptions(TypedDict, total=False):
 
     description: str | None
     pause_on_failure: int | None
-    """Pause the schedule after so many failures in a row."""
+    """Pause the schedule after this many failures in a row."""
     runaway: RunawayDocument | None
     """Pause the schedule when it starts too often, spends too much, or repeats itself."""
     window: Window | WindowDocument | None

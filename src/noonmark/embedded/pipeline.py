@@ -224,7 +224,7 @@ class JobPipeline:
     def _run_workflow(
         self, workflow_id: str, stages: tuple[_Stage, ...], is_cancelled: threading.Event
     ) -> list[list[Any]]:
-        """Run the stages as a workflow. Whoever no longer waits for it cancels it; a process that dies does not."""
+        """Run the stages as a workflow. A caller that no longer waits cancels it; a process that dies does not."""
         run_ids: set[str] = set()
         cancelled: set[str] = set()
         step_ids = _step_ids(stages)

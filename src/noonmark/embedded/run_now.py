@@ -101,7 +101,7 @@ def add_and_wait(
     new_runner: Callable[[], Runner],
     add: Callable[[Callable[[str], None]], Occurrence],
 ) -> Any:
-    """Wait for the end of an occurrence; `add` calls what it is given with its id before it stores that."""
+    """Wait for the end of an occurrence; `add` calls its argument with the id before it stores the occurrence."""
     check_may_wait(runner)
     with any_runner(runner, new_runner) as used:
         on_end, ending, expected = used.loop.driver.node.on_end, Ending(), list[str]()

@@ -103,7 +103,7 @@ _PAGE = 1_000
 
 
 class Scheduler:
-    """Stores schedules, and runs what is due between `start` and `stop`.
+    """Stores schedules, and runs them between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
     may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
@@ -150,7 +150,7 @@ class Scheduler:
         Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
         shows twice is the first of the two. Cron expressions and `daily` have the time zone that they name, by default
-        UTC, whatever the `timezone` of the scheduler is.
+        Always UTC, also with another `timezone` of the scheduler.
         """
         from noonmark.core.triggers.recurrence import zone_argument
         from noonmark.embedded.arguments import count_argument, duration_argument, signing_key_argument
@@ -241,7 +241,7 @@ class Scheduler:
         `CatchUpOne`, `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may
         also be a name or a document. `timeout` and `jitter` are seconds or a `timedelta`.
 
-        Further options are `description`, `pause_on_failure` (after so many failures in a row), `runaway` (pause it
+        Further options are `description`, `pause_on_failure` (after that many failures in a row), `runaway` (pause it
         when it breaks a rule: `max_fires_per_hour`, `max_spend_factor`, `max_identical_results`), `concurrency` (a
         `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and
         `concurrency_limit`), `window` (a `Window`), `expected_seconds` (a run that takes longer is reported, and goes
@@ -511,7 +511,7 @@ class Scheduler:
         """Store a definition of a workflow, and return its version; the newest definition again is that version.
 
         It is a document as `POST /workflows` takes it, in which a `target` or `compensate` may also be a function. Its
-        steps may do whatever this program may.
+        steps have the rights of this program.
         """
         from noonmark.embedded.references import refer
         from noonmark.embedded.step_functions import DefinitionBuilder
@@ -612,8 +612,8 @@ class Scheduler:
     def update(self, job_id: str | Job, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
         """Change some options of a schedule, and leave the others; None restores the default. Returns the new state.
 
-        What is due from now on follows the new declaration. What runs already, or is due within 20 ms, finishes under
-        the old one.
+        Occurrences due from now on follow the new declaration. One that runs already, or is due within 20 ms, finishes
+        under the old one.
         """
         from noonmark.embedded.jobs import read_job
 
@@ -712,14 +712,14 @@ class Scheduler:
         return func
 
     def start(self) -> None:
-        """Run what is due, in threads of this process. Returns at once; a second call does nothing."""
+        """Run due occurrences, in threads of this process. Returns at once; a second call does nothing."""
         self._open()
         if not isinstance(self._clock, SystemClock):
             raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
         self._runners.start()
 
     def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
-        """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back.
+        """Start nothing more, and wait up to `timeout` seconds for the runs; those that have not ended are handed back.
 
         Without `wait`, runs are handed back at once, and run again elsewhere, or after the next start. A function that
         runs here may call it too; it does not wait for itself.
@@ -734,8 +734,8 @@ class Scheduler:
     def run(self) -> None:
         """Start, and wait until SIGINT (Ctrl-C) or SIGTERM arrives, or `stop` is called; then stop. For scripts.
 
-        It waits for the runs. After a second signal, what has not ended is handed back. Call it in the main thread,
-        where signals arrive.
+        It waits for the runs. After a second signal, those that have not ended are handed back. Call it in the main
+        thread, where signals arrive.
         """
         from noonmark.embedded.arguments import POLL_SECONDS, STOP_SIGNALS
 
@@ -815,7 +815,7 @@ class Scheduler:
     ) -> str:
         """Emit an event, which fires the schedules that wait for it, and return its id.
 
-        It is stored when this returns, whatever becomes of those schedules. With an id of your own, the same event
+        It is stored when this returns, even if those schedules fail. With an id of your own, the same event
         emitted again does nothing.
         """
         from noonmark.core.documents import present
@@ -1037,7 +1037,7 @@ class Scheduler:
     ) -> list[Message]:
         """The messages of a session in their order, or newest first; all of them with `limit=None`.
 
-        With `after`, only those with a higher number: what was said since. With `occurrence_id`, those of one turn.
+        With `after`, only those with a higher number. With `occurrence_id`, those of one turn.
         """
         from noonmark.operations.models.answers import Message
 
@@ -1175,7 +1175,7 @@ class Scheduler:
             )
 
     def budgets(self, scope: BudgetScopeName | None = None, scope_id: str | Job | None = None) -> list[Budget]:
-        """The budgets by scope, id and period, each with what is spent of it."""
+        """The budgets by scope, id and period, each with its spend."""
         from noonmark.operations.models.answers import Budget
 
         with _budget_names():
@@ -1185,7 +1185,7 @@ class Scheduler:
     def delete_budget(
         self, scope: BudgetScopeName, scope_id: str | Job, *, period: PeriodName | None = None
     ) -> list[Budget]:
-        """Delete the budget of a period, or of all periods, and return what was deleted. What was spent is kept."""
+        """Delete the budget of a period, or of all periods, and return those deleted. Past spend is kept."""
         from noonmark.operations.models.answers import DeletedBudgets
 
         with _budget_names():
@@ -1221,7 +1221,7 @@ class Scheduler:
     def halt(
         self, *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
     ) -> NewHalt:
-        """Halt: nothing starts any more, not even what is made later, and what runs is cancelled.
+        """Halt: running occurrences are cancelled, and nothing starts, schedules created later included.
 
         With labels, only schedules that have all of them; with the id of a session or a schedule as `lineage`, only
         that one and every schedule and session that it made, directly or not; otherwise everything. It holds in every
@@ -1241,7 +1241,7 @@ class Scheduler:
     ) -> list[Halt]:
         """Lift a halt, or all with exactly these labels or this lineage, and return them.
 
-        Fires are normal from then on, and what was skipped stays so.
+        Skipped fires stay skipped.
         """
         from noonmark.operations.models.answers import LiftedHalts
 
@@ -1250,7 +1250,7 @@ class Scheduler:
         return lifted
 
     def halts(self) -> list[Halt]:
-        """What is halted, oldest first."""
+        """The halts, oldest first."""
         from noonmark.operations.models.answers import HaltList
 
         halts: list[Halt] = self._perform("halt/list", HaltList).halts
@@ -1640,7 +1640,7 @@ def _budget_names() -> AbstractContextManager[None]:
 
 
 def _listed(values: Any) -> Any:
-    """A list of what can be listed; anything else is refused by whoever reads it."""
+    """The value as a list, if it can be one; the reader refuses anything else."""
     return values if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
 
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
 
 OF_ADMINS = frozenset({BudgetScope.TENANT, BudgetScope.USER})
-"""Whose budgets only an administrator may set: nobody raises the own limit."""
+"""The scopes of budgets that only an administrator may set."""
 
 
 def set_budget(service: Service, caller: Caller, arguments: NewBudget) -> dict[str, Any]:
-    """Set a budget. The one of the same period is replaced, and what is spent stays spent: so it is topped up."""
+    """Set a budget. It replaces the one of the same period and keeps its spend, which is how to top up a budget."""
     _check_role(caller, arguments.scope, arguments.id_)
     _check_exists(service, caller, arguments.scope, arguments.id_)
     _check_limits(arguments)
@@ -70,7 +70,7 @@ def _limits(budget: Budget) -> str:
 
 
 def delete_budget(service: Service, caller: Caller, arguments: BudgetDeletion) -> dict[str, Any]:
-    """Delete the budget of a period, or all budgets of an owner. What was spent stays in the reports."""
+    """Delete the budget of a period, or all budgets of an owner. Their spend stays in the reports."""
     scope, scope_id = arguments.scope, arguments.id_
     _check_role(caller, scope, scope_id)
     tenant, now = caller.owner.tenant, service.store.clock()
@@ -92,7 +92,7 @@ def delete_budget(service: Service, caller: Caller, arguments: BudgetDeletion) -
 
 
 def list_budgets(service: Service, caller: Caller, arguments: BudgetQuery) -> dict[str, Any]:
-    """List budgets by scope, id and period, each with what is spent of it."""
+    """List budgets by scope, id and period, each with its spend."""
     start = None
     if arguments.cursor is not None:
         scope, scope_id, period = arguments.cursor
@@ -164,7 +164,7 @@ def _sees(service: Service, caller: Caller, scope: BudgetScope, scope_id: str) -
 
 
 def budget_document(standing: Standing) -> dict[str, Any]:
-    """A budget, and what is spent of it."""
+    """A budget and its spend."""
     budget = standing.budget
     return {
         "scope": str(budget.scope),

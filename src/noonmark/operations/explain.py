@@ -125,7 +125,7 @@ def explain_instant(
 
 
 def _with_halt(store: Store, schedule: Schedule, explanation: explain.Explanation) -> explain.Explanation:
-    """The explanation of a schedule that is halted now says so, whatever it is about."""
+    """The explanation of a schedule that is halted now always says so."""
     halt = next((one for one in store.halts(schedule.owner.tenant) if one.covers(schedule)), None)
     if halt is None:
         return explanation

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def get_limits(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
-    """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
+    """Get the limits of the caller, and how much of each is used. Anything not listed is unlimited."""
     quotas = list(service.task_limits.quotas(caller.owner.tenant, Resource.TASKS))
     limit_documents: list[dict[str, Any]] = []
     for limits in limits_of(service, caller):

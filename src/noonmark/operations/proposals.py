@@ -180,7 +180,7 @@ _PLANNED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
 
 
 def approve(service: Service, caller: Caller, arguments: ProposalDecision) -> dict[str, Any]:
-    """Approve what is proposed for a schedule: it is in force, and planned, from now on."""
+    """Approve a proposal: it takes effect now, and the schedule is planned."""
     proposal = _find(service, caller, arguments.schedule_id)
     why_not = why_not_decided(proposal, user=caller.name, key_id=caller.key_id, is_agent=caller.acts_as_agent)
     if why_not is not None:
@@ -194,7 +194,7 @@ def approve(service: Service, caller: Caller, arguments: ProposalDecision) -> di
 
 
 def deny(service: Service, caller: Caller, arguments: ProposalDecision) -> dict[str, Any]:
-    """Deny what is proposed for a schedule: a proposed schedule is deleted, any other stays as it is."""
+    """Deny a proposal: a proposed schedule is deleted, any other stays unchanged."""
     proposal = _find(service, caller, arguments.schedule_id)
     if caller.acts_as_agent:
         raise NotAllowed("a person decides; the key of an agent cannot")
@@ -305,7 +305,7 @@ def list_proposals(service: Service, caller: Caller, arguments: PageOfProposals)
 
 
 def get_proposal(service: Service, caller: Caller, arguments: OneSchedule) -> dict[str, Any]:
-    """Get what is proposed for a schedule, with what would change."""
+    """Get the proposal for a schedule, with its changes."""
     return _shown(service, _find(service, caller, arguments.schedule_id), now=service.store.clock())
 
 

@@ -76,7 +76,7 @@ def integer(low: int, high: int) -> Callable[[object], int]:
         number = int(value) if isinstance(value, str) and _INTEGER.fullmatch(value.strip()) else value
         if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
             return number
-        raise ValueError(_message(f"a whole number from {low:,} to {high:,}", value))
+        raise ValueError(_message(f"an integer from {low:,} to {high:,}", value))
 
     return read
 
@@ -229,8 +229,8 @@ def _names_of_tenant(part: str, allowed: str) -> tuple[str, str]:
 
 
 def counts_by_tenant(value: object) -> dict[str, int]:
-    """A whole number for every tenant, or by tenant: TENANT=N,TENANT=N."""
-    allowed = "a whole number, or numbers by tenant as TENANT=N, with commas between them; * is every other tenant"
+    """An integer for every tenant, or by tenant: TENANT=N,TENANT=N."""
+    allowed = "an integer, or numbers by tenant as TENANT=N, with commas between them; * is every other tenant"
     read = integer(0, 2**50)
     try:
         if isinstance(value, list | tuple):

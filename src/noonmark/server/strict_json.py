@@ -89,7 +89,7 @@ class _ParserHooks:
     def number(self, text: str) -> float | _Rejected:
         if len(text) > MAX_NUMBER:
             return self._reject(f"is a number of more than {MAX_NUMBER} characters")
-        return value if isfinite(value := float(text)) else self._reject("is a number that no float can hold")
+        return value if isfinite(value := float(text)) else self._reject("is a number beyond the range of a float")
 
     def constant(self, text: str) -> _Rejected:
         return self._reject(f"is {text}, which is not JSON")

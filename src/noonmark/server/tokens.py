@@ -44,7 +44,7 @@ NOT_BEFORE_LEEWAY: Micros = 30 * SECOND
 """How far the clock of the issuer may be ahead."""
 SCOPE_PREFIX = "noonmark:"
 """A scope may have it, so that it is not mistaken for one of another service."""
-_INVALID = "the token is not good"
+_INVALID = "the token is invalid"
 
 
 @dataclass(frozen=True, slots=True)

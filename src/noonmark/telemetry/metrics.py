@@ -291,7 +291,7 @@ class Metrics:
         self._connections = connections
 
     def watch_engine(self, counts: EngineCounts) -> None:
-        """Include what was seen of an engine."""
+        """Include the counts of an engine."""
         self._engine = counts
 
     def render(self) -> bytes:
@@ -449,7 +449,7 @@ class Metrics:
 
 
 def _collect_engine(counts: EngineCounts) -> Iterator[Metric]:
-    """Yield what was seen of the engine; orphans are counted by the leader."""
+    """Yield the counts of the engine; orphans are counted by the leader."""
     yield _gauge("engine_up", "Whether the engine answered the last call of this node.", counts.problem is None)
     starts = CounterMetricFamily(
         "noonmark_engine_starts",

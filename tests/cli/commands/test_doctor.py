@@ -65,7 +65,7 @@ def test_a_damaged_row_is_reported_and_not_changed(file):
     assert "rows      problem  2 damaged among all" in done.out
     assert "labels: is 2 bytes, not text" in done.out
     assert "UPDATE schedules SET is_listed = 0 WHERE key = " in done.out
-    assert 'schedule_states 1, total: is "many", not a whole number' in done.out
+    assert 'schedule_states 1, total: is "many", not an integer' in done.out
     answer = call("doctor", "--store", f"sqlite:///{file}", "--json")
     assert answer.code == 1
     assert [(one["table"], one["column"]) for one in answer.json["damaged_rows"]] == [

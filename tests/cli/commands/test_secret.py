@@ -73,7 +73,7 @@ def test_refused_values_are_not_repeated(secrets, monkeypatch, tmp_path):
         assert MARK not in line
     gone, folder = str(tmp_path / "gone.txt"), str(tmp_path)
     assert secrets.cli.refused(3, "secret", "set", "token", *host, "--value-file", gone) == [
-        "--value-file: there is no such file"
+        "--value-file: no such file"
     ]
     assert "cannot be read" in secrets.cli.refused(1, "secret", "set", "token", *host, "--value-file", folder)[0]
     both = ("--value", MARK, "--value-file", folder)

@@ -326,7 +326,7 @@ def test_a_wrong_step_is_refused_with_its_place(fields, where, words):
         (workflow(step("a"), workflow_id="ä"), "workflow_id", "1 to 128"),
         (workflow(step("a"), workflow_id="~x"), "workflow_id", "1 to 128"),
         (workflow(step("a"), version=0), "version", "from 1"),
-        (workflow(step("a"), version="latest"), "version", "a whole number"),
+        (workflow(step("a"), version="latest"), "version", "an integer"),
         (workflow(step("a"), name=""), "name", "1 to 200"),
         (workflow(step("a"), description="x" * 10_001), "description", "10,000"),
         (workflow(step("a"), on_failure="retry"), "on_failure", "stop, continue"),

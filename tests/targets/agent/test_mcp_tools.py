@@ -165,7 +165,7 @@ def test_a_turn_does_not_begin_while_a_server_that_it_may_use_is_away(desk, addr
     agent = desk(Reply("without it"), mcp_servers={"lost": address})
     phase, _, run = agent.run(agent.schedule())
     assert (phase, agent.server.requests) == ("delivery_failed", [])
-    assert run.error.startswith("the MCP server 'lost' of this node's agents is away: ")
+    assert run.error.startswith("the MCP server 'lost' of this node's agents is unavailable: ")
     unneeded = scheduled(agent, ToolAccess.ALLOW_LIST, "other")
     assert agent.run(unneeded)[0] == "completed"
 

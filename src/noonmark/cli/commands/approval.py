@@ -20,7 +20,7 @@ def list_approvals(
     limit: Limit = 100,
     connection: Connection = Connection(),
 ) -> None:
-    """List what waits for somebody's decision."""
+    """List approvals, by default those that are pending."""
     with connect(connection) as remote:
         answer = read_pages(remote, "approval/list", present(state=state), entries="approvals", limit=limit)
     if connection.as_json:

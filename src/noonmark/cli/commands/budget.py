@@ -81,7 +81,7 @@ def list_budgets(
     limit: Limit = 100,
     connection: Connection = Connection(),
 ) -> None:
-    """List budgets, with bars of what is spent."""
+    """List budgets, with bars of their spend."""
     with connect(connection) as remote:
         answer = read_pages(remote, "budget/list", present(scope=scope, id=id_), entries="budgets", limit=limit)
     if connection.as_json:
@@ -101,7 +101,7 @@ def delete_budget(
     period: Annotated[Text, Parameter(help="day, month or total; default: all of them.")] = None,
     connection: Connection = Connection(),
 ) -> None:
-    """Delete a budget; what was spent stays in the reports."""
+    """Delete a budget; its spend stays in the reports."""
     with connect(connection) as remote:
         answer = remote.call("budget/delete", present(scope=scope, id=id_, period=period))
     periods = " and ".join(one["period"] for one in answer["deleted"])

@@ -288,12 +288,13 @@ def list_schedules(  # noqa: PLR0913 - one argument per option
         str | None, Parameter(show_default=False, help="With this text in the name, description or id.")
     ] = None,
     last: Annotated[
-        str | None, Parameter(show_default=False, help="Whose last occurrence completed, failed or skipped.")
+        str | None,
+        Parameter(show_default=False, help="Only those whose last occurrence completed, failed or was skipped."),
     ] = None,
     next_before: Annotated[
         str | None, Parameter(show_default=False, help="Next due before this instant, or this long from now: 2h.")
     ] = None,
-    outcomes: Annotated[int, Parameter(help="Show the marks of so many last outcomes, up to 30.")] = 0,
+    outcomes: Annotated[int, Parameter(help="Show the marks of this many of the last outcomes, up to 30.")] = 0,
     limit: OldestLimit = 100,
     connection: Connection = Connection(),
 ) -> None:

@@ -36,7 +36,7 @@ def _sentence(name: str) -> str:
 
 
 def _default(name: str) -> str:
-    """What holds if neither the option nor another source sets it, where that is one value."""
+    """The default of a setting, if it is one value."""
     default = SETTINGS[name].default
     if default in (None, (), {}):
         return ""
@@ -223,7 +223,7 @@ def _join(given: object, separator: str) -> object:
 
 
 def serve(*, options: ServerOptions = ServerOptions()) -> int:
-    """Run a server: answer requests and run what is due."""
+    """Run a server: answer requests and run schedules."""
     from noonmark.server.transport.listener import listen
 
     require("server", "noonmark serve")

@@ -22,7 +22,7 @@ WithLabels = Annotated[Texts, Parameter(name="--label", help="A label, as name=v
 
 
 def create(  # noqa: PLR0913 - one argument per option
-    session_id: Annotated[Text, Parameter(help="The id of the session; default: one is drawn.")] = None,
+    session_id: Annotated[Text, Parameter(help="The id of the session; default: a generated one.")] = None,
     /,
     *,
     model: Annotated[
@@ -32,7 +32,7 @@ def create(  # noqa: PLR0913 - one argument per option
     system_prompt: Annotated[Text, Parameter(help="What the agent is told before every conversation.")] = None,
     label: WithLabels = (),
     max_tokens: Annotated[Number, Parameter(help="The most tokens of one answer.")] = None,
-    spec_json: Annotated[Text, Parameter(help="What else a session may have, as a JSON object.")] = None,
+    spec_json: Annotated[Text, Parameter(help="Other fields of the session, as a JSON object.")] = None,
     connection: Connection = Connection(),
 ) -> None:
     """Create a session: a conversation with an agent."""

@@ -40,7 +40,7 @@ def timeline(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Draw what schedules did, do and will do, on one axis with a line at now.
 
-    A cell stands for a stretch of time, and has the mark of what needs a look most in it.
+    A cell stands for a stretch of time, and has the mark of what needs attention most in it.
     """
     cells = min(MAX_CELLS, max(MIN_CELLS, shutil.get_terminal_size().columns - LABELS - 2))
     arguments = schedule_filter(status, label) | present(
@@ -113,7 +113,7 @@ def overview(
     ] = None,
     connection: Connection = Connection(),
 ) -> None:
-    """Show the numbers of the day, and what needs a look."""
+    """Show today's figures, and what needs attention."""
     with connect(connection) as remote:
         answer = remote.call("overview", {"timezone": timezone or local_zone()})
     if connection.as_json:

@@ -24,7 +24,7 @@ def report(  # noqa: PLR0913 - one argument per option
     limit: Limit = 100,
     connection: Connection = Connection(),
 ) -> None:
-    """Report what was used and what it cost, the most expensive first. `noonmark usage` does the same."""
+    """Report usage and its cost, the most expensive first. `noonmark usage` does the same."""
     arguments = present(
         by=by,
         to=parse_past(until, "--until"),

@@ -75,7 +75,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A budget, and what is spent of it in its current period."""
+    """A budget, and its spend in the current period."""
 
     budget: Budget
     settled: Amount

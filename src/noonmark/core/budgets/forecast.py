@@ -119,7 +119,7 @@ def forecast(
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """The smallest of the ordered numbers that at least so many percent of them do not exceed."""
+    """The percentile of ordered numbers, by the nearest-rank method."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 

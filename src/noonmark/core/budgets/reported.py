@@ -99,7 +99,7 @@ def total(reports: Iterable[Usage]) -> Usage | None:
 
 
 def masked(usage: Usage, mask: Callable[[str], str]) -> Usage:
-    """The usage with its names masked: whoever reports it may repeat a secret."""
+    """The usage with its names masked: a report may repeat a secret."""
     model, provider = (None if name is None else mask(name) for name in (usage.model, usage.provider))
     return replace(usage, model=model, provider=provider)
 

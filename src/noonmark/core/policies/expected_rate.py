@@ -27,7 +27,7 @@ MAX_WINDOW_SECONDS = 31_622_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRate:
-    """At least so many successes, and at most so many starts, in each window."""
+    """The least successes and the most starts in each window."""
 
     per: Micros
     at_least: int | None = None

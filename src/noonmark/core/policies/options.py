@@ -118,7 +118,7 @@ class PingUrlsDocument(TypedDict, total=False):
 
 
 MAX_RETRIES = MAX_ATTEMPTS - 1
-RETRY_RULE = f"must be a whole number from 0 to {MAX_RETRIES}"
+RETRY_RULE = f"must be an integer from 0 to {MAX_RETRIES}"
 _FIELD = "policy"
 
 

@@ -167,7 +167,7 @@ class Filling:
 
     def _required(self, name: str) -> Any:
         if name.partition(".")[0] == "event" and self._facts["event"] is None and not self._is_step:
-            raise ValueError(f"{self._asker} asks for {{{{{name}}}}}, and no event set this occurrence off")
+            raise ValueError(f"{self._asker} asks for {{{{{name}}}}}, and no event triggered this occurrence")
         try:
             return self.look_up(name)
         except LookupError as missing:

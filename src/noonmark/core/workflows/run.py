@@ -60,7 +60,7 @@ class StepRecord:
     result: Any = field(default=None, hash=False)
     error: str | None = None
     is_external: bool = False
-    """Whoever ends it writes its end, not the node that holds the run: a child occurrence, an event, a person."""
+    """Something else than the node that holds the run ends it: a child occurrence, an event, a person."""
     ready: Micros | None = None
     """When its next attempt is due, its wait is over, or its approval expires."""
     sequence: int = 0

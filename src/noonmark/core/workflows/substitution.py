@@ -68,7 +68,7 @@ def fill_text(text: str, facts: Mapping[str, Any]) -> str:
 
 
 def holds(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether all conditions hold. What is not there meets none but `{"exists": false}`."""
+    """Whether all conditions hold. A missing value meets none but `{"exists": false}`."""
     filling, filled = Filling(facts, is_step=True), {}
     for name in when:
         try:

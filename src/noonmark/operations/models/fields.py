@@ -147,7 +147,7 @@ def text(low: int = 1, high: int = 200, *, multiline: bool = False) -> Kind:
 
 
 def integer(low: int = 0, high: int = MAX_INTEGER) -> Kind:
-    """A whole number in a range."""
+    """An integer in a range."""
     schema = {"type": "integer", "minimum": low, "maximum": high}
     return Kind(lambda value: int(number_value(value, low, high, whole=True)), schema)
 

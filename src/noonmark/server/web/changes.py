@@ -82,7 +82,7 @@ class View(NamedTuple):
     sees_nodes: bool
 
     def sees(self, change: Change) -> bool:
-        """Whether a client may learn of a change."""
+        """Whether a client may see a change."""
         if change.tenant is None:
             return self.sees_nodes
         return change.tenant == self.tenant and (change.user is None or self.user in (None, change.user))
@@ -225,7 +225,7 @@ class ChangeHub:
         self._drainer = asyncio.ensure_future(self._drain())
 
     async def _drain(self) -> None:
-        """Pass on what has come."""
+        """Deliver the collected changes."""
         with self._lock:
             items, self._inbox = self._inbox, {}
             is_full, self._is_full = self._is_full, False

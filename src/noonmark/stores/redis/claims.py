@@ -190,7 +190,7 @@ def end_alone(uow: UnitOfWork, keys: Iterable[int]) -> None:
     ended = {
         "phase": str(Phase.DELIVERY_FAILED),
         "reason": str(Reason.UNREADABLE),
-        "detail": to_detail({"problem": "schedule is that of no schedule"}),
+        "detail": to_detail({"problem": "its schedule does not exist"}),
         "ended": uow.now(),
         **dict.fromkeys(("ready", "lease_end", "node", "stop", "deadline", "waiting_for", "wanted")),
         **dict.fromkeys(("holds_slot", "held"), 0),

@@ -109,7 +109,7 @@ def repair(transaction: Transaction, tenant: str, damage: DamageLog | None = Non
     sound_until = number(until, ahead)
     newest = max(ahead, sound_until)
     if damage is not None and not is_sound(until, cursor, matched):
-        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be whole numbers")
+        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be integers")
     matched = records.count("in_order", (tenant,), until=(sound_until,))
     streams.put((tenant, newest, sound_until, number(cursor, 0, low=0), matched))
     return newest
@@ -157,7 +157,7 @@ def write_streams(transaction: Transaction, streams: Iterable[EventStream]) -> N
 
 
 def prune(transaction: Transaction, *, before: Micros, keep: int, limit: int) -> int:
-    """Delete what is old, then what is too much."""
+    """Delete by age, then by number."""
     records, streams = transaction.records(EVENTS), transaction.records(EVENT_STREAMS)
     count = _forget(transaction, _old(transaction, before, limit))
     while count < limit:

@@ -75,7 +75,7 @@ class RowKeys:
             self._known = dict(list(self._known.items())[_KNOWN_ROWS:])
 
     def find(self, ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """What is known of these ids."""
+        """The cached schedules of these ids."""
         known = self._known
         return {one: known[one] for one in ids if one in known}
 
@@ -302,7 +302,7 @@ class ScheduleRecords(rules.UnitOfWork):
 
     def _restored(self, state: ScheduleState, values: Values | None) -> Schedule | Unreadable:
         if values is None:
-            return Unreadable("its record is not there")
+            return Unreadable("its record is missing")
         try:
             return schedule_documents.restored(
                 (*values, state.uid, str(state.phase), state.revision, state.version, state.updated)

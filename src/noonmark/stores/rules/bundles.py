@@ -26,7 +26,7 @@ MAX_USERS = 100
 
 
 def check_bytes(limits: Sequence[Quota], used: int, wanted: int) -> None:
-    """QuotaExceeded if a tenant may not store so many more bytes."""
+    """QuotaExceeded if a tenant may not store that many more bytes."""
     for quota in limits:
         if quota.resource is Resource.BUNDLE_BYTES:
             quota.check(used, wanted)

@@ -137,7 +137,7 @@ class _Pages:
     def add(self, stream: EventStream, events: Sequence[ReadEvent]) -> None:
         """Add the first events of a tenant, as many as fit; the first of them from its cursor on.
 
-        Listeners are looked up in portions, each as large as all before, so that few are looked up in vain.
+        Listeners are looked up in portions, each as large as all before, so that few lookups are wasted.
         """
         listeners = _Listeners(self._uow, stream.tenant, self._room + 1)
         begin, done = stream.cursor, 0

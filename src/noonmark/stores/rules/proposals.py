@@ -25,7 +25,7 @@ def put(uow: UnitOfWork, proposal: Proposal, *, most: int, note: AuditEntry) -> 
     """
     tenant, records = proposal.owner.tenant, uow.proposals
     before = records.find(tenant, proposal.schedule_id)
-    # One about a schedule that had this id and was deleted since stands in nobody's way.
+    # One about a deleted schedule that had this id does not count.
     if before is not None and (before.uid == proposal.uid or ProposedAction.CREATE in {before.action, proposal.action}):
         return False
     if proposal.action is ProposedAction.CREATE and uow.known_ids({(tenant, proposal.schedule_id)})[0]:

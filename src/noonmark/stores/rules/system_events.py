@@ -90,7 +90,7 @@ def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
 
 
 def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
-    """The event of a fact; None if nobody is told of it, or its causation chain is too long."""
+    """The event of a fact; None if no schedule subscribes to it, or its causation chain is too long."""
     if fact.alert is not None:
         return system_events.of_rate(schedule, fact.alert)
     if fact.breach is not None:

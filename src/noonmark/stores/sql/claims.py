@@ -373,7 +373,7 @@ def _take_over(uow: UnitOfWork, key: int, node: str, *, now: Micros, until: Micr
     """Lease a row whose delivery was lost with its node."""
     row = uow.row_of_key(key)
     if row is None or row.damage is not None:
-        raise Unreadable("its row is not there" if row is None else str(row.damage))
+        raise Unreadable("its row is missing" if row is None else str(row.damage))
     lease_row(uow, row, node, now=now, until=until)
 
 
@@ -397,5 +397,5 @@ def end_orphans(session: Session, routes: Collection[str], *, now: Micros, until
 def end_orphan_rows(session: Session, keys: Sequence[int]) -> None:
     """End rows that belong to no schedule."""
     if keys:
-        detail = to_detail({"problem": "schedule is that of no schedule"})
+        detail = to_detail({"problem": "its schedule does not exist"})
         session.execute(_END_STRAYS, detail, session.now(), list(keys))

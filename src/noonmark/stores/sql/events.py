@@ -145,7 +145,7 @@ def newest_moment(session: Session, tenant: str, damage: DamageLog | None = None
     sound_until = number(until, ahead)
     newest = max(ahead, sound_until)
     if damage is not None and not is_sound(until, cursor, matched):
-        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be whole numbers")
+        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be integers")
     [(matched,)] = session.query(_MATCHED, tenant, sound_until)
     mended = (tenant, newest, sound_until, number(cursor, 0, low=0), matched)
     session.update("event_streams", ("tenant", "newest", "matched_until", "cursor", "matched"), [mended])
@@ -167,7 +167,7 @@ def one(session: Session, tenant: str, event_id: str) -> Event | None:
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
-    """Delete what is old, then what is too much."""
+    """Delete by age, then by number."""
     count = _forget(session, session.query(_OLD, before, limit))
     while count < limit and (fullest := session.query(_FULLEST, keep)):
         [(tenant, _)] = fullest

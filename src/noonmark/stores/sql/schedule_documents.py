@@ -182,8 +182,8 @@ class ScheduleCache:
             self.keep(fresh)
             for key in missing:
                 if key not in schedules:
-                    schedules[key] = Unreadable("its record is not there")
-                    self.damage.note("schedules", key, "its record is not there")
+                    schedules[key] = Unreadable("its record is missing")
+                    self.damage.note("schedules", key, "its record is missing")
         return schedules
 
 

@@ -79,7 +79,7 @@ def _upgrade(connections: Connections) -> None:
     except sqlite3.Error as error:
         what = f"the database {connections.path}"
         raise StoreUnavailable(
-            f"{what} could not be brought up to date, and is as it was: {error}; {WAY_OUT}"
+            f"{what} could not be brought up to date, and was left unchanged: {error}; {WAY_OUT}"
         ) from error
 
 

@@ -159,7 +159,7 @@ class _TurnRun:
         self._is_fresh = False
 
     async def close(self) -> None:
-        """Call the model no more; give back what is reserved for a call that was not made."""
+        """Make no more calls; give back the reservation of a call that was not made."""
         if self._calls is not None:
             self._calls.close()
             if self._calls.unmade is not None:

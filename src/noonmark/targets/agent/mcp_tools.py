@@ -43,7 +43,7 @@ class ServerAway(Exception):
     """A server that the turn needs did not start, or did not answer."""
 
     def __init__(self, name: str, why: str) -> None:
-        self.own_words = f"the MCP server {name!r} of this node's agents is away"
+        self.own_words = f"the MCP server {name!r} of this node's agents is unavailable"
         super().__init__(f"{self.own_words}: {why}")
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 SETTLE_SECONDS = 5
 """How long a turn that is stopped waits for a reservation that is under way."""
 MAX_LOST = 3
-"""So many answers in a row that are lost or cannot be read end an attempt."""
+"""The number of lost or unreadable answers in a row that ends an attempt."""
 FIRST_WAIT, MAX_WAIT = SECOND // 2, 60 * SECOND
 """How long to wait for a provider that does not say, and at the most where it does."""
 MAX_ERROR = 1_000

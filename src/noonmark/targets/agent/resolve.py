@@ -39,7 +39,7 @@ MAX_DEPTH = 16
 """How many workflows may be above a step; there are fewer."""
 PAGE = 1_000
 MAX_FORKED = 10_000
-"""How many messages a fork copies at most, whatever it asks for."""
+"""The most messages that a fork copies."""
 REMOTE_MODEL = "remote"
 """The model of a session that the remote host chooses one for."""
 

@@ -80,7 +80,7 @@ class Toolbox:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What a model is told of the tools."""
+        """The description of the tools, for a model."""
         from pydantic_ai.tools import ToolDefinition  # noqa: PLC0415 - loaded with the libraries of agents
 
         described = [

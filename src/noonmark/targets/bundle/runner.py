@@ -247,7 +247,7 @@ def _program(name: str, files: Path) -> str:
 
 
 def _dispatch(assignment: Assignment, job: _Job) -> dict[str, Any]:
-    """What a run is told of itself."""
+    """The environment of a run."""
     occurrence, event = assignment.occurrence, event_of(assignment.occurrence)
     payload = occurrence.payload if event is None else event["payload"]
     return {

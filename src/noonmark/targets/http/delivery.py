@@ -163,7 +163,7 @@ class HttpDelivery:
         return self._completed(target, assignment, response, document)
 
     async def _redact(self, response: Response, secrets: tuple[str, ...], confidential: list[str]) -> dict[str, Any]:
-        """Return what is stored of a response. The search for secrets is slow, so it mostly runs in a thread."""
+        """Return the stored form of a response. The search for secrets is slow, so it mostly runs in a thread."""
         if not secrets and (not confidential or len(response.body) <= MAX_INLINE_REDACTION):
             return _document(response, secrets, confidential)
         loop = asyncio.get_running_loop()
@@ -217,7 +217,7 @@ def _note_usage(assignment: Assignment, text: str, redactor: Redactor) -> dict[s
 
 
 def _document(response: Response, secrets: tuple[str, ...], confidential: list[str]) -> dict[str, Any]:
-    """Return what is stored of a response: without secrets of the request, and without its callback token."""
+    """Return the stored form of a response: without secrets of the request, and without its callback token."""
     return response.to_document(Redactor([*secrets, *confidential]), only_json=bool(secrets))
 
 

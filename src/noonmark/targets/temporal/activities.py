@@ -57,9 +57,9 @@ logger = logging.getLogger("noonmark.temporal")
 
 BEAT: Micros = SECOND
 LOOK: Micros = SECOND
-"""Between two looks at the record of what is delivered."""
+"""Between two reads of the record of a delivery."""
 STORE_PAUSE: Micros = SECOND
-"""Before a store that is away is asked again."""
+"""Before an unavailable store is called again."""
 STOPPING = "the worker is stopping"
 UNTIMED_WAIT = 5.0
 """Seconds until what waits for others without a time is delivered again."""
@@ -234,7 +234,7 @@ class Activities:
         return await self._document(assignment, reported.result(), given, is_leaving=is_leaving)
 
     async def _look(self, assignment: Assignment, given: Document) -> None:
-        """Stop what is not wanted any more."""
+        """Stop deliveries that are over or asked to stop."""
         occurrence = await asyncio.to_thread(self._store.occurrence, given["occurrence_id"])
         stands = standing(occurrence, attempt=given["attempt"], fence=given["fence"])
         if stands is Standing.OVER:
@@ -282,7 +282,7 @@ class Activities:
             self._target.wake()
 
     async def _patiently(self, call: Callable[[], T]) -> T:
-        """Call the store until it answers."""
+        """Call the store, and retry until it answers."""
         while True:
             try:
                 return await asyncio.to_thread(call)

@@ -53,7 +53,7 @@ GRACE: Micros = 10 * SECOND
 UNSERVED_SECONDS = 90
 """For how long it counts that a route had no worker; the leader looks every 30 seconds."""
 LIMIT: Micros = 30 * DAY_SECONDS * SECOND
-"""How long the ledger waits for the end of what has no timeout."""
+"""How long the ledger waits for the end of an occurrence without a timeout."""
 
 
 class TemporalEngine(LoopRunner):

@@ -32,7 +32,7 @@ WHY = "its workflow is gone from the engine, and has not said how it ended"
 
 @dataclass(slots=True)
 class Comparison:
-    """What was found on both sides."""
+    """The differences between both sides."""
 
     running: int = 0
     """Workflows that run."""
@@ -72,13 +72,13 @@ class Comparison:
 
 
 class Reconciler:
-    """Compares, and ends what is to end. On the event loop of the client."""
+    """Compares both sides, and ends orphans. On the event loop of the client."""
 
     def __init__(self, store: Store, client: EngineClient) -> None:
         self._store, self._client = store, client
 
     async def compare(self) -> Comparison:
-        """List both sides. Whatever looks like an orphan is looked at again: it may just have begun, or ended."""
+        """List both sides. What looks like an orphan is read again: it may just have begun, or ended."""
         comparison = Comparison()
         awaiting = await asyncio.to_thread(self._awaiting)
         comparison.is_complete = len(awaiting) < MAX_OCCURRENCES
@@ -97,7 +97,7 @@ class Reconciler:
         return comparison
 
     def _awaiting(self) -> list[Occurrence]:
-        """What has a deadline, which is everything that awaits its end."""
+        """The occurrences that have a deadline: all that await their end."""
         return self._store.overdue(now=MAX_INSTANT, limit=MAX_OCCURRENCES)
 
     async def _judge(self, running: ListedWorkflow, comparison: Comparison) -> None:

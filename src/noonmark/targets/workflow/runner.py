@@ -213,7 +213,7 @@ class WorkflowRunner:
             return messages
 
     def _handle(self, messages: Iterable[Message]) -> None:
-        """Take what has happened, and go on with the runs that it concerns."""
+        """Take new events, and continue the runs that they concern."""
         now = self._now()
         self._versions.clear()
         self._served = None
