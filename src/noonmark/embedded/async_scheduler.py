@@ -417,7 +417,7 @@ class AsyncScheduler:
         await in_thread(self._inner.start)
 
     async def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
-        """Start nothing more, and wait up to `timeout` seconds for the runs; those that have not ended are handed back."""
+        """Start nothing more, and wait up to `timeout` seconds for runs; those that have not ended are handed back."""
         try:
             await in_thread(self._inner.stop, wait, timeout)
         except asyncio.CancelledError:  # the caller no longer waits, so what still runs is handed back
