@@ -121,7 +121,7 @@ class TestAskedOnce:
             if trouble in (LOSE, DROP):
                 assert "may or may not have been performed" in str(told.value)
 
-    def test_what_was_refused_for_good(self, client, proxy):
+    def test_what_was_refused_permanently(self, client, proxy):
         with pytest.raises(NotFound):
             client.get("nowhere")
         quota = b'{"code": "quota_exceeded", "detail": "ten are enough"}'

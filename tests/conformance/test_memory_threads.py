@@ -1,4 +1,4 @@
-"""Verbs of the memory store may be called from several threads: each is one step."""
+"""The memory store is thread-safe: each call is atomic."""
 
 from concurrent.futures import ThreadPoolExecutor
 from sys import getswitchinterval, setswitchinterval

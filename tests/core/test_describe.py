@@ -307,7 +307,7 @@ def written_fields(draw):
 
 
 @given(written_fields())
-def test_whatever_is_accepted_can_be_described(text):
+def test_any_accepted_trigger_can_be_described(text):
     try:
         trigger = CronTrigger(text)
     except InvalidTrigger:

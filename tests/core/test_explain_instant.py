@@ -339,7 +339,7 @@ def test_while_it_is_paused_nothing_runs(seconds, lead):
         assert decisions(explanation)["pause"] == "paused"
 
 
-def test_what_nobody_has_accounted_for_yet_is_shown_with_what_the_policy_says():
+def test_fires_that_are_not_planned_yet_are_shown_with_what_the_policy_says():
     for policy, fate in ((misfire.Skip(), "drops it"), (misfire.CatchUpAll(), "decides whether it still runs")):
         schedule = scheduled(misfire_policy=policy)
         explanation = asked(schedule, 1_000, row(schedule, 100))

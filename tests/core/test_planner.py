@@ -193,7 +193,7 @@ def test_fires_left_over_keep_their_jitter():
     assert planned(plan_at(snapshot, 500))[0] == (400, jittered(400, 60), None)
 
 
-def test_another_trigger_names_its_own_times_whatever_the_old_one_closed():
+def test_another_trigger_names_its_own_times_after_any_rows_of_the_old_one():
     snapshot = replace(read(scheduled(), 9_000), beyond=((at(200), at(10_000)),))
     edited = edits.edit(snapshot, declared(every(50)), now=at(150), lookahead=LOOKAHEAD)
     assert (nominals(edited), after_noon(edited.watermark)) == ([200], 200)

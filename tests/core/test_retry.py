@@ -226,7 +226,7 @@ def test_a_failure_without_an_exception_is_tried_again():
     assert next_attempt(policy, attempt=1, failed_at=FAILED_AT, occurrence_id="occ_1").retry_at is not None
 
 
-def test_the_last_attempt_is_the_last_whatever_it_raised():
+def test_the_last_attempt_is_the_last_after_any_exception():
     policy = RetryPolicy(max_attempts=2, on=("ValueError",))
     decision = next_attempt(policy, attempt=2, failed_at=FAILED_AT, occurrence_id="occ_1", raised=("OSError",))
     assert decision.reason is Reason.ATTEMPTS_EXHAUSTED

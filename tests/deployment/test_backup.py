@@ -105,7 +105,7 @@ def fences(server, database):
     return {one: int(fence) for one, fence in (row.split("|") for row in rows)}
 
 
-def as_told_by_whoever_runs_it(site, job_id):
+def as_its_environment_says(site, job_id):
     """How the node that is delivering a job's occurrence would write its end."""
     until(lambda: [one.phase for one in site.rows(job_id)] == [Phase.DISPATCHING])
     [row] = site.rows(job_id)

@@ -58,7 +58,7 @@ def test_a_start_that_was_not_written_is_decided_again(rig):
     assert rig.row(claim).phase is Phase.DISPATCHING
 
 
-def test_a_start_whose_answer_comes_after_its_lease_begins_if_nobody_has_taken_it_over(rig):
+def test_a_start_whose_answer_comes_after_its_lease_begins_if_no_node_has_taken_it_over(rig):
     claimed(rig)
     rig.store.afterwards("admit", lambda: wait(rig))
     rig.admit_once()
@@ -142,7 +142,7 @@ def test_a_refusal_that_was_not_written_is_decided_again(rig):
     assert rig.row(second).phase is Phase.SKIPPED
 
 
-def test_a_claim_that_was_lost_and_cannot_be_given_back_keeps_nobody_else_waiting(rig):
+def test_a_claim_that_was_lost_and_cannot_be_given_back_delays_no_others(rig):
     schedule = rig.create(**QUIET | {"overlap_policy": overlap.Skip()})
     rig.started(schedule, "first")
     second = rig.add(schedule, "second")
@@ -263,7 +263,7 @@ class TestOneThatMakesNoSense:
         assert rig.row(sound).phase is Phase.COMPLETED
         assert rig.settle_once() == SettleReport()
 
-    def test_its_lease_costs_nobody_else_theirs(self, rig, two):
+    def test_its_lease_does_not_cost_others_theirs(self, rig, two):
         sound, rig.store.spoiled = two[0], two[1].id
         rig.claim_once()
         assert rig.renew_once() == RenewReport(renewed=1, lost=1)
@@ -289,7 +289,7 @@ def test_a_schedule_that_cannot_be_planned_is_set_aside_and_the_others_are_plann
     ]
 
 
-def test_a_plan_that_the_store_cannot_write_keeps_nobody_from_theirs(rig):
+def test_a_plan_that_the_store_cannot_write_does_not_delay_others(rig):
     broken, sound = rig.create("broken"), rig.create("sound")
     rig.advance(MINUTE)
     rig.store.spoiled = broken.uid

@@ -49,7 +49,7 @@ def with_history(rig, key="old"):
     return schedule
 
 
-def test_a_node_tells_what_it_is(rig):
+def test_a_heartbeat_describes_the_node(rig):
     rig.advance(SECOND)
     rig.reap_once()
     rig.started(rig.create(trigger=EventTrigger("seen")))

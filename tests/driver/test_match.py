@@ -210,7 +210,7 @@ def test_an_event_from_before_the_end_has_an_outcome_after_it(rig):
     assert outcomes(rig, schedule)["event:up-2"] == "skipped/max_runs_reached"
 
 
-def test_the_sink_hears_what_an_event_triggered(rig):
+def test_the_sink_gets_what_an_event_triggered(rig):
     schedule = listen(rig)
     send(rig, "up-1")
     rig.match_once()
@@ -254,7 +254,7 @@ def test_a_listener_that_makes_no_sense_ends_its_own_occurrence_only(rig, monkey
     assert [one.phase for one in rig.rows(sound)] == [Phase.PENDING]
 
 
-def test_an_event_that_the_store_cannot_make_sense_of_is_in_nobodys_way(rig, caplog):
+def test_an_event_that_the_store_cannot_make_sense_of_does_no_harm(rig, caplog):
     schedule = listen(rig)
     for one in ("up-1", "spoiled", "up-2"):
         send(rig, one)

@@ -23,7 +23,7 @@ def rig():
     return Rig()
 
 
-def test_a_schedule_whose_upstreams_were_changed_meanwhile_is_created_all_the_same(rig):
+def test_a_schedule_whose_upstreams_were_changed_meanwhile_is_created_anyway(rig):
     up = rig.create("up")
     on_up = (Dependency(schedule_id=up.schedule_id),)
     down = factories.schedule("down", depends_on=on_up)
@@ -64,7 +64,7 @@ def stored(request, tmp_path):
         ((30, 1), True, Phase.COMPLETED),
     ],
 )
-def test_a_start_just_past_has_one_outcome_whatever_grace_an_edit_has_set(stored, graces, is_over, phase):
+def test_a_start_just_past_has_one_outcome_under_any_grace_of_an_edit(stored, graces, is_over, phase):
     rig, start = stored, NOW - 2 * SECOND
     created, edited = (misfire.Skip(grace=grace * SECOND) for grace in graces)
     schedule = rig.create(trigger=IntervalTrigger(60, from_micros(start)), misfire_policy=created)

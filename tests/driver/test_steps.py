@@ -106,7 +106,7 @@ class TestEndsThatMayWait:
 
 
 class TestPlanning:
-    def test_says_what_it_planned_and_tells_the_sink(self):
+    def test_says_what_it_planned_and_reports_to_the_sink(self):
         rig = Rig()
         schedule = rig.create()
         rig.advance(MINUTE)
@@ -122,7 +122,7 @@ class TestPlanning:
         assert rig.sink.told == []
 
     @pytest.mark.parametrize("policy", [misfire.Skip, misfire.CatchUpOne])
-    def test_what_nobody_took_up_is_one_gap_together_with_what_a_lost_node_had_claimed(self, policy):
+    def test_fires_that_no_node_claimed_are_one_gap_together_with_what_a_lost_node_had_claimed(self, policy):
         rig = Rig()
         schedule = rig.create(misfire_policy=policy(grace=SECOND))
         rig.advance(MINUTE)
@@ -176,7 +176,7 @@ class TestPlanning:
 
 
 class TestClaiming:
-    def test_takes_what_falls_due_soon_and_tells_the_sink(self):
+    def test_takes_what_falls_due_soon_and_reports_to_the_sink(self):
         rig = Rig()
         schedule = quiet(rig)
         near, far = rig.add(schedule, "near", 2 * SECOND), rig.add(schedule, "far", 3 * SECOND)
@@ -418,7 +418,7 @@ class TestTheClock:
 
 
 class TestSettling:
-    def test_writes_how_a_delivery_ended_and_tells_the_sink(self):
+    def test_writes_how_a_delivery_ended_and_reports_to_the_sink(self):
         rig = Rig()
         schedule = quiet(rig)
         assignment = rig.started(schedule)
@@ -651,7 +651,7 @@ class TestGivingBack:
 
 
 class TestReaping:
-    def test_a_beat_tells_what_the_node_serves(self):
+    def test_a_heartbeat_names_the_routes_of_the_node(self):
         rig = Rig(routes=["function:other"])
         schedule = quiet(rig)
         rig.add(schedule, "one")

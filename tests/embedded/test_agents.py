@@ -69,7 +69,7 @@ def test_a_session_is_created_spoken_to_archived_and_deleted(scheduler):
         (AgentSettings(remote="http://127.0.0.1:9"), True),
     ],
 )
-def test_a_model_that_nobody_knows_is_refused_or_warned_of(agents, is_known):
+def test_a_model_that_is_unknown_is_refused_or_warned_of(agents, is_known):
     action = {"type": "prompt", "prompt": "Go."}
     session = {"target_kind": "session", "type": "materialize_on_demand_session", "action": action}
     targets = [

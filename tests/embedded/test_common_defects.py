@@ -49,7 +49,7 @@ class TestRunning:
     @pytest.mark.parametrize(
         "error", [KeyError("k"), LookupError(), ArithmeticError(), MemoryError(), BaseException("b"), SystemExit(1)]
     )
-    def test_whatever_is_raised_is_recorded_and_the_job_comes_again(self, by_hand, error):
+    def test_any_exception_is_recorded_and_the_job_runs_again(self, by_hand, error):
         calls = []
 
         def fail():

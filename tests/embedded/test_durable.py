@@ -111,7 +111,7 @@ class TestRestarts:
         first.run_now(job)
         assert [run.result for run in open_scheduler().runs(job)] == [{"rows": 3}]
 
-    def test_an_error_that_cannot_be_encoded_is_kept_all_the_same(self, open_scheduler):
+    def test_an_error_that_cannot_be_encoded_is_kept_anyway(self, open_scheduler):
         def fail():
             raise ValueError("a file named \udcff")
 

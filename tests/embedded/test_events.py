@@ -113,7 +113,7 @@ class TestDelivery:
             ended(scheduler, last)
         assert phases(scheduler, job) == ["completed"]
 
-    def test_a_job_hears_nothing_from_before_its_time(self, scheduler):
+    def test_a_job_gets_no_events_from_before_its_creation(self, scheduler):
         scheduler.emit("upload")
         job = listen(scheduler, lambda: None, EventTrigger("upload"))
         with scheduler:

@@ -47,7 +47,7 @@ class TestOneThatRunsOnce:
         assert (job.status, job.run_count, job.last_result, job.next_run) == (JobStatus.FAILED, 1, None, None)
         assert job.last_error.rstrip().endswith("KeyError: 'missing'")
 
-    def test_one_that_will_be_tried_again_is_pending_until_it_has_failed_for_good(self, by_hand):
+    def test_one_that_will_be_tried_again_is_pending_until_it_has_failed_finally(self, by_hand):
         job_id = keep(by_hand.scheduler, fail, retries=1)
         by_hand.driver.run_due()
         between = by_hand.job(job_id)

@@ -415,7 +415,7 @@ class TestRunning:
             scheduler.schedule(ran.set)
             assert ran.wait(SOON)
 
-    def test_a_sink_hears_of_everything(self):
+    def test_a_sink_gets_all_driver_events(self):
         class Sink:
             def __init__(self):
                 self.told = []

@@ -161,7 +161,7 @@ def test_usage_belongs_to_the_owner_of_what_it_is_for(harness):
         ("schedule", ADA, None),
     ],
 )
-def test_nobody_raises_the_own_limit(harness, scope, caller, error):
+def test_no_user_raises_their_own_limit(harness, scope, caller, error):
     schedule_id = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
     owner = {"scope": scope, "id": {"tenant": "default", "user": "ada"}.get(scope, schedule_id)}
     if error is None:

@@ -125,7 +125,7 @@ class TestOthers:
             harness("schedule/create", **DOCUMENT)
 
 
-def test_what_fails_and_waits_for_its_next_attempt_while_it_is_cancelled_is_cancelled_all_the_same(harness):
+def test_what_fails_and_waits_for_its_next_attempt_while_it_is_cancelled_is_cancelled_anyway(harness):
     harness.create(**DOCUMENT)
     occurrence_id = harness("schedule/run", schedule_id="report")["occurrence_id"]
     store = harness.undisturbed.store

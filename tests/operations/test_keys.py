@@ -30,7 +30,7 @@ def harness():
     return harness
 
 
-def test_the_first_key_is_made_by_whoever_opens_the_store():
+def test_the_first_key_is_made_by_anyone_who_can_open_the_store():
     harness = Harness()
     with pytest.raises(NotAllowed, match="noonmark key create --store"):
         harness("key/create", **FIRST)

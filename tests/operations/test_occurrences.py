@@ -119,7 +119,7 @@ class TestBackfilling:
         harness.pass_by(1)
         assert harness.calls == []
 
-    def test_so_many_at_a_time_whatever_the_overlap_policy_says(self, harness):
+    def test_its_concurrency_is_limited_under_any_overlap_policy(self, harness):
         schedule = harness.create(trigger=MINUTES)
         answer = harness("schedule/backfill", schedule_id=schedule["schedule_id"], concurrency=2, **RANGE)
         claims = harness.service.store.claim(

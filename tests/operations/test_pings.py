@@ -248,7 +248,7 @@ def test_the_url_is_shown_at_creation_and_on_request_only():
     assert watch("ping/url", schedule_id="job")["ping_url"] == watch.url
 
 
-def test_a_rotation_replaces_the_url_for_good():
+def test_a_rotation_replaces_the_url():
     watch = Watch()
     rotated = watch("ping/rotate", schedule_id="job", reason="it leaked")["ping_url"]
     watch("schedule/upsert", schedule_id="job", trigger={"type": "interval", "every_seconds": 60}, target=PING)

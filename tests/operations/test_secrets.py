@@ -99,7 +99,7 @@ def test_without_a_key_nothing_is_sealed(harness):
     assert harness("secret/list") == {"secrets": []}
 
 
-def test_a_tenant_has_so_many_secrets_and_no_more(harness):
+def test_the_secrets_of_a_tenant_are_limited(harness):
     for number in range(MAX_SECRETS):
         put(harness, name=f"n{number}")
     with pytest.raises(QuotaExceeded, match="1,000 secrets already"):

@@ -1,4 +1,4 @@
-"""The checker: matches what ran, and what the store says of it, to the nominal fires of each schedule.
+"""The checker: compares the journal and the store with the nominal fires of each schedule.
 
 It reads the tables themselves, each at once, so that ten thousand occurrences take it a moment, and nothing depends on
 how the store tells of them.

@@ -1,4 +1,4 @@
-"""Agents whose nodes are killed, and two nodes that talk in one session."""
+"""Agents whose nodes are killed, and two nodes that take turns in one session."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""A node that is parted from PostgreSQL, or hears or is heard no more: others take over, and it comes back."""
+"""Network partitions between a node and PostgreSQL: others take over, and it recovers."""
 
 import pytest
 

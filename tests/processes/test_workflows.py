@@ -1,4 +1,4 @@
-"""Workflows whose nodes are killed: no step that was written as ended begins again, and none is lost."""
+"""Workflows whose nodes are killed: no step that ended runs again, and none is lost."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A proxy between nodes and a database server, which does to their connections what networks do.
+"""A proxy between nodes and a database server that injects network faults.
 
 It lives in a thread of its own. What it is told holds for every connection, old or new, until it is healed.
 """

@@ -1,4 +1,4 @@
-"""The proxy, with a real client and a real server: what each fault looks like, and what has been done all the same."""
+"""The proxy, with a real client and a real server: the effect of each fault, and which commits took place."""
 
 import asyncio
 

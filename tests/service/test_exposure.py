@@ -113,7 +113,7 @@ def test_clients_and_commands_trust_a_private_authority(tmp_path, monkeypatch):
         assert call(*command).json["all_tenants"]
 
 
-def test_a_client_that_does_not_finish_its_handshake_keeps_nobody_out(tmp_path):
+def test_a_client_that_does_not_finish_its_handshake_locks_no_one_out(tmp_path):
     write_signed_certificate(tmp_path)
     key = first_key(tmp_path)
     tls = ("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--no-worker")

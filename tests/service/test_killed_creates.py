@@ -18,7 +18,7 @@ DOCUMENT = {
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_whatever_is_acknowledged_is_there_after_a_kill(kind, request, tmp_path):
+def test_acknowledged_creates_survive_a_kill(kind, request, tmp_path):
     url = f"sqlite:///{tmp_path}/noonmark.db" if kind == "sqlite" else request.getfixturevalue("database").url
     acknowledged, lock = {}, threading.Lock()
 

@@ -1,4 +1,4 @@
-"""What the simulation has found, each as small as it gets."""
+"""Regression tests of what the simulation has found, as small as possible."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A small store with one of everything, and a node that lives with it for a few minutes after one cell was damaged."""
+"""A small store with one of everything, and a node that runs on it for a few minutes after one cell was damaged."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""The statements by which SQL stores set times back do to each row what the rule does."""
+"""Clock repair in SQL changes each row as the rule does."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""One damaged cell, in whichever column of whichever table, costs at most the schedule or row that it belongs to."""
+"""One damaged cell, in any column of any table, affects at most the schedule or row that it belongs to."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The view for analysts: every run, and every occurrence without one, the same in SQLite and in PostgreSQL."""
+"""The view `execution_history`: every run, and every occurrence without one, the same in SQLite and PostgreSQL."""
 
 import re
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""How PostgreSQL finds what it is asked for, before it has ever counted what is in its tables."""
+"""Query plans of PostgreSQL before its first ANALYZE."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""One schema on PostgreSQL, told in three ways; an older one is brought up to date, a newer or foreign one refused."""
+"""The schema of PostgreSQL, by migrations, tables and `schema.sql`: old ones are upgraded, others refused."""
 
 # ruff: noqa: S608 - the statements are the test's own
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that is away, comes back, or lets nobody in: what callers are told, and what they are not."""
+"""A PostgreSQL server that is down, restarts, or refuses logins: which errors callers get."""
 
 import socket
 import threading
@@ -66,7 +66,7 @@ def test_a_refusal_has_its_reason(server, wrong, told):
     assert told in refusal(url(server, **wrong))
 
 
-def test_a_machine_that_nobody_knows_is_named(server):
+def test_an_unknown_host_is_named(server):
     assert "postgresql://nowhere.invalid:5432/postgres" in refusal(url(server, place="nowhere.invalid:5432"))
 
 

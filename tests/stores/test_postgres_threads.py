@@ -1,4 +1,4 @@
-"""Several nodes on one PostgreSQL database: nobody gets what another has, nothing is miscounted, nobody deadlocks."""
+"""Several nodes on one PostgreSQL database: no double claims, no wrong counts, no deadlocks."""
 
 # ruff: noqa: S311 - the chance of a test comes from a seed, so that it can be repeated
 
@@ -332,7 +332,7 @@ VERBS = [
 ]  # fmt: skip
 
 
-def test_whatever_nodes_do_at_once_everything_stays_consistent(stores, database):
+def test_concurrent_nodes_stay_consistent(stores, database):
     nodes = [Node(number, store, store._clock) for number, store in enumerate(stores)]
     for node in nodes * 4:
         node.create()

@@ -1,5 +1,4 @@
-"""What a Redis store does costs as much as what is asked for: as many round trips for many as for few, and nothing is
-read that is only stored."""
+"""The cost of a Redis store: as many round trips for many records as for few, and no table is scanned."""
 
 from contextlib import contextmanager
 

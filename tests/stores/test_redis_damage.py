@@ -1,4 +1,4 @@
-"""One damaged record of Redis, or one cell of it, costs at most the schedule or record that it belongs to."""
+"""One damaged record of Redis, or one cell of it, affects at most the schedule or record that it belongs to."""
 
 import json
 import os
@@ -131,7 +131,7 @@ def test_a_damaged_record_costs_at_most_its_own_schedule(populated, undamaged, t
     assert not wrong, "\n".join(f"{one}: {problems}" for one, problems in wrong.items())
 
 
-def test_an_index_entry_of_a_record_that_is_gone_stands_in_nobodys_way(redis):
+def test_an_index_entry_of_a_record_that_is_gone_does_no_harm(redis):
     redis.run("FLUSHDB", database=DAMAGED)
     clock = HandClock()
     store = RedisStore(redis.url(DAMAGED), clock)

@@ -1,4 +1,4 @@
-"""A Redis server that loses the store, that is full, or that refuses a part of a commit."""
+"""A Redis server that loses its data, is full, or refuses a part of a commit."""
 
 from contextlib import closing
 

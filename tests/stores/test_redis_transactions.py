@@ -158,7 +158,7 @@ def test_a_damaged_record_is_left_out_and_reported(begin, redis):
     assert "Expecting value" in problem
 
 
-def test_ranges_are_those_of_a_sorted_list_whatever_is_changed(begin):
+def test_ranges_are_those_of_a_sorted_list_after_any_change(begin):
     numbers, known = count(), {}
 
     def pick(*choices):

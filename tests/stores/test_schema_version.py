@@ -1,4 +1,4 @@
-"""A table of versions that cannot be: every door says so in a sentence, and nothing is written."""
+"""An impossible version table: every command reports it in a sentence, and nothing is written."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Checkpoints of a SQLite file: nobody writes meanwhile, and the file is current unless a reader holds the log."""
+"""Checkpoints of a SQLite file: no write happens meanwhile, and the file is current unless a reader holds the log."""
 
 import logging
 import shutil

@@ -1,4 +1,4 @@
-"""The connections of a SQLite store: what is committed stays, what is undone leaves nothing, and readers only read."""
+"""The connections of a SQLite store: commits are durable, rollbacks leave nothing, and readers only read."""
 
 import sqlite3
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a SQLite store does costs as much as what is due, whatever is stored: no statement walks a table."""
+"""The cost of a SQLite store follows due work, not stored rows: no statement scans a table."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A record that cannot be read faults itself, and nothing beside it."""
+"""A record that cannot be read affects nothing but itself."""
 
 import sqlite3
 from dataclasses import replace
@@ -199,7 +199,7 @@ def test_an_event_without_a_moment_is_never_found(bench):
 
 
 @pytest.mark.parametrize("damaged", ["'[1'", "'{}'", "7", "x'ff'"])
-def test_an_event_of_which_nobody_can_say_what_led_to_it_begins_a_chain(bench, damaged):
+def test_an_event_of_unknown_cause_begins_a_chain(bench, damaged):
     told = Event(event_type="seen", emitted=0, event_id="a", behind=Chain(3))
     assert bench.store.emit("acme", [told]) == [True]
     damage(bench, f"UPDATE events SET behind = {damaged}")  # noqa: S608 - a test's own text
@@ -218,7 +218,7 @@ def test_a_listener_that_cannot_be_read_keeps_no_event_from_the_others(bench):
 
 
 @pytest.mark.parametrize("damaged", ["[1", "{}", '{"depth": "1"}'])
-def test_what_follows_an_end_of_which_nobody_can_say_what_led_to_it_begins_a_chain(bench, damaged):
+def test_what_follows_an_end_of_unknown_cause_begins_a_chain(bench, damaged):
     up = bench.create_quiet("up")
     down = bench.create("down", trigger=None, depends_on=(Dependency(schedule_id=up.schedule_id),))
     cause = {"event_id": "evt1_x", "event_type": "x", "source": "schedule:first", "payload": None}
@@ -231,7 +231,7 @@ def test_what_follows_an_end_of_which_nobody_can_say_what_led_to_it_begins_a_cha
     assert bench.commit(planned)
 
 
-def test_an_end_that_cannot_be_read_leads_on_all_the_same(bench):
+def test_an_end_that_cannot_be_read_leads_on_anyway(bench):
     up = bench.create_quiet("up")
     down = bench.create("down", trigger=None, depends_on=(Dependency(schedule_id=up.schedule_id),))
     bench.add(up, "a", payload={"a": 1})

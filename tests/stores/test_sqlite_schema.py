@@ -1,4 +1,4 @@
-"""One schema, told in three ways; old databases are opened, newer and foreign ones are refused."""
+"""The schema of SQLite, by migrations, tables and `schema.sql`; old databases are opened, newer and foreign refused."""
 
 import re
 import sqlite3

@@ -145,7 +145,7 @@ def test_answers_that_are_lost_again_and_again_fail_the_attempt(desk):
     assert "could not be read" in run.error
 
 
-def test_a_refused_key_fails_for_good_and_is_shown_nowhere(desk, caplog):
+def test_a_refused_key_fails_without_retry_and_is_shown_nowhere(desk, caplog):
     caplog.set_level(logging.DEBUG)
     refused = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}}
     agent = desk(Reply(status=401, body=str(refused).replace("'", '"').encode()))

@@ -229,7 +229,7 @@ def a_denied_change_leaves_the_schedule_as_it_is(bench: Bench) -> None:
 
 
 @case
-def a_proposal_that_nobody_decides_expires(bench: Bench) -> None:
+def a_proposal_without_a_decision_expires(bench: Bench) -> None:
     schedule = bench.create("job")
     assert _put(bench, _change(schedule))
     assert _put(bench, _new())

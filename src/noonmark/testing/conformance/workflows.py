@@ -374,7 +374,7 @@ def a_child_that_does_not_complete_fails_its_step(bench: Bench) -> None:
 
 
 @case
-def the_end_of_a_child_that_nobody_waits_for_changes_nothing(bench: Bench) -> None:
+def the_end_of_a_child_that_is_not_awaited_changes_nothing(bench: Bench) -> None:
     occurrence, steps = _begin(bench), _hidden(bench)
     orphan = replace(
         _child(steps, occurrence, "x"), overrides=Overrides(parent=Parent(occurrence_id="gone", step_id="load"))
@@ -713,7 +713,7 @@ def an_event_ends_the_wait_that_it_matches(bench: Bench) -> None:
 
 
 @case
-def waits_are_told_apart_by_any_kind_of_filter(bench: Bench) -> None:
+def waits_are_distinguished_by_any_kind_of_filter(bench: Bench) -> None:
     ada, gt, several, sender, wrong = (
         _waiting(bench, "ada", **{"customer.name": "Ada", "order": 7}),
         _waiting(bench, "gt", order={"gt": 6}),

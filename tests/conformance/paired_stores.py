@@ -1,4 +1,4 @@
-"""Two stores that are asked the same: whatever two nodes do with them, they must give the same answers."""
+"""Two stores with the same calls: they must give the same answers."""
 
 from dataclasses import replace
 
@@ -152,7 +152,7 @@ def unpaged(audience):
     return replace(audience, cursor="", listeners=tuple(sorted(audience.listeners, key=lambda one: one.uid)))
 
 
-class TwoNodesAndATwin(TwoNodes):
+class TwoNodesOnTwoStores(TwoNodes):
     """The memory store, and another beside it."""
 
     def __init__(self):

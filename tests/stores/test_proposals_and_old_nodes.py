@@ -1,4 +1,4 @@
-"""A node of an older version beside proposals: nothing of them is in the tables that it reads to plan and to start."""
+"""Nodes of an older version beside proposals: they see nothing of them when they plan and start."""
 
 from dataclasses import replace
 
