@@ -10,7 +10,7 @@ from noonmark.core.occurrence import in_force
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.fields import write_cursor
-from noonmark.operations.serializers import read_page, text
+from noonmark.operations.serializers import read_page, text, visible
 from noonmark.operations.service import record_audit_entry
 from noonmark.ports.workflows import ApprovalState
 
@@ -25,24 +25,15 @@ if TYPE_CHECKING:
 
 def list_approvals(service: Service, caller: Caller, arguments: ApprovalQuery) -> dict[str, Any]:
     """List the approvals that are pending, or in another state, latest request first."""
-    start = arguments.cursor
     runs = _Runs(service)
 
-    def fetch(count: int, last: Approval | None) -> list[Approval]:
-        nonlocal start
-        approvals: list[Approval] = []
-        start = start if last is None else _place(last)
-        while len(approvals) < count:
-            page = service.store.approvals(caller.owner.tenant, count, state=arguments.state, before=start)
-            approvals += [approval for approval in page if runs.are_seen(caller, approval)]
-            if len(page) < count:
-                break
-            start = _place(page[-1])
-        return approvals[:count]
+    def read(count: int, start: tuple[int, str] | None) -> Sequence[Approval]:
+        return service.store.approvals(caller.owner.tenant, count, state=arguments.state, before=start)
 
     def serialize(page: Sequence[Approval]) -> list[dict[str, Any]]:
         return [runs.document(approval) for approval in page]
 
+    fetch = visible(read, _place, lambda approval: runs.are_seen(caller, approval), arguments.cursor)
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"approvals": entries, "next_cursor": None if end is None else write_cursor(*_place(end))}
 

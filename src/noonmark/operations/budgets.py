@@ -11,7 +11,7 @@ from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.errors import InvalidRequest, MissingScope, NotAllowed, NotFound
 from noonmark.core.json_values import shown
 from noonmark.operations.models.fields import write_cursor
-from noonmark.operations.serializers import read_page, text
+from noonmark.operations.serializers import read_page, text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,24 +98,18 @@ def list_budgets(service: Service, caller: Caller, arguments: BudgetQuery) -> di
         scope, scope_id, period = arguments.cursor
         start = scope, unquote(scope_id), period
 
-    def fetch(count: int, last: Standing | None) -> list[Standing]:
-        nonlocal start
-        standings: list[Standing] = []
-        start = start if last is None else _place(last)
-        while len(standings) < count:
-            page = service.store.budgets(
-                caller.owner.tenant, count, scope=arguments.scope, scope_id=arguments.id_, after=start
-            )
-            standings += [one for one in page if _sees(service, caller, one.budget.scope, one.budget.scope_id)]
-            if len(page) < count:
-                break
-            start = _place(page[-1])
-        return standings[:count]
+    def read(count: int, place: tuple[str, str, str] | None) -> Sequence[Standing]:
+        return service.store.budgets(
+            caller.owner.tenant, count, scope=arguments.scope, scope_id=arguments.id_, after=place
+        )
+
+    def is_seen(standing: Standing) -> bool:
+        return _sees(service, caller, standing.budget.scope, standing.budget.scope_id)
 
     def serialize(page: Sequence[Standing]) -> list[dict[str, Any]]:
         return [budget_document(standing) for standing in page]
 
-    entries, end = read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, visible(read, _place, is_seen, start), serialize)
     cursor = None
     if end is not None:
         scope, scope_id, period = _place(end)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row")
+Place = TypeVar("Place")
 
 MAX_BYTES = 2_097_152
 """A page ends before the entry that would make it larger, unless that is its first."""
@@ -84,6 +85,31 @@ def read_page(
                 return Page(entries, None)
             mean = max(1, size // len(entries))
             step = max(1, min(limit + 1 - len(entries), (MAX_BYTES - size) // mean + 1))
+
+
+def visible(
+    read: Callable[[int, Place | None], Sequence[Row]],
+    place_of: Callable[[Row], Place],
+    is_seen: Callable[[Row], bool],
+    start: Place | None,
+) -> Callable[[int, Row | None], list[Row]]:
+    """The `fetch` of a list of which the caller sees some rows: it reads on until it has as many as are asked for.
+
+    `read` reads a number of rows after a place; `start` is the place of the cursor.
+    """
+
+    def fetch(count: int, last: Row | None) -> list[Row]:
+        place = start if last is None else place_of(last)
+        rows: list[Row] = []
+        while len(rows) < count:
+            page = read(count, place)
+            rows += filter(is_seen, page)
+            if len(page) < count:
+                break
+            place = place_of(page[-1])
+        return rows[:count]
+
+    return fetch
 
 
 def fitting(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

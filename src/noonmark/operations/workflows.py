@@ -34,7 +34,7 @@ from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.arguments import Cancellation
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.secrets import check_secrets
-from noonmark.operations.serializers import MAX_BYTES, occurrence_document, read_page, size_of, text
+from noonmark.operations.serializers import MAX_BYTES, occurrence_document, read_page, size_of, text, visible
 from noonmark.operations.service import cause_of_run, quotas_of, record_audit_entry
 from noonmark.operations.target_policy import check_agent, check_target, target_warnings, unserved
 from noonmark.ports.workflows import WorkflowVersion
@@ -170,18 +170,10 @@ def list_workflows(service: Service, caller: Caller, arguments: WorkflowQuery) -
     """List the workflows by id, each with its newest version."""
     start = None if arguments.cursor is None else arguments.cursor[0]
 
-    def fetch(count: int, last: WorkflowVersion | None) -> list[WorkflowVersion]:
-        nonlocal start
-        visible: list[WorkflowVersion] = []
-        start = start if last is None else last.workflow_id
-        while len(visible) < count:
-            page = service.store.workflows(caller.owner.tenant, count, after=start)
-            visible += [version for version in page if _sees(caller, version)]
-            if len(page) < count:
-                break
-            start = page[-1].workflow_id
-        return visible[:count]
+    def read(count: int, place: str | None) -> Sequence[WorkflowVersion]:
+        return service.store.workflows(caller.owner.tenant, count, after=place)
 
+    fetch = visible(read, lambda version: version.workflow_id, lambda version: _sees(caller, version), start)
     entries, end = read_page(arguments.limit, fetch, lambda page: [_version_document(one) for one in page])
     return {"workflows": entries, "next_cursor": None if end is None else write_cursor(end.workflow_id)}
 
@@ -390,21 +382,15 @@ def cancel_workflow_run(service: Service, caller: Caller, arguments: WorkflowRun
 def list_workflow_runs(service: Service, caller: Caller, arguments: WorkflowRunQuery) -> dict[str, Any]:
     """List the runs of workflows, latest first."""
     schedules = ScheduleReader(service)
-    start, phases = arguments.cursor, frozenset(arguments.phase or ())
+    phases = frozenset(arguments.phase or ())
 
-    def fetch(count: int, last: Listed | None) -> list[Listed]:
-        nonlocal start
-        visible: list[Listed] = []
-        start = start if last is None else _place(last)
-        while len(visible) < count:
-            page = service.store.workflow_runs(
-                caller.owner.tenant, count, workflow_id=arguments.workflow_id, phases=phases, before=start
-            )
-            visible += [row for row in page if _is_seen(caller, schedules.of(row[1]))]
-            if len(page) < count:
-                break
-            start = _place(page[-1])
-        return visible[:count]
+    def read(count: int, place: tuple[int, str] | None) -> Sequence[Listed]:
+        return service.store.workflow_runs(
+            caller.owner.tenant, count, workflow_id=arguments.workflow_id, phases=phases, before=place
+        )
+
+    def is_seen(row: Listed) -> bool:
+        return _is_seen(caller, schedules.of(row[1]))
 
     def serialize(page: Sequence[Listed]) -> list[dict[str, Any]]:
         ended = [row.id for _, row in page if row.phase in FINAL and row.has_begun]
@@ -415,7 +401,7 @@ def list_workflow_runs(service: Service, caller: Caller, arguments: WorkflowRunQ
             for entry, (_, row) in zip(entries, page, strict=True)
         ]
 
-    entries, end = read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, visible(read, _place, is_seen, arguments.cursor), serialize)
     return {"workflow_runs": entries, "next_cursor": None if end is None else write_cursor(*_place(end))}
 
 
