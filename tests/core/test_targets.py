@@ -275,12 +275,17 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(command(stdin="a" * 262_145), "target.stdin", "262,144", id="long stdin"),
         pytest.param(command(limits=[]), "target.limits", "object", id="limits a list"),
         pytest.param(command(limits={"memory_mb": 15}), "target.limits.memory_mb", "16", id="little memory"),
-        pytest.param(command(limits={"cpu_seconds": 0.5}), "target.limits.cpu_seconds", "whole", id="half a second"),
+        pytest.param(
+            command(limits={"cpu_seconds": 0.5}), "target.limits.cpu_seconds", "an integer", id="half a second"
+        ),
         pytest.param(command(limits={"nice": -1}), "target.limits.nice", "0", id="before others"),
         pytest.param(command(limits={"nice": 20}), "target.limits.nice", "19", id="too nice"),
         pytest.param(command(limits={"files": 1}), "target.limits.files", "unknown", id="limit unknown"),
         pytest.param(
-            {"target_kind": "workflow", "workflow_id": "w", "version": "3"}, "target.version", "whole", id="version"
+            {"target_kind": "workflow", "workflow_id": "w", "version": "3"},
+            "target.version",
+            "an integer",
+            id="version",
         ),
         pytest.param({"target_kind": "workflow", "workflow_id": "a b"}, "target.workflow_id", "1 to 128", id="blank"),
         pytest.param(

@@ -141,7 +141,7 @@ def test_a_key_that_is_not_good_is_not_stored(server, tmp_path):
     [
         ("{}", 0o644, "other users can read"),
         ("nonsense", 0o600, "unexpected content"),
-        ("[]", 0o600, "another content"),
+        ("[]", 0o600, "unexpected content"),
     ],
 )
 def test_a_file_of_keys_that_cannot_be_trusted_is_refused(server, tmp_path, content, mode, said):
