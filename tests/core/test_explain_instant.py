@@ -295,8 +295,8 @@ def test_a_time_before_the_rule_was_in_force_is_not_shown_as_the_one_before():
 def test_a_schedule_that_waits_for_events_has_no_times():
     explanation = asked(scheduled(EventTrigger("uploaded")), 100)
     assert explanation.summary == (
-        "Nothing ran at 2026-11-15 12:01:40 UTC: the schedule waits for events (When uploaded is emitted), and no event "
-        "triggered it then."
+        "Nothing ran at 2026-11-15 12:01:40 UTC: the schedule waits for events (When uploaded is emitted), and no "
+        "event triggered it then."
     )
 
 
