@@ -18,7 +18,7 @@ from noonmark.secret_cipher import fresh_key
 from noonmark.targets.agent.settings import ProviderLimit
 from tests.embedded.waiting import NEVER, eventually
 from tests.servers.openai_server import KEY, OpenAIServer, Reply
-from tests.targets.agent.desk import INPUT, OUTPUT, Desk
+from tests.targets.agent.agent_rig import INPUT, OUTPUT, AgentRig
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -43,14 +43,14 @@ def asking(name, arguments=None):
 
 
 @pytest.fixture
-def desk(monkeypatch):
+def make_rig(monkeypatch):
     """Make a scheduler with a scripted server."""
     made = []
 
     def make(*script, respond=None, **settings):
         server = OpenAIServer(*script, respond=respond)
         made.append(server.__enter__())
-        made.append(Desk(server, monkeypatch, **settings).__enter__())
+        made.append(AgentRig(server, monkeypatch, **settings).__enter__())
         return made[-1]
 
     yield make
@@ -58,13 +58,13 @@ def desk(monkeypatch):
         one.__exit__(None, None, None)
 
 
-def test_a_turn_is_recorded_step_by_step_and_the_next_one_goes_on_from_there(desk, tmp_path):
+def test_a_turn_is_recorded_step_by_step_and_the_next_one_goes_on_from_there(make_rig, tmp_path):
     skill = tmp_path / "polite" / "SKILL.md"
     skill.parent.mkdir()
     skill.write_text("Say please.")
     calls = [("add", {"a": 1, "b": 2}), ("shout", {"word": "hi"})]
     both = Reply(tool_calls=calls, tokens=(1_000, 20), cached_tokens=400)
-    agent = desk(both, Reply("3, HI"), Reply("welcome"), tools=[add, shout], skills=tmp_path)
+    agent = make_rig(both, Reply("3, HI"), Reply("welcome"), tools=[add, shout], skills=tmp_path)
     action = {
         "type": "prompt",
         "prompt": "Of {{schedule_name}}: {{ user }}?",
@@ -102,8 +102,8 @@ def test_a_turn_is_recorded_step_by_step_and_the_next_one_goes_on_from_there(des
     assert agent.server.keys == [f"Bearer {KEY}"] * 3
 
 
-def test_a_provider_that_is_busy_is_waited_for_and_that_is_no_attempt(desk):
-    agent = desk(
+def test_a_provider_that_is_busy_is_waited_for_and_that_is_no_attempt(make_rig):
+    agent = make_rig(
         Reply(status=429, retry_after=0), Reply(status=503, retry_after=0), Reply(status=500), Reply("at last")
     )
     job = agent.schedule()
@@ -127,8 +127,8 @@ def standings(one):
 
 
 @pytest.mark.parametrize("lost", [Reply(hangs_up=True), Reply(body=b'{"choices": "none"}')])
-def test_a_lost_answer_stays_reserved_and_the_next_call_is_another(desk, lost):
-    agent = desk(lost, Reply("here"))
+def test_a_lost_answer_stays_reserved_and_the_next_call_is_another(make_rig, lost):
+    agent = make_rig(lost, Reply("here"))
     standings(agent)
     job = agent.schedule()
     phase, _, run = agent.run(job)
@@ -138,17 +138,17 @@ def test_a_lost_answer_stays_reserved_and_the_next_call_is_another(desk, lost):
     assert standing.reserved.tokens > 4_096
 
 
-def test_answers_that_are_lost_again_and_again_fail_the_attempt(desk):
-    agent = desk(respond=lambda _: Reply(body=b"[]"))
+def test_answers_that_are_lost_again_and_again_fail_the_attempt(make_rig):
+    agent = make_rig(respond=lambda _: Reply(body=b"[]"))
     phase, reason, run = agent.run(agent.schedule(retries=0))
     assert (phase, reason, len(agent.server.requests)) == ("failed", "failed", 3)
     assert "could not be read" in run.error
 
 
-def test_a_refused_key_fails_without_retry_and_is_shown_nowhere(desk, caplog):
+def test_a_refused_key_fails_without_retry_and_is_shown_nowhere(make_rig, caplog):
     caplog.set_level(logging.DEBUG)
     refused = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}}
-    agent = desk(Reply(status=401, body=str(refused).replace("'", '"').encode()))
+    agent = make_rig(Reply(status=401, body=str(refused).replace("'", '"').encode()))
     standings(agent)
     phase, _, run = agent.run(agent.schedule("my secret question", retries=3))
     assert (phase, run.attempt, len(agent.server.requests)) == ("failed", 1, 1)
@@ -158,9 +158,9 @@ def test_a_refused_key_fails_without_retry_and_is_shown_nowhere(desk, caplog):
     assert standing.reserved.tokens == 0
 
 
-def test_logs_have_no_prompt_no_answer_and_no_key(desk, caplog):
+def test_logs_have_no_prompt_no_answer_and_no_key(make_rig, caplog):
     caplog.set_level(logging.DEBUG)
-    agent = desk(Reply("my secret answer"), Reply(status=400), Reply("another"))
+    agent = make_rig(Reply("my secret answer"), Reply(status=400), Reply("another"))
     job = agent.schedule("my secret question")
     agent.run(job)
     agent.run(job)
@@ -170,15 +170,15 @@ def test_logs_have_no_prompt_no_answer_and_no_key(desk, caplog):
     assert not {word for word in ("my secret", KEY, "Bearer") if word in logged}
 
 
-def test_the_same_call_again_and_again_ends_the_run(desk):
-    agent = desk(respond=lambda _: asking("add", {"a": 1, "b": 1}), tools=[add])
+def test_the_same_call_again_and_again_ends_the_run(make_rig):
+    agent = make_rig(respond=lambda _: asking("add", {"a": 1, "b": 1}), tools=[add])
     phase, reason, run = agent.run(agent.schedule(retries=3))
     assert (phase, reason, run.attempt, len(agent.server.requests)) == ("failed", "tool_loop", 1, 5)
     assert "add 5 times in a row with the same arguments" in run.error
 
 
-def test_the_same_error_again_and_again_ends_the_run(desk):
-    agent = desk(respond=lambda _: asking("broken"), tools=[broken])
+def test_the_same_error_again_and_again_ends_the_run(make_rig):
+    agent = make_rig(respond=lambda _: asking("broken"), tools=[broken])
     job = agent.schedule()
     phase, reason, _ = agent.run(job)
     assert (phase, reason, len(agent.server.requests)) == ("failed", "tool_loop", 3)
@@ -192,23 +192,23 @@ def counting():
     return lambda _: asking("add", {"a": next(numbers), "b": 1})
 
 
-def test_model_calls_of_a_run_are_bounded(desk):
-    agent = desk(respond=counting(), tools=[add], max_model_calls=3)
+def test_model_calls_of_a_run_are_bounded(make_rig):
+    agent = make_rig(respond=counting(), tools=[add], max_model_calls=3)
     phase, reason, run = agent.run(agent.schedule(retries=3))
     assert (phase, reason, run.attempt, len(agent.server.requests)) == ("failed", "budget_exceeded", 1, 3)
     assert "the budget of the run is 3 model calls; used 3" in run.error
     assert run.usage.model_calls == 3
 
 
-def test_tool_calls_of_a_run_are_bounded(desk):
-    agent = desk(respond=counting(), tools=[add], max_tool_calls=2)
+def test_tool_calls_of_a_run_are_bounded(make_rig):
+    agent = make_rig(respond=counting(), tools=[add], max_tool_calls=2)
     phase, reason, run = agent.run(agent.schedule())
     assert (phase, reason, len(agent.server.requests)) == ("failed", "budget_exceeded", 3)
     assert "may call 2 tools, and asked for 3" in run.error
 
 
-def test_a_budget_that_is_used_up_in_the_middle_ends_the_run(desk):
-    agent = desk(respond=counting(), tools=[add])
+def test_a_budget_that_is_used_up_in_the_middle_ends_the_run(make_rig):
+    agent = make_rig(respond=counting(), tools=[add])
     limit_tokens(agent, BudgetScope.USER, OWNER.user, 500)
     phase, reason, run = agent.run(agent.schedule(create={"max_tokens": 20}, retries=3))
     assert (phase, reason, run.attempt) == ("failed", "budget_exceeded", 1)
@@ -218,8 +218,8 @@ def test_a_budget_that_is_used_up_in_the_middle_ends_the_run(desk):
     assert standing.reserved.tokens == 0
 
 
-def test_a_run_without_room_in_its_budget_does_not_start(desk):
-    agent = desk()
+def test_a_run_without_room_in_its_budget_does_not_start(make_rig):
+    agent = make_rig()
     unknown = agent.schedule(create={"model": "openai:nobody"}, budget={"max_cost_usd": 1.0})
     assert agent.run(unknown)[:2] == ("skipped", "budget_exceeded")
     limit_tokens(agent, BudgetScope.USER, OWNER.user, 100)
@@ -229,8 +229,8 @@ def test_a_run_without_room_in_its_budget_does_not_start(desk):
     assert (standing.settled.tokens, standing.reserved.tokens) == (0, 0)
 
 
-def test_an_unknown_price_counts_by_tokens_and_is_shown_as_unknown(desk):
-    agent = desk()
+def test_an_unknown_price_counts_by_tokens_and_is_shown_as_unknown(make_rig):
+    agent = make_rig()
     phase, _, run = agent.run(agent.schedule(create={"model": "openai:nobody"}))
     assert (phase, run.usage.total_tokens, run.usage.cost) == ("completed", 110, None)
 
@@ -245,8 +245,8 @@ def test_an_unknown_price_counts_by_tokens_and_is_shown_as_unknown(desk):
         ([Reply("Rome")], 0, "failed", 1),
     ],
 )
-def test_structured_output_is_checked_and_asked_for_again(desk, replies, retries, phase, calls):
-    agent = desk(*replies)
+def test_structured_output_is_checked_and_asked_for_again(make_rig, replies, retries, phase, calls):
+    agent = make_rig(*replies)
     job = agent.schedule(create={"output_schema": SCHEMA, "structured_output_retries": retries})
     ended, _, run = agent.run(job)
     assert (ended, len(agent.server.requests)) == (phase, calls)
@@ -257,15 +257,15 @@ def test_structured_output_is_checked_and_asked_for_again(desk, replies, retries
         assert "does not match output_schema" in run.error
 
 
-def test_a_schema_that_is_none_is_refused_without_a_call(desk):
-    agent = desk()
+def test_a_schema_that_is_none_is_refused_without_a_call(make_rig):
+    agent = make_rig()
     for schema in ({"type": "nonsense"}, {"type": "object", "$ref": "http://127.0.0.1:1/x"}):
         phase, _, run = agent.run(agent.schedule(create={"output_schema": schema}))
         assert (phase, "output_schema is not a JSON schema" in run.error) == ("failed", True)
     assert agent.server.requests == []
 
 
-def test_a_run_that_is_stopped_calls_no_model_afterwards(desk):
+def test_a_run_that_is_stopped_calls_no_model_afterwards(make_rig):
     release, began, go_on = threading.Event(), threading.Event(), threading.Event()
 
     def slow() -> str:
@@ -274,7 +274,7 @@ def test_a_run_that_is_stopped_calls_no_model_afterwards(desk):
         go_on.wait(60)
         return "done"
 
-    agent = desk(Reply("ready"), Reply(waits_for=release), Reply(waits_for=release), asking("slow"), tools=[slow])
+    agent = make_rig(Reply("ready"), Reply(waits_for=release), Reply(waits_for=release), asking("slow"), tools=[slow])
     assert agent.run(agent.schedule())[0] == "completed"  # the libraries are loaded
     late, waiting, in_tool = agent.schedule(timeout=1), agent.schedule(), agent.schedule()
     assert agent.run(late)[:2] == ("timed_out", "timed_out")
@@ -293,9 +293,9 @@ def test_a_run_that_is_stopped_calls_no_model_afterwards(desk):
     assert agent.said(waiting) == [("user", ["Go."])]
 
 
-def test_a_run_that_is_stopped_while_it_is_slowed_down_has_used_nothing(desk, monkeypatch):
+def test_a_run_that_is_stopped_while_it_is_slowed_down_has_used_nothing(make_rig, monkeypatch):
     monkeypatch.setattr(reservation, "BACKPRESSURE", ((0, 600 * SECOND),))
-    agent = desk()
+    agent = make_rig()
     limit_tokens(agent, BudgetScope.USER, OWNER.user, 100_000)
     occurrence = agent.begin(agent.schedule())
     calls = agent.store._uow.budgets
@@ -305,8 +305,8 @@ def test_a_run_that_is_stopped_while_it_is_slowed_down_has_used_nothing(desk, mo
     assert (standing.settled.tokens, standing.reserved.tokens, agent.server.requests) == (0, 0, [])
 
 
-def test_a_pause_stops_a_turn_at_its_next_step(desk):
-    agent = desk(respond=counting(), tools=[add])
+def test_a_pause_stops_a_turn_at_its_next_step(make_rig):
+    agent = make_rig(respond=counting(), tools=[add])
 
     def pause() -> None:
         """Pause the schedule."""
@@ -322,15 +322,15 @@ def test_a_pause_stops_a_turn_at_its_next_step(desk):
     assert agent.run(job)[0] == "completed"
 
 
-def test_a_provider_that_fails_again_and_again_is_left_alone_for_a_while(desk):
-    agent = desk(respond=lambda _: Reply(status=500, retry_after=0), time_limit=30 * SECOND)
+def test_a_provider_that_fails_again_and_again_is_left_alone_for_a_while(make_rig):
+    agent = make_rig(respond=lambda _: Reply(status=500, retry_after=0), time_limit=30 * SECOND)
     phase, _, run = agent.run(agent.schedule())
     assert (phase, len(agent.server.requests)) == ("failed", 5)
     assert "failed too often in a row" in run.error
 
 
-def test_an_interrupted_session_goes_on_with_the_next_turn(desk):
-    agent = desk(asking("broken"), Reply(status=400), Reply("fine"), tools=[broken])
+def test_an_interrupted_session_goes_on_with_the_next_turn(make_rig):
+    agent = make_rig(asking("broken"), Reply(status=400), Reply("fine"), tools=[broken])
     job = agent.schedule()
     assert agent.run(job)[0] == "failed"
     assert str(agent.session(job).state) == "suspended"
@@ -339,8 +339,8 @@ def test_an_interrupted_session_goes_on_with_the_next_turn(desk):
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
 
 
-def test_a_second_attempt_goes_on_from_what_is_recorded(desk):
-    agent = desk(asking("add", {"a": 1, "b": 1}), *[Reply(hangs_up=True)] * 3, Reply("two"), tools=[add])
+def test_a_second_attempt_goes_on_from_what_is_recorded(make_rig):
+    agent = make_rig(asking("add", {"a": 1, "b": 1}), *[Reply(hangs_up=True)] * 3, Reply("two"), tools=[add])
     job = agent.schedule(retries=1)
     phase, _, run = agent.run(job)
     assert (phase, run.attempt, len(agent.server.requests)) == ("completed", 2, 5)
@@ -348,8 +348,8 @@ def test_a_second_attempt_goes_on_from_what_is_recorded(desk):
     assert run.usage.model_calls == 2
 
 
-def test_a_tool_access_policy_limits_the_tools(desk):
-    agent = desk(asking("shout", {"word": "a"}), Reply("ok"), tools=[add, shout])
+def test_a_tool_access_policy_limits_the_tools(make_rig):
+    agent = make_rig(asking("shout", {"word": "a"}), Reply("ok"), tools=[add, shout])
     job = agent.schedule()
     agent.store.put_session(
         Session(
@@ -365,8 +365,8 @@ def test_a_tool_access_policy_limits_the_tools(desk):
     assert agent.said(job)[2] == ("tool", ["!there is no tool 'shout'; available: add"])
 
 
-def test_a_tenants_own_key_is_used_where_it_is_bound_to(desk):
-    agent = desk(secret_key=fresh_key(), key=None)
+def test_a_tenants_own_key_is_used_where_it_is_bound_to(make_rig):
+    agent = make_rig(secret_key=fresh_key(), key=None)
     host = agent.server.url.removesuffix("/v1")
     agent.scheduler.set_secret("OPENAI_API_KEY", "sk-of-the-tenant", hosts=[host])
     job = agent.schedule()
@@ -377,9 +377,9 @@ def test_a_tenants_own_key_is_used_where_it_is_bound_to(desk):
     assert (phase, len(agent.server.requests), "is bound to api.openai.com" in run.error) == ("failed", 1, True)
 
 
-def test_limits_of_a_provider_hold_across_turns(desk):
+def test_limits_of_a_provider_hold_across_turns(make_rig):
     limits = {"openai": ProviderLimit(requests=1)}
-    agent = desk(provider_limits=limits, time_limit=2 * SECOND)
+    agent = make_rig(provider_limits=limits, time_limit=2 * SECOND)
     standings(agent)
     assert agent.run(agent.schedule())[0] == "completed"
     phase, _, run = agent.run(agent.schedule())
@@ -400,16 +400,16 @@ def test_limits_of_a_provider_hold_across_turns(desk):
         ({"preload_skills": ["polite"]}, "this node has no folder of skills"),
     ],
 )
-def test_what_a_session_asks_for_in_vain_fails_without_a_call(desk, create, why, monkeypatch):
+def test_what_a_session_asks_for_in_vain_fails_without_a_call(make_rig, create, why, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    agent = desk()
+    agent = make_rig()
     phase, _, run = agent.run(agent.schedule(create=create, retries=2))
     assert (phase, run.attempt, agent.server.requests) == ("failed", 1, [])
     assert why in run.error
 
 
-def test_an_exact_session_that_is_unknown_is_missing(desk):
-    agent = desk()
+def test_an_exact_session_that_is_unknown_is_missing(make_rig):
+    agent = make_rig()
     action = {"type": "prompt", "prompt": "Hi"}
     target = {"target_kind": "session", "type": "exact_session", "session_id": "nobody", "action": action}
     job = agent.scheduler.schedule(target, "exact", NEVER)
@@ -417,8 +417,8 @@ def test_an_exact_session_that_is_unknown_is_missing(desk):
     assert (phase, reason) == ("misfired", "target_missing")
 
 
-def test_the_test_model_needs_no_key(desk):
-    agent = desk(tools=[add], key=None)
+def test_the_test_model_needs_no_key(make_rig):
+    agent = make_rig(tools=[add], key=None)
     job = agent.schedule(create={"model": "test"})
     phase, _, run = agent.run(job)
     assert (phase, run.result["text"], run.usage.cost) == ("completed", '{"add":0}', 0)

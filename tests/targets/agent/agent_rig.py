@@ -17,7 +17,7 @@ INPUT, OUTPUT = 150, 600
 """Nano-dollars per token of that model."""
 
 
-class Desk:
+class AgentRig:
     """Creates schedules that talk to a session of their own, runs them, and looks at what became of them."""
 
     def __init__(self, server, monkeypatch, url="memory://", *, key=KEY, tools=(), secret_key=None, **settings):
