@@ -115,11 +115,11 @@ class TestAskedOnce:
         ):
             proxy.requests.clear()
             proxy.script = [trouble]
-            with pytest.raises(StoreUnavailable if trouble is UNAVAILABLE else Unreachable) as told:
+            with pytest.raises(StoreUnavailable if trouble is UNAVAILABLE else Unreachable) as caught:
                 change()
             assert len(proxy.requests) == 1
             if trouble in (LOSE, DROP):
-                assert "may or may not have been performed" in str(told.value)
+                assert "may or may not have been performed" in str(caught.value)
 
     def test_what_was_refused_permanently(self, client, proxy):
         with pytest.raises(NotFound):
@@ -166,11 +166,11 @@ class TestNobodyThere:
     )
     def test_something_else_is_there(self, client, proxy, answer):
         proxy.script = [answer]
-        with pytest.raises(NoonmarkError) as told:
+        with pytest.raises(NoonmarkError) as caught:
             client.get("x")
-        assert type(told.value) is NoonmarkError
+        assert type(caught.value) is NoonmarkError
         assert len(proxy.requests) == 1
-        assert len(str(told.value)) < 300
+        assert len(str(caught.value)) < 300
 
     def test_what_the_environment_says_of_proxies_is_not_meant_for_it(self, served, monkeypatch):
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):

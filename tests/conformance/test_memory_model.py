@@ -173,18 +173,18 @@ class TwoNodes(RuleBasedStateMachine):
     @rule(uid=uids)
     def change_at_once(self, uid):
         """As callers do it: read, decided and written in one step, so never too late."""
-        made = []
+        collected = []
 
         def decide(snapshot, now):
             if snapshot.schedule.phase is SchedulePhase.ACTIVE:
-                made[:] = [edits.pause(snapshot, now=now)]
+                collected[:] = [edits.pause(snapshot, now=now)]
             elif snapshot.schedule.phase is SchedulePhase.PAUSED:
-                made[:] = [edits.resume(snapshot, now=now, lookahead=LOOKAHEAD)]
-            return made[0] if made else None
+                collected[:] = [edits.resume(snapshot, now=now, lookahead=LOOKAHEAD)]
+            return collected[0] if collected else None
 
-        assert self.store.change(uid, decide) is bool(made)
-        if made:
-            self.see_whether_it_is_over(uid, made[0].schedule)
+        assert self.store.change(uid, decide) is bool(collected)
+        if collected:
+            self.see_whether_it_is_over(uid, collected[0].schedule)
 
     def write(self, made):
         self.store.commit_plans([made])

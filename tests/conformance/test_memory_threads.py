@@ -37,8 +37,8 @@ def test_threads_share_the_work_and_nothing_is_done_twice():
     def work(number):
         mine = schedules[number * EACH : (number + 1) * EACH]
         claimed = []
-        for one in mine:
-            store.add([factories.occurrence(one, manual("key"), nominal=NOW)])
+        for own in mine:
+            store.add([factories.occurrence(own, manual("key"), nominal=NOW)])
             claims = store.claim(f"node-{number}", [ROUTE], now=NOW, until=NOW, limit=2, lease=LEASE)
             for claim in claims:
                 bench.settle(bench.start(claim))

@@ -143,8 +143,8 @@ def test_owners_who_wait_for_the_last_places_have_them_in_turn(rigs):
     while round_of(rig):
         pass
     others = [owned(rig, f"user-{number}-") for number in range(12)]
-    for one in others:
-        burst(rig, one, 3)
+    for other in others:
+        burst(rig, other, 3)
     served = []
     for _ in range(3):
         given = round_of(rig)

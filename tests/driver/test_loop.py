@@ -192,8 +192,8 @@ def test_ends_that_nothing_waits_for_are_written_together(monkeypatch):
             first, *others = [await place.started(one) for one in (*fires, run)]
             place.target.end(first)
             await place.sink.until_kind(driver_events.Settled)
-            for one in others[:-1]:
-                place.target.end(one)
+            for other in others[:-1]:
+                place.target.end(other)
             assert place.store.calls["settle"] == 1
             place.target.end(others[-1])
             await place.sink.until_kind(driver_events.Settled, 5)

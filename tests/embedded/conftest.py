@@ -31,14 +31,14 @@ def keeper(url):
 @pytest.fixture
 def open_on_file(tmp_path):
     """Open schedulers on one file; all of them are closed in the end."""
-    made = []
+    collected = []
 
     def make(**settings):
-        made.append(Scheduler(f"sqlite:///{tmp_path / 'shared.db'}", **settings))
-        return made[-1]
+        collected.append(Scheduler(f"sqlite:///{tmp_path / 'shared.db'}", **settings))
+        return collected[-1]
 
     yield make
-    for scheduler in made:
+    for scheduler in collected:
         scheduler.stop(wait=False)
         scheduler.close()
 

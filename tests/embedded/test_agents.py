@@ -165,8 +165,8 @@ def test_without_agents_a_message_can_be_sent_but_not_waited_for():
 def test_the_members_of_a_mob_are_sessions():
     async def main():
         async with AsyncScheduler(agents="embedded", agent_model="test") as scheduler:
-            made = await scheduler.create_mob("triage", [{"member_id": "lead", "model": "test"}])
-            assert [one.mob_id for one in await scheduler.mobs()] == ["triage"] == [made.mob_id]
+            mob = await scheduler.create_mob("triage", [{"member_id": "lead", "model": "test"}])
+            assert [one.mob_id for one in await scheduler.mobs()] == ["triage"] == [mob.mob_id]
             [member] = await scheduler.sessions(mob_id="triage")
             assert (await scheduler.send_message(member.session_id, "Who are you?"))["text"] == ANSWER
             assert (await scheduler.usage("model")).groups[0].key == "test"

@@ -281,11 +281,11 @@ class TestPersistence:
 
 
 def _next(trigger, count):
-    found, instant = [], MONDAY
+    collected, instant = [], MONDAY
     for _ in range(count):
         instant = trigger.next_after(instant)
-        found.append(instant)
-    return found
+        collected.append(instant)
+    return collected
 
 
 def test_the_names_that_people_know_are_here(by_hand):

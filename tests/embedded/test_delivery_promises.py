@@ -90,11 +90,11 @@ class Stage:
 
     def ends(self):
         """How both have ended."""
-        found = {}
+        collected = {}
         for delivery, job in self.jobs.items():
             [one] = eventually(lambda job=job: self._ended(job))
-            found[delivery] = f"{one.phase}/{one.reason}"
-        return found
+            collected[delivery] = f"{one.phase}/{one.reason}"
+        return collected
 
     def _ended(self, job):
         return [one for one in self.scheduler.occurrences(job) if str(one.phase) in FINAL]

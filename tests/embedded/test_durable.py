@@ -14,14 +14,14 @@ from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases
 @pytest.fixture
 def open_scheduler(tmp_path):
     """Open schedulers on one file; all of them are stopped in the end."""
-    made = []
+    collected = []
 
     def make(**settings):
-        made.append(Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", **settings))
-        return made[-1]
+        collected.append(Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", **settings))
+        return collected[-1]
 
     yield make
-    for scheduler in made:
+    for scheduler in collected:
         scheduler.stop(wait=False)
 
 

@@ -251,16 +251,16 @@ class TestRefusals:
 
 class TestStopping:
     def test_a_waiting_caller_gets_an_error_and_no_later_stage_begins(self, keeper):
-        gate, ran, told = Gate(), threading.Event(), []
+        gate, ran, collected = Gate(), threading.Event(), []
         keeper.register_function("gate", gate)
         keeper.register_function("ran", ran.set)
         pipeline = JobPipeline(keeper).add_stage(gate, one).add_stage(keeper._functions.find("ran").call)
 
         def wait():
             try:
-                told.append(pipeline.run_sync())
+                collected.append(pipeline.run_sync())
             except Conflict as error:
-                told.append(error.message)
+                collected.append(error.message)
 
         keeper.start()
         waiting = threading.Thread(target=wait)
@@ -268,7 +268,7 @@ class TestStopping:
         gate.wait()
         keeper.stop(wait=False)
         waiting.join(SOON)
-        [message] = told
+        [message] = collected
         assert message.startswith("the scheduler was stopped")
         gate.opened.set()
         keeper.start()
@@ -276,13 +276,13 @@ class TestStopping:
         assert (ran.is_set(), gate.runs, keeper.list_jobs("pending")) == (False, 1, [])
 
     def test_a_stop_that_waits_lets_the_stage_end(self, memory):
-        gate, told = Gate(), []
+        gate, collected = Gate(), []
 
         def wait():
             try:
-                told.append(JobPipeline(memory).add_stage(gate).add_stage(one).run_sync())
+                collected.append(JobPipeline(memory).add_stage(gate).add_stage(one).run_sync())
             except Conflict as error:
-                told.append(type(error))
+                collected.append(type(error))
 
         memory.start()
         waiting = threading.Thread(target=wait)
@@ -293,7 +293,7 @@ class TestStopping:
         gate.opened.set()
         stopping.join(SOON)
         waiting.join(SOON)
-        assert told == [Conflict]
+        assert collected == [Conflict]
         ended_job, *_ = memory.list_jobs("cancelled")
         assert phases(memory, ended_job) == ["completed"]
 

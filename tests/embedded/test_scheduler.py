@@ -387,18 +387,18 @@ class TestRunning:
             scheduler.occurrences(job, limit=limit)
 
     def test_a_thread_that_had_to_be_given_up_is_reported(self):
-        told, gone = [], threading.Event()
+        collected, gone = [], threading.Event()
 
         class Sink:
             def report(self, happenings):
-                told.extend(happenings)
+                collected.extend(happenings)
 
         scheduler = Scheduler(sink=Sink())
         job = scheduler.schedule(lambda: gone.wait(SOON), timeout=0.05)
         with scheduler:
             assert ended(scheduler, job) == ["timed_out"]
             gone.set()
-        [abandoned] = [one for one in told if isinstance(one, Abandoned)]
+        [abandoned] = [one for one in collected if isinstance(one, Abandoned)]
         assert (abandoned.occurrence.schedule_id, abandoned.threads) == (job, 1)
 
     def test_an_exit_in_a_function_ends_nothing_else(self, scheduler):

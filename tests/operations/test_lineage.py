@@ -82,10 +82,10 @@ def test_a_step_of_a_workflow_belongs_to_the_schedule_of_its_run(harness):
 
 
 def test_nesting_ends_at_the_limit(harness):
-    caller, made = SESSION, []
+    caller, collected = SESSION, []
     for number in range(3):
-        made.append(make(harness, number, caller)["schedule_id"])
-        caller = in_run(harness, made[-1])
+        collected.append(make(harness, number, caller)["schedule_id"])
+        caller = in_run(harness, collected[-1])
     with pytest.raises(Conflict, match="may be 3 deep, and this one would be 4"):
         make(harness, 9, caller)
 

@@ -263,12 +263,12 @@ class TestEnding:
 
     def test_what_was_accepted_is_told_to_be_done(self, harness):
         schedule = harness.create()
-        one = accepted(harness, schedule)
+        occurrence = accepted(harness, schedule)
         done = harness(
-            "occurrence/complete", occurrence_id=one, result={"rows": 3}, usage={"tokens": 5, "cost_usd": 0.5}
+            "occurrence/complete", occurrence_id=occurrence, result={"rows": 3}, usage={"tokens": 5, "cost_usd": 0.5}
         )
         assert (done["phase"], done["reason"]) == ("completed", "succeeded")
-        [run] = harness("occurrence/runs", occurrence_id=one)["runs"]
+        [run] = harness("occurrence/runs", occurrence_id=occurrence)["runs"]
         assert (run["outcome"], run["result"], run["usage"]) == (
             "completed",
             {"rows": 3},
@@ -290,20 +290,20 @@ class TestEnding:
         assert (used["key"], used["total_tokens"], used["cost_usd"]) == (schedule["schedule_id"], 5, 0.5)
 
     def test_what_a_receiver_reports_is_by_model(self, harness):
-        one = accepted(harness, harness.create())
+        occurrence = accepted(harness, harness.create())
         with pytest.raises(InvalidRequest, match="not told apart"):
-            harness("occurrence/complete", occurrence_id=one, usage={"tokens": 5, "output_tokens": 1})
+            harness("occurrence/complete", occurrence_id=occurrence, usage={"tokens": 5, "output_tokens": 1})
         usage = {"model": "small", "provider": "acme", "input_tokens": 5, "output_tokens": 2}
-        harness("occurrence/fail", occurrence_id=one, usage=usage)
-        [run] = harness("occurrence/runs", occurrence_id=one)["runs"]
+        harness("occurrence/fail", occurrence_id=occurrence, usage=usage)
+        [run] = harness("occurrence/runs", occurrence_id=occurrence)["runs"]
         assert (run["usage"]["model"], run["usage"]["provider"], run["usage"]["cost_usd"]) == ("small", "acme", None)
         [used] = harness("usage/report", by="model")["groups"]
         assert (used["key"], used["output_tokens"], used["unpriced_calls"]) == ("small", 2, 1)
 
     def test_or_to_have_failed(self, harness):
         schedule = harness.create(retry_policy={"max_attempts": 2, "backoff_seconds": 30})
-        one = accepted(harness, schedule)
-        failed = harness("occurrence/fail", occurrence_id=one, error="no paper")
+        occurrence = accepted(harness, schedule)
+        failed = harness("occurrence/fail", occurrence_id=occurrence, error="no paper")
         assert (failed["phase"], failed["due_at_utc"] > "2026-03-01T12:00:00Z") == ("pending", True)
 
     def test_a_failure_that_pauses_the_schedule_is_logged(self, harness, caplog):
@@ -330,6 +330,6 @@ class TestEnding:
 
     @pytest.mark.parametrize("name", ["get", "complete", "fail", "cancel", "explain", "runs"])
     def test_what_belongs_to_another_tenant_is_not_there(self, harness, name):
-        one = accepted(harness, harness.create())
+        occurrence = accepted(harness, harness.create())
         with pytest.raises(NotFound):
-            harness(f"occurrence/{name}", occurrence_id=one, caller=FOREIGN)
+            harness(f"occurrence/{name}", occurrence_id=occurrence, caller=FOREIGN)

@@ -140,12 +140,12 @@ def test_a_ping_that_does_not_come_is_told_as_such(caplog):
 )  # fmt: skip
 def test_what_a_ping_counts_for(calls, until, verdicts, outcomes, events):
     watch = Watch(timeout_seconds=50)
-    said = []
+    collected = []
     for seconds, action in calls:
         watch.wait_until(seconds)
-        said.append(watch.ping(action))
+        collected.append(watch.ping(action))
     watch.wait_until(until)
-    assert (said, watch.outcomes()) == (verdicts, outcomes)
+    assert (collected, watch.outcomes()) == (verdicts, outcomes)
     assert watch.events() == events
 
 

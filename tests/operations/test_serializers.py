@@ -26,9 +26,9 @@ def harness(request, tmp_path):
 def both(harness, made):
     """The newest occurrence that is not merely planned, as it is told in a list and by itself."""
     listed = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
-    one = next(one for one in listed if one["origin"] != "trigger" or one["reason"] is not None)
-    answer = harness("occurrence/get", occurrence_id=one["occurrence_id"])
-    assert one == answer
+    first = next(one for one in listed if one["origin"] != "trigger" or one["reason"] is not None)
+    answer = harness("occurrence/get", occurrence_id=first["occurrence_id"])
+    assert first == answer
     return answer
 
 

@@ -151,15 +151,15 @@ def _judge(verdict, row, marks, accepted):
 
 def _rows(fleet):
     """All occurrences, by schedule."""
-    found = {}
+    collected = {}
     for schedule_id, one, origin, phase, *others in fleet.occurrences():
-        found.setdefault(schedule_id, []).append(Row(schedule_id, one, origin, Phase(phase), *others))
-    return found
+        collected.setdefault(schedule_id, []).append(Row(schedule_id, one, origin, Phase(phase), *others))
+    return collected
 
 
 def _marks(lines):
     """Lines of the journal by schedule and occurrence, in the order of their times."""
-    found = {}
+    collected = {}
     for line in sorted(lines, key=lambda line: line["at"]):
-        found.setdefault(line["schedule"], {}).setdefault(line["occurrence"], []).append(line)
-    return found
+        collected.setdefault(line["schedule"], {}).setdefault(line["occurrence"], []).append(line)
+    return collected

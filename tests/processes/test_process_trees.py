@@ -29,12 +29,12 @@ class Recorder:
 
     def trees(self):
         """The runs in the order in which they began: from when to when each was there, and its processes by role."""
-        found = {}
+        collected = {}
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         for run, role, pid, at in (line.split() for line in lines):
-            began, _, roles = found.get(run, (int(at), 0, {}))
-            found[run] = began, int(at), {**roles, role: int(pid)}
-        return [(run, *found[run]) for run in sorted(found, key=lambda one: found[one][0])]
+            began, _, roles = collected.get(run, (int(at), 0, {}))
+            collected[run] = began, int(at), {**roles, role: int(pid)}
+        return [(run, *collected[run]) for run in sorted(collected, key=lambda one: collected[one][0])]
 
     def whole(self, fleet, count):
         """Wait until so many trees have been there, the last of them as a whole; gives the processes of that one."""

@@ -38,16 +38,16 @@ def test_two_nodes_together_let_as_many_pass_as_one_limit_allows(text):
 
 
 def test_a_node_asks_the_store_once_for_a_portion_and_not_while_it_is_empty():
-    asked = []
+    collected = []
 
     class Counted(MemoryStore):
         def take_tokens(self, *taken):
-            asked.append(taken)
+            collected.append(taken)
             return super().take_tokens(*taken)
 
     limiter, limit = RateLimiter(Counted(HandClock()), Monotonic()), parse_rate("1000/s")
     assert sum(limiter.take("key a", limit).is_allowed for _ in range(1_000)) == limit.burst
-    assert len(asked) == limit.burst // limit.portion + 1
+    assert len(collected) == limit.burst // limit.portion + 1
 
 
 @pytest.fixture

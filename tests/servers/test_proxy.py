@@ -144,7 +144,7 @@ def test_the_reply_to_a_statement_of_its_own_is_dropped_only_when_asked_for(prox
 
 def test_a_share_of_the_replies_is_dropped_and_all_commits_are_done(proxy, table):
     proxy.drop_replies(0.2)
-    told, count = [], 200
+    collected, count = [], 200
 
     async def conversation():
         connection = await connected(table, proxy)
@@ -152,7 +152,7 @@ def test_a_share_of_the_replies_is_dropped_and_all_commits_are_done(proxy, table
             try:
                 async with connection.transaction():
                     await insert(connection, number)
-                told.append(number)
+                collected.append(number)
             except BROKEN:
                 connection = await connected(table, proxy)
         await connection.close()
@@ -160,7 +160,7 @@ def test_a_share_of_the_replies_is_dropped_and_all_commits_are_done(proxy, table
     talk(conversation())
     assert len(kept(table)) == count
     assert proxy.seen["commits"] == count
-    assert proxy.seen["dropped"] == count - len(told)
+    assert proxy.seen["dropped"] == count - len(collected)
     assert 20 <= proxy.seen["dropped"] <= 60
 
 

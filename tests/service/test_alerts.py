@@ -104,17 +104,17 @@ def test_a_failure_is_reported_although_the_node_was_killed(tmp_path, receiver):
         create(server, "backup", NEVER, failing)
         alert(server, receiver, "failed", "occurrence.failed", "{{ event.payload.occurrence_id }}")
         alert(server, receiver, "lost", "node.lost", "{{ event.payload.node }}")
-        one = run(server, "backup")
+        occurrence = run(server, "backup")
         eventually(lambda: [path for _, path, _, _ in list(receiver.requests) if path == "/silent"])
         [node] = nodes(server)
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
     receiver.closing.set()  # from now on it hangs up at once
     with serving(tmp_path, *options, name="second") as server:
-        assert eventually(lambda: posted(receiver, "failed")) == [one]
+        assert eventually(lambda: posted(receiver, "failed")) == [occurrence]
         assert eventually(lambda: posted(receiver, "lost")) == [node["node"]]
         [event] = events(server, "occurrence.failed")
         [lost] = events(server, "node.lost")
-        assert (event["payload"]["occurrence_id"], lost["payload"]["node"]) == (one, node["node"])
+        assert (event["payload"]["occurrence_id"], lost["payload"]["node"]) == (occurrence, node["node"])
         assert server.stop() == 0
-    assert (posted(receiver, "failed"), posted(receiver, "lost")) == ([one], [node["node"]])
+    assert (posted(receiver, "failed"), posted(receiver, "lost")) == ([occurrence], [node["node"]])

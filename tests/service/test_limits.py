@@ -142,11 +142,11 @@ def test_of_racing_creates_at_two_servers_as_many_pass_as_the_limit_allows(store
             caller, answers = Caller(servers[number % 2].url, key), Counter()
             while True:
                 with taking:
-                    one = next(numbers, None)
-                if one is None:
+                    first = next(numbers, None)
+                if first is None:
                     caller.close()
                     return answers
-                status, said = caller.ask("POST", "/schedules", document(one))
+                status, said = caller.ask("POST", "/schedules", document(first))
                 answers[status] += 1
                 if status != 201:
                     assert said["limit"] == {"name": "schedules", "scope": "user", "value": 50, "used": 50}, said

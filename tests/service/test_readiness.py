@@ -40,8 +40,8 @@ def failing(server, check):
 
 @pytest.fixture(scope="module")
 def one_for_all(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server"), "--lease", "3") as one:
-        yield one
+    with serving(tmp_path_factory.mktemp("server"), "--lease", "3") as server:
+        yield server
 
 
 @pytest.fixture

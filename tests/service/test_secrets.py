@@ -234,10 +234,10 @@ def test_a_sealed_secret_cannot_be_read_back(worked, tmp_path, monkeypatch):
 
 
 def test_no_byte_on_disk_has_a_sealed_secret(worked):
-    kept = b"".join(one.read_bytes() for one in worked.server.folder.glob("n.db*") if one.is_file())
-    assert b"api-key" in kept
-    assert [one for one in SEALED.values() if one.encode() in kept or one.split()[-1].encode() in kept] == []
-    assert SEALING.encode() not in kept
+    data = b"".join(one.read_bytes() for one in worked.server.folder.glob("n.db*") if one.is_file())
+    assert b"api-key" in data
+    assert [one for one in SEALED.values() if one.encode() in data or one.split()[-1].encode() in data] == []
+    assert SEALING.encode() not in data
 
 
 def test_no_answer_shows_a_secret():

@@ -157,8 +157,8 @@ def test_a_function_that_is_only_registered_is_not_called_for_others(server, fol
     target = {"target_kind": "function", "function": "only.mine", "args": ["theirs"]}
     schedule_id = server.ask("POST", "/schedules", {"trigger": YEARLY, "target": target}).json["schedule_id"]
     with program:
-        one = run(server, schedule_id)
-    assert (one["phase"], one["reason"]) == ("delivery_failed", "undeliverable")
+        occurrence = run(server, schedule_id)
+    assert (occurrence["phase"], occurrence["reason"]) == ("delivery_failed", "undeliverable")
     [told] = server.get(f"/schedules/{schedule_id}/runs").json["runs"]
     assert "is not offered to callers on this node" in told["error"]
     assert not (folder / "theirs").exists()

@@ -64,8 +64,8 @@ def replace_by(kind, path):
     elif kind == "folder":
         path.mkdir()
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(os.path.relpath(path))
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.bind(os.path.relpath(path))
     elif kind == "link":
         path.symlink_to("/dev/zero")
     else:

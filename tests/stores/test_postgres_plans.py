@@ -111,11 +111,11 @@ def test_a_plan_that_was_made_while_the_tables_were_empty_serves_when_they_are_f
     store.open()
     ask(store, "ANALYZE")  # as the server does by itself, now and then
     schedules = [factories.schedule(f"uid-{n}") for n in range(2_000)]
-    for one in schedules[:20]:  # by now the server has settled on a plan for what it is asked again and again
-        assert store.create([first_plan(one, lookahead=0)]) == [True]
+    for schedule in schedules[:20]:  # by now the server has settled on a plan for what it is asked again and again
+        assert store.create([first_plan(schedule, lookahead=0)]) == [True]
     assert all(store.create([first_plan(one, lookahead=0) for one in schedules[20:]]))
-    for one in schedules[:20]:
-        assert store.find(one.owner.tenant, one.schedule_id) is not None
+    for schedule in schedules[:20]:
+        assert store.find(schedule.owner.tenant, schedule.schedule_id) is not None
     store.close()
     watcher = PostgresStore(database.url)
     watcher.open()

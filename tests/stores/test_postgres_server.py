@@ -37,11 +37,11 @@ def refusal(address):
     """What a caller is told who cannot open a store."""
     with pytest.raises(StoreUnavailable) as refused:
         PostgresStore(address, HandClock()).open()
-    told = str(refused.value)
-    assert told.startswith("cannot connect to the database postgresql://")
-    assert "\n" not in told
-    assert SECRET not in told
-    return told
+    message = str(refused.value)
+    assert message.startswith("cannot connect to the database postgresql://")
+    assert "\n" not in message
+    assert SECRET not in message
+    return message
 
 
 def test_a_caller_with_the_password_is_admitted(server):

@@ -42,7 +42,7 @@ class Populated:
 
     def records(self, name):
         """The records of a table: the field of each, and whose it is."""
-        found = []
+        collected = []
         for field, values in self._stored(TABLES[name]):
             row = TABLES[name].named(values)
             owner = None
@@ -50,8 +50,8 @@ class Populated:
                 owner = "keyed"
             elif name not in NOBODYS:
                 owner = self._uids[row["key" if name == "schedules" else "schedule"]]
-            found.append((field, owner))
-        return found
+            collected.append((field, owner))
+        return collected
 
     def tried(self, *damages):
         """What becomes of a copy in which records and cells are damaged."""

@@ -39,14 +39,14 @@ class Node:
 
 @pytest.fixture
 def nodes(redis, redis_url):
-    made = []
+    collected = []
 
     def make(url=redis_url):
-        made.append(Node(url))
-        return made[-1]
+        collected.append(Node(url))
+        return collected[-1]
 
     yield make
-    for node in made:
+    for node in collected:
         node.close()
     assert not listeners()
 

@@ -59,12 +59,12 @@ def parts(sql):
 def held(path, among=None):
     """What every table of the first schema holds, by columns: all of them, or those that were held before."""
     with closing(sqlite3.connect(path)) as connection:
-        found = {}
+        collected = {}
         for name in re.findall(r"CREATE TABLE (\w+)", FIRST.read_text(encoding="utf-8")):
             columns = "*" if among is None else ", ".join(among[name][0])
             cursor = connection.execute(f"SELECT {columns} FROM {name}")  # noqa: S608 - ours
-            found[name] = [f'"{one[0]}"' for one in cursor.description], cursor.fetchall()
-        return found
+            collected[name] = [f'"{one[0]}"' for one in cursor.description], cursor.fetchall()
+        return collected
 
 
 def opened(path, clock=None):

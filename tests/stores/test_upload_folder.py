@@ -76,14 +76,14 @@ def test_lists_have_the_newest_first_and_pass_over_what_cannot_be_read(home, pla
 
 def opened(monkeypatch, name):
     """Counts how often a file of that name is opened."""
-    found, really = [], os.open
+    collected, really = [], os.open
 
     def counting(path, *args, **options):
-        found.extend([path] if path == name else [])
+        collected.extend([path] if path == name else [])
         return really(path, *args, **options)
 
     monkeypatch.setattr(os, "open", counting)
-    return found
+    return collected
 
 
 def test_a_page_costs_what_is_on_it(home, monkeypatch):

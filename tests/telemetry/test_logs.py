@@ -63,13 +63,13 @@ def test_hostile_name_makes_no_record(log, form):
     lines = log(form=form)
     logging.getLogger("noonmark.driver").warning("%s: missed", HOSTILE, extra={"schedule_id": HOSTILE})
     structlog.get_logger("noonmark.rest").info(HOSTILE, label=HOSTILE, labels={HOSTILE: [HOSTILE]})
-    found = lines()
-    assert len(records(found)) == 2
-    assert all(is_clean(line) for line in found), found
+    output = lines()
+    assert len(records(output)) == 2
+    assert all(is_clean(line) for line in output), output
     if form == "json":
-        assert len(found) == 2
-        assert all(line.isascii() for line in found)
-        document = json.loads(found[0])
+        assert len(output) == 2
+        assert all(line.isascii() for line in output)
+        document = json.loads(output[0])
         assert (document["event"], document["schedule_id"]) == (f"{HOSTILE}: missed", HOSTILE)
 
 
@@ -104,9 +104,9 @@ def test_error_with_traceback_is_one_line_of_json(log):
     except RuntimeError:
         logging.getLogger("noonmark.driver").exception("it failed")
         structlog.get_logger("noonmark.rest").exception("it failed")
-    found = lines()
-    assert len(found) == 2
-    assert all(is_clean(line) and "RuntimeError" in line and "Traceback" in line for line in found)
+    output = lines()
+    assert len(output) == 2
+    assert all(is_clean(line) and "RuntimeError" in line and "Traceback" in line for line in output)
 
 
 def test_record_has_time_level_and_logger(log):
@@ -190,10 +190,10 @@ def test_secrets_are_masked(log, form):
         stdlib.exception("no store")
     ours.info("called", api_key=MARK, token=MARK, headers={"Authorization": MARK, "X-Secret": [MARK]}, password=MARK)
     ours.info("asked", url=f"https://ada:{MARK}@example.com/?access_token={MARK}", hosts=[f"https://a:{MARK}@b"])
-    found = lines()
-    assert len(records(found)) == 6
-    assert MARK not in "\n".join(found)
-    assert sum(line.count("***") for line in found) >= 10
+    output = lines()
+    assert len(records(output)) == 6
+    assert MARK not in "\n".join(output)
+    assert sum(line.count("***") for line in output) >= 10
 
 
 def test_length_and_time_of_a_line_are_bounded(log):
@@ -201,9 +201,9 @@ def test_length_and_time_of_a_line_are_bounded(log):
     ours = structlog.get_logger("noonmark.rest")
     for hostile in ("x" * 10**6, "://a:" * 200_000, " key" * 250_000, "bearer " * 150_000, "=" * 10**6):
         ours.info("big", value=hostile, deep=[[[[[[hostile]]]]]], many=dict.fromkeys(range(10_000), "v"))
-    found = lines()
-    assert len(found) == 5
-    assert max(map(len, found)) < 8 * MAX_TEXT
+    output = lines()
+    assert len(output) == 5
+    assert max(map(len, output)) < 8 * MAX_TEXT
 
 
 def test_every_value_becomes_json(log):

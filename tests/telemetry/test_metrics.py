@@ -22,13 +22,13 @@ START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 def samples(metrics):
     """Return every sample by name and labels."""
-    found = {}
+    collected = {}
     for line in metrics.render().decode().splitlines():
         if not line.startswith("#"):
             name, _, value = line.rpartition(" ")
-            found[name] = float(value)
+            collected[name] = float(value)
     assert list(text_string_to_metric_families(metrics.render().decode()))
-    return found
+    return collected
 
 
 def fails():
@@ -159,13 +159,13 @@ def test_backlog_is_shown_without_a_worker_and_omitted_while_unknown():
 
 
 def test_backlog_is_cached_and_may_fail():
-    asked, clock = [], FakeClock(START)
+    collected, clock = [], FakeClock(START)
 
     def ask():
-        asked.append(clock.micros())
-        if len(asked) == 2:
+        collected.append(clock.micros())
+        if len(collected) == 2:
             raise RuntimeError("away")
-        return len(asked)
+        return len(collected)
 
     recent = CachedProbe(ask, monotonic=clock.monotonic, lifetime=SECOND)
     assert [recent.read() for _ in range(3)] == [1, 1, 1]
@@ -173,7 +173,7 @@ def test_backlog_is_cached_and_may_fail():
     assert [recent.read() for _ in range(3)] == [None, None, None]
     clock.advance(1)
     assert recent.read() == 3
-    assert len(asked) == 3
+    assert len(collected) == 3
 
 
 def test_two_instances_do_not_mix(metrics):

@@ -45,16 +45,16 @@ def asking(name, arguments=None):
 @pytest.fixture
 def make_rig(monkeypatch):
     """Make a scheduler with a scripted server."""
-    made = []
+    collected = []
 
     def make(*script, respond=None, **settings):
         server = OpenAIServer(*script, respond=respond)
-        made.append(server.__enter__())
-        made.append(AgentRig(server, monkeypatch, **settings).__enter__())
-        return made[-1]
+        collected.append(server.__enter__())
+        collected.append(AgentRig(server, monkeypatch, **settings).__enter__())
+        return collected[-1]
 
     yield make
-    for one in reversed(made):
+    for one in reversed(collected):
         one.__exit__(None, None, None)
 
 

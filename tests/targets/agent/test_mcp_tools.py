@@ -69,15 +69,15 @@ def gadgets(tmp_path):
 
 @pytest.fixture
 def make_rig(monkeypatch):
-    made = []
+    collected = []
 
     def make(*script, **settings):
-        made.append(OpenAIServer(*script).__enter__())
-        made.append(AgentRig(made[-1], monkeypatch, **settings).__enter__())
-        return made[-1]
+        collected.append(OpenAIServer(*script).__enter__())
+        collected.append(AgentRig(collected[-1], monkeypatch, **settings).__enter__())
+        return collected[-1]
 
     yield make
-    for one in reversed(made):
+    for one in reversed(collected):
         one.__exit__(None, None, None)
 
 

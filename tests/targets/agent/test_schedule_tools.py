@@ -71,14 +71,14 @@ class Agent:
 
 @pytest.fixture
 def agent():
-    made = []
+    collected = []
 
     def make(*arguments, **options):
-        made.append(Agent(*arguments, **options))
-        return made[-1]
+        collected.append(Agent(*arguments, **options))
+        return collected[-1]
 
     yield make
-    for one in made:
+    for one in collected:
         one.scheduler.stop(wait=False)
         one.scheduler.close()
 

@@ -293,17 +293,17 @@ class TestEnd:
     @pytest.mark.parametrize("how", ["timeout", *(Reason.CANCELLED, Reason.REPLACED, Reason.LEASE_LOST), "stop"])
     def test_all_process_groups_are_killed(self, tmp_path, brief, how):
         with command_runner() as runner:
-            one = runner.start(
+            delivery = runner.start(
                 command_assignment("sh", "-c", PROCESS_TREE, fields={"cwd": str(tmp_path)}, timeout=3_600 * SECOND)
             )
             pid_in(tmp_path / "ready")
             pids = [pid_in(tmp_path / name) for name in ("parent", "child", "grandchild", "apart")]
             if how == "timeout":
-                runner.set_back_start(one, 3_600 * SECOND)
+                runner.set_back_start(delivery, 3_600 * SECOND)
             elif how != "stop":
-                one.stop(how)
+                delivery.stop(how)
             if how != "stop":
-                done = runner.end_of(one)
+                done = runner.end_of(delivery)
                 assert done.error == f"was killed by SIGKILL: {WHY.get(how, 'no end within 3600 s')}"
                 eventually(lambda: not any(map(is_alive, pids)))
         eventually(lambda: not any(map(is_alive, pids)))
@@ -434,10 +434,10 @@ class TestSupervisor:
     def test_supervisor_starts_on_demand_and_is_replaced_when_lost(self, tmp_path):
         with command_runner() as runner:
             assert runner.runner._supervisor._process is None
-            one = runner.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
+            delivery = runner.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
             parent, child = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
             runner.runner._supervisor._process.kill()
-            done = runner.end_of(one)
+            done = runner.end_of(delivery)
             assert (done.outcome, "was lost" in done.error, done.is_unknown) == ("failed", True, True)
             eventually(lambda: not is_alive(parent) and not is_alive(child))
             eventually(lambda: runner.runner._supervisor._process.poll() is not None)

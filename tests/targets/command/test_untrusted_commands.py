@@ -110,8 +110,8 @@ class TestRunDirectories:
             pass
         [base] = temporary.iterdir()
         shutil.rmtree(base)
-        with folders.create() as made:
-            assert Path(made).is_dir()
+        with folders.create() as folder:
+            assert Path(folder).is_dir()
         folders.close()
         with pytest.raises(OSError, match="is stopping"), folders.create():
             pass

@@ -176,10 +176,10 @@ class TestCalls:
                 await harness.end_of(assignment)
             return assignment.occurrence
 
-        one = run_scenario(scenario)
+        result = run_scenario(scenario)
         first, second, third = [record for record in caplog.records if record.name in ("noonmark.jobs", "errands")]
         assert (first.levelname, first.getMessage(), first.name) == ("INFO", "in a child", "noonmark.jobs")
-        assert (first.occurrence_id, first.schedule_id) == (one.id, one.schedule_id)
+        assert (first.occurrence_id, first.schedule_id) == (result.id, result.schedule_id)
         assert first.process != os.getpid()
         assert (second.levelname, second.getMessage(), second.number) == ("WARNING", "to the root", 7)
         assert third.getMessage() == "it failed"
@@ -621,8 +621,8 @@ class TestConcurrency:
             assert (await harness.end_of(in_thread)).result == 1
             assert not any(one in harness.reported for one in busy)
             worker_functions.touch(gate)
-            for one in busy[:3]:
-                assert (await harness.end_of(one)).result is True
+            for busy_row in busy[:3]:
+                assert (await harness.end_of(busy_row)).result is True
             gate.unlink()
             harness.runner.deliver(busy[3:])
             elsewhere = function_assignment("elsewhere", function="adds", args=(1,), executor=Executor.PROCESS)

@@ -33,8 +33,8 @@ def make_pinger(guard=Guard.LOCAL, pauses=(0.0, 0.0)):
 
 
 def ping(pinger, moment=Moment.SUCCESS, source="rest", **urls):
-    made = replace(factories.schedule(ping_urls=PingUrls(**urls) if urls else None), source=source)
-    pinger.ping(made, factories.occurrence(made, manual("one"), attempt=1), moment)
+    schedule = replace(factories.schedule(ping_urls=PingUrls(**urls) if urls else None), source=source)
+    pinger.ping(schedule, factories.occurrence(schedule, manual("one"), attempt=1), moment)
     eventually(lambda: not pinger.pending)
 
 

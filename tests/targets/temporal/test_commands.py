@@ -22,9 +22,9 @@ def check(rig, *arguments):
 
 def test_a_check_lists_orphans_and_ends_them_on_command(server, tmp_path):
     rig = Rig(server, tmp_path)
-    found = check(rig)
-    assert (found.code, found.err) == (0, "")
-    assert found.out.splitlines()[1:] == [
+    problems = check(rig)
+    assert (problems.code, problems.err) == (0, "")
+    assert problems.out.splitlines()[1:] == [
         "Workers: 0. Running workflows: 0. Occurrences that await their end: 0.",
         "No orphans.",
     ]
@@ -32,8 +32,8 @@ def test_a_check_lists_orphans_and_ends_them_on_command(server, tmp_path):
     order = Order("occ_unknown", 1, 1, FUNCTION, address.task_queue, address.heartbeat)
     server.run(EngineClient(address).start(order))
     until(lambda: check(rig, "--json").json["orphan_workflows"] == ["occ_unknown/1"])
-    found = check(rig)
-    assert (found.code, found.out.splitlines()[2]) == (
+    problems = check(rig)
+    assert (problems.code, problems.out.splitlines()[2]) == (
         1,
         "workflow occ_unknown/1: an orphan, no occurrence in this store",
     )
@@ -48,8 +48,8 @@ def test_a_check_names_the_routes_that_no_worker_delivers(server, tmp_path):
         occurrence_id = rig.run(function("add"))
         rig.in_phase(occurrence_id, Phase.AWAITING_COMPLETION)
         until(lambda: check(rig, "--json").json["running_workflows"] == 1)
-        found = check(rig)
-        assert (found.code, found.out.splitlines()[1:3]) == (
+        problems = check(rig)
+        assert (problems.code, problems.out.splitlines()[1:3]) == (
             1,
             [
                 "Workers: 0. Running workflows: 1. Occurrences that await their end: 1.",
