@@ -55,7 +55,7 @@ def test_a_cost_is_exact(cost, nanos):
         ({"cost_usd": "NaN"}, 'cost_usd must be a number from 0 to 1,000,000, not "NaN"'),
         ({"cost_usd": Decimal(-1)}, 'cost_usd must be a number from 0 to 1,000,000, not "-1"'),
         ({"cost_usd": True}, "cost_usd must be a number, not true"),
-        ({"tokens": 1, "input_tokens": 1}, "tokens is the sum of tokens that are not told apart; leave it out beside"),
+        ({"tokens": 1, "input_tokens": 1}, "tokens is for tokens of unknown kind; leave it out beside"),
         ({"token": 1}, "token unknown field; allowed are cache_read_tokens, "),
         ([{}] * 101, "it has 101 entries; at most 100 are allowed"),
     ],

@@ -94,7 +94,7 @@ def _gather(service: Service, most: int) -> Facts:
 
 
 def unreadable_schedules(service: Service, caller: Caller) -> list[str]:
-    """A sentence for each schedule of the caller that is damaged so that it cannot be read, and is not listed."""
+    """A sentence for each schedule of the caller that is too damaged to be listed."""
     store = service.store
     if not store.damage().get("schedules"):  # reading a page has noticed it
         return []
@@ -158,7 +158,7 @@ def _clocks(service: Service) -> Clocks:
 def _is_ahead(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> bool:
     try:
         return rewind(snapshot, now=now, lookahead=lookahead) is not None
-    except Exception:  # noqa: BLE001 - a record that makes no sense cannot be a plan made now
+    except Exception:  # noqa: BLE001 - an invalid record cannot be a plan made now
         return True
 
 

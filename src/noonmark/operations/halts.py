@@ -1,4 +1,4 @@
-"""Halts: stop everything of a tenant at once, or what has some labels or a lineage."""
+"""Halts: stop all schedules of a tenant, or those with some labels or a lineage."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def halt_document(halt: Halt) -> dict[str, Any]:
 
 
 def _check(caller: Caller, what: str) -> None:
-    """A user who sees only the own schedules does not stop those of others."""
+    """Refuse a user who sees only their own schedules: a halt stops those of others too."""
     if caller.sees_own_only:
         raise NotAllowed(f"only an administrator of the tenant may {what}: it concerns the schedules of others")
 

@@ -44,7 +44,7 @@ def lineage_of(service: Service, caller: Caller, declaration: Declaration) -> Li
 
 
 def lineage_of_change(caller: Caller, before: Declaration, after: Declaration) -> Lineage | None:
-    """What is known about a proposed change: what its author may do, and what it would make, if an agent asks."""
+    """The lineage of a proposed change: the scopes of its author and, for an agent, the fingerprint of the result."""
     if not caller.acts_as_agent and caller.granted is None:
         return None
     lineage, document = _descended(caller, None), after.to_document()
@@ -85,7 +85,7 @@ def limits_for(service: Service, caller: Caller) -> AgentLimits | None:
 def count_new(service: Service, caller: Caller, lineage: Lineage | None) -> None:
     """Count a new schedule of an agent; QuotaExceeded if it has created too many within an hour.
 
-    What comes of its schedules counts too, so that the number does not grow with every session that they make.
+    Its descendants count too, so that the limit does not grow with every session that they create.
     """
     if lineage is None or not caller.acts_as_agent:
         return

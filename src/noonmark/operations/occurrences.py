@@ -300,7 +300,7 @@ def usage_of_report(report: UsageReport) -> Usage:
     """The usage that a caller reports; InvalidRequest if its tokens are both told apart and not."""
     apart = report.input_tokens + report.output_tokens + report.cache_read_tokens + report.cache_write_tokens
     if report.tokens and apart:
-        raise InvalidRequest("is for tokens that are not told apart; leave it out beside the others", field="tokens")
+        raise InvalidRequest("is for tokens of unknown kind; leave it out beside the others", field="tokens")
     return Usage(
         model=report.model,
         provider=report.provider,

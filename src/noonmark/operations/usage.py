@@ -1,4 +1,4 @@
-"""Usage: what models were used for, what that cost, and what schedules will cost this month."""
+"""Usage of models, its cost, and a forecast of what schedules will cost this month."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
 
 LATELY: Micros = 31 * DAY
-"""A schedule without usage for so long has no forecast, unless it is asked for by its id."""
+"""A schedule without usage for this long has no forecast, unless it is named by its id."""
 
 
 def report_usage(service: Service, caller: Caller, arguments: UsageQuery) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Forecast:
     unpriced_runs: int
     """How many of them do not."""
     fires: int | None
-    """How many fires are left this month; None if no trigger tells."""
+    """How many fires are left this month; None if the trigger does not depend on time."""
     run_p50: int | None
     run_p90: int | None
     p50: int | None

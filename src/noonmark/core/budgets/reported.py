@@ -46,7 +46,7 @@ def _read(document: object) -> Usage:
 
 
 def read_usage(reader: Reader) -> Usage:
-    """The fields of a report. `tokens` are those that are not told apart; a cost that is missing is unknown."""
+    """The fields of a report. `tokens` are those of unknown kind; a missing cost is unknown."""
     name = text_of(1, MAX_NAME)
     model, provider = reader.read("model", name, ""), reader.read("provider", name, "")
     count = {
@@ -54,7 +54,7 @@ def read_usage(reader: Reader) -> Usage:
         for field in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "tokens")
     }
     if reader.raw("tokens") is not None and any(count[field] for field in count if field != "tokens"):
-        reader.problem("tokens", "is the sum of tokens that are not told apart; leave it out beside the others")
+        reader.problem("tokens", "is for tokens of unknown kind; leave it out beside the others")
     return Usage(
         model=model or None,
         provider=provider or None,

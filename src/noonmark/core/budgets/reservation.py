@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Owner = tuple[BudgetScope, str]
 """Whose budget covers a call: a scope, and the id within it."""
-
 _UNITS = {"tokens": "tokens", "model_calls": "model calls"}
 
 BACKPRESSURE: tuple[tuple[Fraction, Micros], ...] = (
@@ -70,7 +69,7 @@ def owners(*, tenant: str, user: str, schedule_id: str | None, session_id: str |
 def decide(
     reservation: Reservation, standings: Sequence[Standing], run: RunSpend, whole: RunSpend | None = None
 ) -> Reserved | Refused:
-    """Reserve a call or refuse it. Of several refusals, one that nobody can lift comes first.
+    """Reserve a call or refuse it. Of several refusals, one that no approval can lift comes first.
 
     `whole` is what the run has spent that the occurrence is a step of.
     """
