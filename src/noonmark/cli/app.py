@@ -29,11 +29,11 @@ COMMANDS = {
     "apply": ("files:apply", "Create and change workflows and schedules as files declare them.", "[OPTIONS] -f FILE"),
     "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
     "export": ("files:export", "Print workflows and schedules as a file for noonmark apply.", "[OPTIONS]"),
-    "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
+    "failures": ("run:failures", "List failed and missed occurrences of all schedules.", "[OPTIONS]"),
     "top": ("top:top", "Watch what runs, is queued, comes next and failed.", "[OPTIONS]"),
     "timeline": (
         "timeline:timeline",
-        "Draw past, running and planned occurrences as a timeline.",
+        "Show past, running and planned occurrences on a timeline.",
         "[OPTIONS] [SCHEDULE-ID]",
     ),
     "overview": ("timeline:overview", "Show today's figures, and what needs attention.", "[OPTIONS]"),
@@ -117,7 +117,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "create": ("event:create", "Create a schedule that an event triggers."),
             "list": ("event:list_triggers", "List the schedules that events trigger."),
             "delete": ("event:delete", "Delete a schedule that events trigger; its history is kept."),
-            "test": ("event:match_trigger", "Show which recent events would trigger it, and why others would not."),
+            "test": ("event:match_trigger", "Show which recent events would trigger a schedule, and why others would not."),
         },
     ),
     "event": (
@@ -234,7 +234,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
     "mcp": (
-        "Give agents tools for schedules, over MCP.",
+        "Serve tools for schedules to agents, over MCP.",
         {
             "serve": ("mcp:serve", "Serve the tools over stdin and stdout; noonmark mcp does the same."),
             "config": ("mcp:config", "Print the configuration for MCP clients."),
@@ -249,8 +249,8 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {"copy": ("store_copy:copy", "Copy a store to an empty one, and verify the copy.")},
     ),
     "engine": (
-        "Compare the ledger with the engine.",
-        {"check": ("engine:check", "List what only the ledger or only the engine has.")},
+        "Compare the store with the engine.",
+        {"check": ("engine:check", "List what only the store or only the engine has.")},
     ),
     "node": ("Show the nodes of a cluster.", {"list": ("cluster:list_nodes", "List nodes.")}),
     "audit": ("Show the audit log.", {"list": ("cluster:list_audit", "List changes and who made them.")}),

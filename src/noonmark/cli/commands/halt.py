@@ -33,11 +33,11 @@ def halt(
     ] = False,
     connection: Connection = Connection(),
 ) -> None:
-    """Stop everything of the tenant at once, or what has some labels or a lineage.
+    """Halt all schedules of the tenant, or those with some labels or a lineage.
 
-    Nothing starts, and what runs is cancelled.
+    Nothing starts, and running occurrences are cancelled.
 
-    It holds on every node, and for schedules that are made later, until `noonmark unhalt`.
+    It applies on every node, and to schedules created later, until `noonmark unhalt`.
     """
     with connect(_of_tenant(connection, tenant)) as remote:
         if list_:

@@ -38,7 +38,7 @@ def timeline(  # noqa: PLR0913 - one argument per option
     limit: Annotated[int, Parameter(help="The maximum number of rows, up to 100.")] = 20,
     connection: Connection = Connection(),
 ) -> None:
-    """Draw what schedules did, do and will do, on one axis with a line at now.
+    """Show past, running and planned occurrences on one axis with a line at now.
 
     A cell stands for a stretch of time, and has the mark of what needs attention most in it.
     """
