@@ -117,7 +117,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "create": ("event:create", "Create a schedule that an event triggers."),
             "list": ("event:list_triggers", "List the schedules that events trigger."),
             "delete": ("event:delete", "Delete a schedule that events trigger; its history is kept."),
-            "test": ("event:match_trigger", "Show which recent events would trigger a schedule, and why others would not."),
+            "test": ("event:match_trigger", "Show which recent events would trigger a schedule, and why not."),
         },
     ),
     "event": (
