@@ -42,8 +42,8 @@ def row(title, at_least_once, at_most_once, kinds=("",)):
     def keep(play):
         for kind in kinds:
             name = f"{play.__name__} {kind}".strip()
-            call_later = functools.partial(play, kind=kind) if kind else play
-            ROWS[name] = (title, call_later, {"at_least_once": at_least_once, "at_most_once": at_most_once})
+            play_kind = functools.partial(play, kind=kind) if kind else play
+            ROWS[name] = (title, play_kind, {"at_least_once": at_least_once, "at_most_once": at_most_once})
         return play
 
     return keep

@@ -336,11 +336,11 @@ class DefinitionBuilder:
         """The id of another step."""
         if isinstance(reference, str):
             return reference
-        found_id = next((one for one, member in self._ids.items() if member is reference), None)
-        if found_id is None:
+        own_id = next((one for one, member in self._ids.items() if member is reference), None)
+        if own_id is None:
             shown = getattr(reference, "__qualname__", repr(reference))
             raise InvalidWorkflow(f"{shown} is not a step of this workflow", field=step_id)
-        return found_id
+        return own_id
 
     def _arguments(
         self, place: str, func: Callable[..., Any], *, has_item: bool, own: str | None = None

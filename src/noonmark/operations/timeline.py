@@ -225,8 +225,8 @@ class _Projection:
 
     def marks(self, uids: Iterable[str] | None = None) -> list[Mark]:
         """The fires of schedules, by default of all of them."""
-        span, horizon_list = self._span, self._horizons
-        horizons = [horizon_list[uid] for uid in uids or horizon_list if uid in horizon_list]
+        span, by_uid = self._span, self._horizons
+        horizons = [by_uid[uid] for uid in uids or by_uid if uid in by_uid]
         return [
             mark
             for one in horizons

@@ -89,14 +89,14 @@ class _Names:
 
 
 def _sum(groups: Iterable[UsageGroup]) -> UsageGroup:
-    group_list = list(groups)
+    all_groups = list(groups)
     return UsageGroup(
         key=None,
-        usage=reduce(Usage.plus, (group.usage for group in group_list), Usage()),
-        unpriced_calls=sum(group.unpriced_calls for group in group_list),
+        usage=reduce(Usage.plus, (group.usage for group in all_groups), Usage()),
+        unpriced_calls=sum(group.unpriced_calls for group in all_groups),
         reserved=Amount(
-            tokens=sum(group.reserved.tokens for group in group_list),
-            cost=sum(group.reserved.cost or 0 for group in group_list),
+            tokens=sum(group.reserved.tokens for group in all_groups),
+            cost=sum(group.reserved.cost or 0 for group in all_groups),
         ),
     )
 

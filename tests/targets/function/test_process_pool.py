@@ -621,8 +621,8 @@ class TestConcurrency:
             assert (await harness.end_of(in_thread)).result == 1
             assert not any(one in harness.reported for one in busy)
             worker_functions.touch(gate)
-            for busy_row in busy[:3]:
-                assert (await harness.end_of(busy_row)).result is True
+            for assignment in busy[:3]:
+                assert (await harness.end_of(assignment)).result is True
             gate.unlink()
             harness.runner.deliver(busy[3:])
             elsewhere = function_assignment("elsewhere", function="adds", args=(1,), executor=Executor.PROCESS)

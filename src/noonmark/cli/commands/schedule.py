@@ -138,11 +138,11 @@ def delay(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule that runs once, at an instant or after a delay."""
-    base_document = given_document(policies.schedule_json)
-    if bundle is not None and trigger_document(once, base_document.get("trigger")) is None:
+    schedule_json = given_document(policies.schedule_json)
+    if bundle is not None and trigger_document(once, schedule_json.get("trigger")) is None:
         create_from_manifest(connection, bundle, "schedule", needs=NO_INSTANT)
         return
-    document = build_document(once, target, policies, find_bundle(connection, bundle), base_document)
+    document = build_document(once, target, policies, find_bundle(connection, bundle), schedule_json)
     if trigger_type(document) != "once":
         raise InvalidRequest(NO_INSTANT)
     create_schedules(connection, [document], schedule_id, [None])

@@ -258,9 +258,9 @@ class BudgetRecords(rules.BudgetRecords):
 
     def _covering(self, tenant: str, covering: Collection[Owner], at: Micros) -> list[tuple[Counter, bool]]:
         """The counters of these owners' budgets, and whether each is stored."""
-        owners_json = [(str(scope), scope_id) for scope, scope_id in covering]
-        rows = self._session.query(COVERING, owners_json, tenant, *_starts(at))
-        order = {owner: place for place, owner in enumerate(owners_json)}
+        owners = [(str(scope), scope_id) for scope, scope_id in covering]
+        rows = self._session.query(COVERING, owners, tenant, *_starts(at))
+        order = {owner: place for place, owner in enumerate(owners)}
         rows.sort(key=lambda columns: (order[columns[1], columns[2]], str(columns[3])))
         return [self._counter(columns, at) for columns in rows]
 

@@ -454,8 +454,8 @@ class Transaction:
         self.begin()
         cursor = 0
         while True:
-            cursor, page_of_fields = self.client.scan(table.name, cursor, page)
-            for field, stored in page_of_fields.items():
+            cursor, records = self.client.scan(table.name, cursor, page)
+            for field, stored in records.items():
                 try:
                     yield decode(field), table.from_text(stored.partition(b":")[2])
                 except ValueError as error:
