@@ -105,7 +105,7 @@ def test_literal_request_is_sent_with_its_braces(caller, receiver):
     ("document", "words"),
     [
         ({"body": "{{payload.missing}}"}, "there is no"),
-        ({"body": "{{event.payload}}"}, "no event set this occurrence off"),
+        ({"body": "{{event.payload}}"}, "no event triggered this occurrence"),
         ({"headers": {"X-A": "{{payload.lines}}"}}, "line break"),
     ],
 )
