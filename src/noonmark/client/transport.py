@@ -118,7 +118,7 @@ def to_arguments(**arguments: Any) -> dict[str, Any]:
     return {name: _argument(name, value) for name, value in arguments.items() if value is not None}
 
 
-def _argument(name: str, value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
+def _argument(name: str, value: Any) -> Any:
     try:
         return to_json(value)
     except ValueError as error:  # a naive datetime
