@@ -104,8 +104,8 @@ def test_wrong_arguments_are_refused(arguments, words, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("serve", "--port", "0", "--engine", URL), "engine: needs --engine-routes beside it"),
-        (("serve", "--port", "0", "--engine-routes", "http"), "engine_routes: needs --engine beside it"),
+        (("serve", "--port", "0", "--engine", URL), "engine: requires --engine-routes"),
+        (("serve", "--port", "0", "--engine-routes", "http"), "engine_routes: requires --engine"),
         (
             ("temporal-worker", "--engine", URL, "--routes", "bundle"),
             "routes: has 'bundle', which this worker cannot deliver; set --allow-bundles",
