@@ -291,7 +291,7 @@ class TestEnding:
 
     def test_what_a_receiver_reports_is_by_model(self, harness):
         occurrence = accepted(harness, harness.create())
-        with pytest.raises(InvalidRequest, match="not told apart"):
+        with pytest.raises(InvalidRequest, match="of unknown kind"):
             harness("occurrence/complete", occurrence_id=occurrence, usage={"tokens": 5, "output_tokens": 1})
         usage = {"model": "small", "provider": "acme", "input_tokens": 5, "output_tokens": 2}
         harness("occurrence/fail", occurrence_id=occurrence, usage=usage)
